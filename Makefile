@@ -1,0 +1,48 @@
+# Everything runs in .venv, made from requirements/constraints.txt when it is missing or out of date.
+# PYTHON chooses the interpreter (3.11 or newer): make test PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+NOW := 2026-11-21T18:00:00Z
+SOURCES := pricing providers router terraform tests
+
+.DEFAULT_GOAL := help
+.PHONY: plan test check slow bench format clean help
+
+$(READY): pyproject.toml requirements/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "stepfare needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
+	@touch $@
+
+plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
+	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW)
+
+check: $(READY) ## format, lint, types, import contracts
+	$(BIN)/ruff format --check --quiet $(SOURCES)
+	$(BIN)/ruff check --quiet $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check ## check, then every test but the slow ones
+	$(BIN)/pytest -q -m "not slow"
+
+slow: $(READY) ## the slow tests: long properties, the wheel in an empty environment, notebooks
+	$(BIN)/pytest -q -m slow
+
+bench: $(READY) ## time to plan the examples, and 100 jobs over the whole embedded book
+	@$(BIN)/python -m tests.bench.run
+
+format: $(READY) ## rewrite the sources in the one format, with safe fixes
+	$(BIN)/ruff check --quiet --fix $(SOURCES)
+	$(BIN)/ruff format --quiet $(SOURCES)
+
+clean: ## remove the environment, caches and builds
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist out
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
