@@ -1,0 +1,74 @@
+"""The arrows are enforced: what breaks one makes the check fail, by name."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.repository import PACKAGES, ROOT
+
+ARROWS = "Arrows point down: router, then terraform and providers, then pricing"
+CORE = "The core does no I/O"
+SOLVER = "One module calls a solver"
+TERRAFORM = "One module runs Terraform"
+SDKS = "Cloud SDKs stay in their adapter"
+INSIDE = "Inside router: edges, wiring, disk, planning, jobs"
+BOOKS = "Only the shell reads and writes price books"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the four packages and their contracts."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def _broken(tree: Path) -> tuple[set[str], str]:
+    """Names of the contracts that ``lint-imports`` finds broken in ``tree``, and all it printed."""
+    run = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree), "COLUMNS": "200", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    broken = set(re.findall(r"^(.+) BROKEN\b", run.stdout, flags=re.MULTILINE))
+    assert (run.returncode == 0) == (not broken), run.stdout + run.stderr
+    return broken, run.stdout
+
+
+def test_the_tree_keeps_its_contracts(tree: Path) -> None:
+    broken, output = _broken(tree)
+    assert broken == set(), output
+
+
+@pytest.mark.parametrize(
+    ("module", "statement", "contract"),
+    [
+        ("pricing/planted.py", "import router.jobs", ARROWS),
+        ("providers/planted.py", "import terraform", ARROWS),
+        ("terraform/planted.py", "import providers", ARROWS),
+        ("router/jobs/planted.py", "import router.planning", INSIDE),
+        ("router/unplaced/__init__.py", "", INSIDE),
+        ("router/planning/planted.py", "import sqlite3", CORE),
+        ("pricing/planted.py", "from os import environ", CORE),
+        ("router/planning/planted.py", "import pulp", SOLVER),
+        ("router/cli/planted.py", "import python_terraform", TERRAFORM),
+        ("router/cli/planted.py", "import boto3.session", SDKS),
+        ("router/planning/planted.py", "import pricing.bookfile", BOOKS),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(tree: Path, module: str, statement: str, contract: str) -> None:
+    planted = tree / module
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text(f"{statement}\n")
+    broken, output = _broken(tree)
+    assert contract in broken, output

@@ -1,0 +1,26 @@
+"""Each notebook runs from top to bottom, and is committed without outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support.repository import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_committed_without_outputs(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    assert [i for i, cell in enumerate(cells) if cell.cell_type == "code" and cell.outputs] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_runs(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(ROOT)}}).execute()

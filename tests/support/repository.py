@@ -1,0 +1,48 @@
+"""The repository as the tests about it see it: its root, its packages, the files that would be committed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("pricing", "providers", "router", "terraform")
+TESTS = "tests"
+
+_GENERATED = {".git", ".venv", "__pycache__", "build", "dist", "out"}
+_CACHES = ("cache", "hypothesis", ".egg-info")
+
+
+def repository_files() -> list[Path]:
+    """Every file that is committed or about to be, relative to the root, sorted.
+
+    Asks git; where there is no git (an unpacked source archive) walks the tree without generated folders.
+    """
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        return sorted(_walk(ROOT))
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    names = sorted({name for name in listed.stdout.split("\0") if name})
+    return [Path(name) for name in names if (ROOT / name).is_file()]
+
+
+def python_files(*tops: str) -> list[Path]:
+    """The Python files under the named top-level folders, relative to the root."""
+    return [f for f in repository_files() if f.suffix == ".py" and f.parts[0] in tops]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        if entry.name in _GENERATED or any(mark in entry.name for mark in _CACHES):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        else:
+            yield entry.relative_to(ROOT)
