@@ -1,0 +1,142 @@
+"""The price book: an immutable, dated, digest-named set of offers and everything needed to judge them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
+from datetime import UTC, date, datetime
+from functools import cached_property
+
+from pricing.bookcheck import find_problems
+from pricing.egress import EgressTable, Tariff
+from pricing.machines import Accelerator, Machine
+from pricing.offers import Offer, OfferKey
+from pricing.places import Region, RegionId
+from pricing.problems import InvalidInputError
+from pricing.risk import RiskPrior, RiskTable
+
+
+def _offer_key(offer: Offer) -> OfferKey:
+    return offer.key
+
+
+def _canonical(value: object) -> object:
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+@dataclass(frozen=True)
+class PriceBook:
+    """Offers and tables as of one moment (UTC; ValueError otherwise). Tuples are sorted on construction.
+
+    Construction checks nothing else, so that a book of 150,000 offers is cheap; :meth:`check` does.
+    Look-ups build their index on first use and are constant-time afterwards.
+    """
+
+    as_of: datetime
+    offers: tuple[Offer, ...]
+    machines: tuple[Machine, ...]
+    accelerators: tuple[Accelerator, ...]
+    regions: tuple[Region, ...]
+    tariffs: tuple[Tariff, ...]
+    priors: tuple[RiskPrior, ...]
+
+    def __post_init__(self) -> None:
+        if self.as_of.utcoffset() is None:
+            raise ValueError("a price book's as_of needs a time zone")
+        sort = object.__setattr__  # the one moment at which a frozen book is still being made
+        sort(self, "as_of", self.as_of.astimezone(UTC))
+        sort(self, "offers", tuple(sorted(self.offers, key=_offer_key)))
+        sort(self, "machines", tuple(sorted(self.machines, key=lambda m: (m.cloud, m.instance_type))))
+        sort(self, "accelerators", tuple(sorted(self.accelerators, key=lambda a: a.name)))
+        sort(self, "regions", tuple(sorted(self.regions, key=lambda r: r.id)))
+        sort(self, "tariffs", tuple(sorted(self.tariffs, key=lambda t: t.meter)))
+        sort(self, "priors", tuple(sorted(self.priors)))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) over the whole content; the order in which things were given does not matter."""
+        content: dict[str, object] = {
+            "as_of": self.as_of.isoformat(),
+            "offers": [_offer_row(offer) for offer in self.offers],
+        }
+        tables: dict[str, Iterable[object]] = {
+            "machines": map(astuple, self.machines),
+            "accelerators": map(astuple, self.accelerators),
+            "regions": map(astuple, self.regions),
+            "tariffs": map(astuple, self.tariffs),
+            "priors": map(astuple, self.priors),
+        }
+        for name, rows in tables.items():
+            content[name] = list(rows)
+        text = json.dumps(content, separators=(",", ":"), sort_keys=True, default=_canonical)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def _machines(self) -> Mapping[tuple[str, str], Machine]:
+        return {(m.cloud, m.instance_type): m for m in self.machines}
+
+    @cached_property
+    def _accelerators(self) -> Mapping[str, Accelerator]:
+        return {a.name: a for a in self.accelerators}
+
+    @cached_property
+    def _regions(self) -> Mapping[RegionId, Region]:
+        return {r.id: r for r in self.regions}
+
+    @cached_property
+    def egress(self) -> EgressTable:
+        """The tariffs, to be looked up by pair of places."""
+        return EgressTable(self.tariffs)
+
+    @cached_property
+    def risk(self) -> RiskTable:
+        """The interruption priors, to be asked about a gang."""
+        return RiskTable(self.priors)
+
+    def machine(self, cloud: str, instance_type: str) -> Machine | None:
+        """The machine of that name; None when the book does not know it."""
+        return self._machines.get((cloud, instance_type))
+
+    def accelerator(self, name: str) -> Accelerator | None:
+        """The accelerator of that name; None when the book does not know it."""
+        return self._accelerators.get(name)
+
+    def region(self, region: RegionId) -> Region | None:
+        """The region; None when the book does not know it."""
+        return self._regions.get(region)
+
+    def with_offers(self, offers: Iterable[Offer]) -> PriceBook:
+        """The same book with other offers."""
+        return replace(self, offers=tuple(offers))
+
+    def check(self, places: Mapping[OfferKey, str] | None = None) -> None:
+        """Raise InvalidInputError with everything that is wrong with the content; ``places`` says where
+        each offer was read (``file:line``)."""
+        problems = find_problems(
+            self.offers,
+            self.machines,
+            self.accelerators,
+            self.regions,
+            self.tariffs,
+            self.priors,
+            places or {},
+        )
+        if problems:
+            raise InvalidInputError(problems)
+
+
+def _offer_row(offer: Offer) -> tuple[object, ...]:
+    return (
+        *offer.key,
+        offer.usd_per_hour.nanos,
+        offer.source,
+        offer.as_of,
+        offer.not_before,
+        offer.machines_cap,
+        offer.interruptions_per_hour,
+        offer.interruption_band,
+        offer.price_basis,
+        offer.weak,
+    )

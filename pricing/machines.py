@@ -1,0 +1,61 @@
+"""Machines (instance types), their accelerators, links and fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Fabrics that carry collectives between machines without the kernel's TCP stack.
+RDMA_FABRICS = frozenset({"efa", "infiniband", "gpudirect-tcpx", "gpudirect-tcpxo", "roce", "ici"})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Accelerator:
+    """One accelerator model; TFLOP/s are dense (no sparsity), None is not published."""
+
+    name: str
+    memory_gib: int
+    memory_bandwidth_gb_per_s: float
+    bf16_dense_tflops: float
+    fp8_dense_tflops: float | None
+    tdp_w: int | None
+    generation: str
+    source: str
+    as_of: str
+    checked: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Machine:
+    """An instance type of one cloud.
+
+    ``intra_node_gb_per_s`` is GB/s per accelerator, both directions added; ``inter_node_gbps`` Gbit/s
+    per machine; None is unknown, never zero. ``checked`` False marks the network figures as weak.
+    """
+
+    cloud: str
+    instance_type: str
+    accelerator: str
+    accelerator_count: int
+    accelerator_memory_gib: int
+    vcpus: int | None
+    memory_gib: float | None
+    intra_node_interconnect: str | None
+    intra_node_gb_per_s: float | None
+    inter_node_gbps: float | None
+    fabric: str | None
+    local_nvme_gib: int | None
+    source: str
+    as_of: str
+    checked: bool
+
+    @property
+    def family(self) -> str:
+        """What quotas are written for: the part before the size (``p5`` of ``p5.48xlarge``,
+        ``a3`` of ``a3-highgpu-8g``); the whole name where a cloud has no such part."""
+        head = self.instance_type.split(".", maxsplit=1)[0]
+        return head.split("-", maxsplit=1)[0] if "-" in head else head
+
+    @property
+    def has_rdma(self) -> bool:
+        """Whether the machine has an RDMA-class fabric; False when unknown."""
+        return self.fabric in RDMA_FABRICS

@@ -1,0 +1,57 @@
+"""Places and markets: clouds, regions, and where machines are sold from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Clouds on which a plan can be carried out; the rest (neoclouds for now) are advisory.
+PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
+
+
+class Market(StrEnum):
+    """How a machine is bought."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RegionId:
+    """A region by name, written ``cloud/region``, e.g. ``aws/us-east-1``."""
+
+    cloud: str
+    region: str
+
+    def __str__(self) -> str:
+        return f"{self.cloud}/{self.region}"
+
+    @classmethod
+    def parse(cls, text: str) -> RegionId:
+        """From ``cloud/region`` (``cloud:region`` too); ValueError otherwise."""
+        cloud, separator, region = text.replace(":", "/", 1).partition("/")
+        if not (cloud and separator and region):
+            raise ValueError(f"{text!r} is not cloud/region, e.g. aws/us-east-1")
+        return cls(cloud.lower(), region)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """A region and what rules about places need.
+
+    ``geo`` is the group that egress tariffs use (continent, but ME for the Middle East);
+    ``residency_group`` is EU, EEA (Norway, Iceland), UK, otherwise the country; None is unknown.
+    """
+
+    id: RegionId
+    country: str | None
+    continent: str
+    geo: str
+    residency_group: str | None
+    city: str
+    latitude: float | None
+    longitude: float | None
+    grid_carbon_gco2_per_kwh: int | None
+    source: str
+    as_of: str

@@ -1,0 +1,35 @@
+"""What is wrong with an input: where, which field, why, and what to do. One exception carries them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong. ``where`` is ``file:line:column`` as far as known; ``field`` a dotted path."""
+
+    where: str
+    field: str
+    what: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        name = f"{self.field}: " if self.field else ""
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{place}{name}{self.what}{remedy}"
+
+
+class InvalidInputError(Exception):
+    """Input that a user gave and that is refused whole; exit code 2. Nothing was written."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(p) for p in self.problems))
+
+    @classmethod
+    def single(cls, what: str, *, where: str = "", field: str = "", remedy: str = "") -> InvalidInputError:
+        """With one problem."""
+        return cls([Problem(where, field, what, remedy)])

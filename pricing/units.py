@@ -1,0 +1,24 @@
+"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB is 2**30 bytes (sizes)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+BYTES_PER_GB = 1_000_000_000
+BYTES_PER_GIB = 1 << 30
+
+
+def gib_to_bytes(gib: float | Decimal) -> int:
+    """Whole bytes in ``gib`` GiB, rounded half to even."""
+    return round(Decimal(str(gib)) * BYTES_PER_GIB)
+
+
+def gb_to_bytes(gb: float | Decimal) -> int:
+    """Whole bytes in ``gb`` GB, rounded half to even."""
+    return round(Decimal(str(gb)) * BYTES_PER_GB)
+
+
+def hours(duration: timedelta) -> float:
+    """A duration in hours."""
+    return duration / timedelta(hours=1)

@@ -1,0 +1,123 @@
+"""Make ``pricing/tables/*.csv`` from a folder of price and machine facts: ``make_tables.py FACTS_FOLDER``.
+
+The folder holds offers, machines, accelerators, regions and egress as CSV; what their columns mean is told in
+``pricing/tables/README.md``. ``interruption_priors.csv`` is written by hand and not touched.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from pricing.offercsv import read_rows
+from pricing.places import Market
+from pricing.tablerows import accelerators_from
+
+FACTS_DATE = "2026-11-21"
+BAND_SOURCE = "interruption band: AWS Spot Advisor of 2025-07-28"
+Rows = list[dict[str, str]]
+
+
+def read(folder: Path, name: str) -> Rows:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) -> None:
+    tables = Path(__file__).resolve().parents[2] / "pricing" / "tables"
+    with (tables / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, columns, lineterminator="\n", extrasaction="raise")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def make_offers(folder: Path) -> None:
+    """One row per offer; dates, medians and weak reasons as in any CSV of offers."""
+    with (folder / "offers.csv").open(encoding="utf-8", newline="") as stream:
+        lines = [(number, row) for number, row in enumerate(csv.reader(stream), start=1)]
+    accelerators = accelerators_from({**row, "as_of": FACTS_DATE} for row in read(folder, "accelerators"))
+    offers = read_rows("offers.csv", lines, {}, {a.name: a for a in accelerators}).offers
+    rows = [
+        {
+            "cloud": o.cloud,
+            "region": o.region,
+            "instance_type": o.instance_type,
+            "market": o.market.value,
+            "usd_per_hour": str(o.usd_per_hour),
+            "interruption_band": o.interruption_band or "",
+            "price_basis": o.price_basis,
+            "source": f"{o.source}; {BAND_SOURCE}" if o.interruption_band else o.source,
+            "as_of": o.as_of.isoformat() if o.as_of else "",
+            "not_before": "yes" if o.not_before else "",
+            "weak": o.weak,
+        }
+        for o in sorted(offers, key=lambda o: o.key)
+        # The advisor's bands speak of spot; an on-demand row never carries one.
+        if o.market in {Market.ON_DEMAND, Market.SPOT}
+    ]
+    write("offers", rows, list(rows[0]))
+
+
+def make_machines(folder: Path) -> None:
+    """The machines' own file knows links and fabric; vCPUs and memory are columns of the offers."""
+    sizes: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for row in read(folder, "offers"):
+        key = (row["cloud"], row["instance_type"])
+        size = (row["accelerator_memory_gib"], row["vcpus"], row["memory_gib"])
+        if sizes.setdefault(key, size) != size:
+            raise SystemExit(f"{key} has two sizes: {sizes[key]} and {size}")
+    rows: Rows = []
+    for row in read(folder, "machines"):
+        memory, vcpus, memory_gib = sizes[row["cloud"], row["instance_type"]]
+        extra = {
+            "accelerator_memory_gib": memory,
+            "vcpus": vcpus,
+            "memory_gib": memory_gib,
+            "as_of": FACTS_DATE,
+        }
+        rows.append({**row, **extra})
+    write("machines", rows, list(rows[0]))
+
+
+def make_dated(folder: Path, name: str) -> None:
+    """A file without a date of its own gets the date of the facts; a blank source is said in words."""
+    rows = [{**row, "as_of": FACTS_DATE} for row in read(folder, name)]
+    for row in rows:
+        row["source"] = row["source"] or "the provider's catalogue names the region; country not confirmed"
+    write(name, rows, list(rows[0]))
+
+
+def egress_doubt(row: Mapping[str, str]) -> str:
+    """Why a tier is to be doubted, "" when it is not."""
+    source = row["source"]
+    reasons = []
+    if "upper bound" in source:
+        reasons.append("upper bound: first paid tier for all volumes")
+    elif "recalled" in source:
+        reasons.append("recalled, not read")
+    if "not re-read" in source or "not read from a price page" in source:
+        reasons.append("not read from a price page")
+    if row["cloud"] == "gcp" and row["as_of"] == "2024-01-09":
+        reasons.append("old: these prices have changed since")
+    if row["as_of"] == "undated":
+        reasons.append("undated")
+    return ", ".join(reasons)
+
+
+def make_egress(folder: Path) -> None:
+    rows = [{**row, "weak": egress_doubt(row)} for row in read(folder, "egress")]
+    write("egress", rows, list(rows[0]))
+
+
+def main(folder: Path) -> None:
+    make_offers(folder)
+    make_machines(folder)
+    make_dated(folder, "accelerators")
+    make_dated(folder, "regions")
+    make_egress(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
