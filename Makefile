@@ -30,7 +30,7 @@ check: $(READY) ## format, lint, types, import contracts
 test: check ## check, then every test but the slow ones
 	$(BIN)/pytest -q -m "not slow"
 
-slow: $(READY) ## the slow tests: long properties, the wheel in an empty environment, notebooks
+slow: $(READY) ## the slow tests: long properties, notebooks
 	$(BIN)/pytest -q -m slow
 
 bench: $(READY) ## time to plan the examples, and 100 jobs over the whole embedded book
