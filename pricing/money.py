@@ -16,6 +16,7 @@ from typing import Self
 
 NANOS = 1_000_000_000
 _MICROSECONDS_PER_HOUR = 3_600_000_000
+_LARGEST_POWER_OF_TEN = 15
 
 
 def divide_half_even(numerator: int, denominator: int) -> int:
@@ -34,10 +35,13 @@ def _parse_nanos(text: str | int | Decimal) -> int:
         raise ValueError(f"{text!r} is not an amount of dollars, e.g. 12.34") from None
     if not value.is_finite():
         raise ValueError(f"{text!r} is not a finite amount of dollars")
-    nanos = value * NANOS
-    if nanos != nanos.to_integral_value():
+    if value and value.adjusted() > _LARGEST_POWER_OF_TEN:
+        raise ValueError(f"{text} is too large to be an amount of dollars")
+    # Fractions, since a decimal product is rounded to 28 digits; tiny exponents would only make them slow.
+    nanos = Fraction(value) * NANOS if not value or value.adjusted() >= -9 else Fraction(1, 2)
+    if nanos.denominator != 1:
         raise ValueError(f"{text} has more than nine decimals: nano-dollars are the smallest unit kept")
-    return int(nanos)
+    return nanos.numerator
 
 
 def _format_nanos(nanos: int) -> str:

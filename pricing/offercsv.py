@@ -103,7 +103,7 @@ class _Reader:
         text = self.cell(column)
         if not text:
             return None
-        if not (text.isascii() and text.isdigit()) or int(text) < least:
+        if not (text.isascii() and text.isdigit() and len(text) <= 12) or int(text) < least:
             self.wrong(column, f"{text!r} is not a whole number of {least} or more")
             return None
         return int(text)

@@ -1,0 +1,166 @@
+"""Books on disk: what is written is read again, and what is broken is refused whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pricing.bookfile import embedded_book, read_book, write_book
+from pricing.money import UsdPerHour
+from pricing.problems import InvalidInputError
+from tests.support.books import AN_OFFER, a_book, a_tariff, spot
+
+TARIFF = a_tariff((0, 100, "0"), (100, None, "0.09"))
+FULL = a_book(
+    [
+        AN_OFFER,
+        spot(
+            "30.5", zone="us-east-1a", machines_cap=3, interruptions_per_hour=0.1, weak="undated", as_of=None
+        ),
+        spot("30", interruption_band=">20%", not_before=True),
+    ],
+    [TARIFF],
+)
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        read_book(path)
+    assert all(p.where.startswith(str(path)) for p in caught.value.problems)
+    return str(caught.value)
+
+
+def test_a_written_book_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    again = read_book(path)
+    assert again == FULL
+    assert again.digest == FULL.digest
+    assert [p.name for p in tmp_path.iterdir()] == ["book.parquet"]
+
+
+def test_the_embedded_book_survives_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(embedded_book(), path)
+    assert read_book(path) == embedded_book()
+
+
+def test_the_file_is_a_table_for_pandas(tmp_path: Path) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    frame = pd.read_parquet(path)
+    assert len(frame) == 3
+    assert frame["usd_nanos_per_hour"].sum() == 55_040_000_000 + 30_500_000_000 + 30_000_000_000
+    assert frame.attrs["schema_version"] == 1
+    assert frame.attrs["digest"] == FULL.digest
+
+
+def test_an_empty_book_can_be_kept(tmp_path: Path) -> None:
+    write_book(a_book([]), tmp_path / "none.parquet")
+    assert read_book(tmp_path / "none.parquet") == a_book([])
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, 0.5, 0.99])
+def test_a_truncated_file_is_refused(tmp_path: Path, keep: float) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(keep) if keep >= 1 else int(len(whole) * keep)])
+    assert "cannot be read as Parquet" in refusal(path)
+
+
+def _attrs(**changes: object) -> Callable[[pd.DataFrame], None]:
+    return lambda frame: frame.attrs.update(changes)
+
+
+def _drop_attr(name: str) -> Callable[[pd.DataFrame], None]:
+    return lambda frame: frame.attrs.pop(name)
+
+
+def _column(name: str, value: Any) -> Callable[[pd.DataFrame], None]:
+    return lambda frame: frame.__setitem__(name, value)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (_attrs(schema_version=2), "written by a later version"),
+        (_attrs(schema_version="one"), "schema version 'one'"),
+        (lambda frame: frame.attrs.clear(), "no price book"),
+        (_drop_attr("tariffs"), "tariffs: table is missing"),
+        (_attrs(regions=[{"id": 3}]), "regions.0.id"),
+        (_attrs(as_of="yesterday"), "no price book has"),
+        (_attrs(digest="0"), "does not match its digest"),
+        (lambda frame: frame.pop("market"), "market: column is missing"),
+        (_column("usd_nanos_per_hour", 1.5), "usd_nanos_per_hour: column holds double, not int64"),
+        (_column("source", None), "source: column"),
+        (_column("market", "barter"), "barter"),
+        (_column("usd_nanos_per_hour", -1), "not above 0"),
+        (_column("region", "us-east-9"), "did you mean us-east-1?"),
+        (_column("usd_nanos_per_hour", 1), "does not match its digest"),
+    ],
+)
+def test_a_file_that_is_no_book_is_refused(
+    tmp_path: Path, spoil: Callable[[pd.DataFrame], object], what: str
+) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    frame = pd.read_parquet(path, dtype_backend="pyarrow")
+    spoil(frame)
+    frame.to_parquet(path, index=False)
+    assert what in refusal(path)
+
+
+def test_another_parquet_file_is_no_book(tmp_path: Path) -> None:
+    path = tmp_path / "other.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(path)
+    assert "no price book" in refusal(path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    before = path.read_bytes()
+    with pytest.raises(InvalidInputError, match="not above 0"):
+        write_book(FULL.with_offers([replace(AN_OFFER, usd_per_hour=UsdPerHour(0))]), path)
+    with pytest.raises(InvalidInputError, match="too large"):
+        write_book(FULL.with_offers([replace(AN_OFFER, usd_per_hour=UsdPerHour(1 << 63))]), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["book.parquet"]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        write_book(FULL, tmp_path / "nowhere" / "book.parquet")
+    with pytest.raises(InvalidInputError, match=r"\.parquet"):
+        write_book(FULL, tmp_path / "book.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("none.csv", "no such file"),
+        ("none.parquet", "no such file"),
+        ("book.xlsx", "is a .parquet or a .csv"),
+    ],
+)
+def test_files_that_are_not_there(tmp_path: Path, name: str, what: str) -> None:
+    assert what in refusal(tmp_path / name)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "book.csv").mkdir()
+    assert "is not a file" in refusal(tmp_path / "book.csv")
+
+
+def test_the_small_tables_are_plain_json(tmp_path: Path) -> None:
+    path = tmp_path / "book.parquet"
+    write_book(FULL, path)
+    tables = pd.read_parquet(path).attrs
+    assert json.loads(json.dumps(tables["tariffs"]))[0]["tiers"][1]["price"] == {"nanos": 90_000_000}
