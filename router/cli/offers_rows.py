@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from enum import StrEnum
 
 from pricing.book import PriceBook
@@ -31,7 +31,7 @@ class Filters:
     markets: tuple[Market, ...] = ()
     instance_types: tuple[str, ...] = ()
     provisionable: bool = False
-    max_age_days: int | None = None
+    max_age: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ShownOffer:
 def select(
     book: PriceBook, filters: Filters, sort: SortKey, today: date
 ) -> tuple[tuple[ShownOffer, ...], int]:
-    """The offers that pass, cheapest first (ties by key), and how many failed ``max_age_days`` alone.
+    """The offers that pass, cheapest first (ties by key), and how many failed ``max_age`` alone.
 
     An undated offer fails any maximum age; "on or after" is counted from that day, so never as too young.
     """
@@ -64,7 +64,7 @@ def select(
         if machine is None or not _passes(offer, machine, filters):
             continue
         age = offer.age_days(today)
-        if filters.max_age_days is not None and (age is None or age > filters.max_age_days):
+        if filters.max_age is not None and (age is None or timedelta(days=age) > filters.max_age):
             too_old += 1
             continue
         per_accelerator = UsdPerHour(divide_half_even(offer.usd_per_hour.nanos, machine.accelerator_count))

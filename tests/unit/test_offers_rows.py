@@ -60,7 +60,7 @@ def test_a_maximum_age_refuses_the_old_and_the_undated() -> None:
         replace(AN_OFFER, zone="c", as_of=None),
         replace(AN_OFFER, zone="d", as_of=DAY - timedelta(days=31), not_before=True),
     ]
-    rows, too_old = select(a_book(offers), Filters(max_age_days=30), SortKey.HOUR, DAY)
+    rows, too_old = select(a_book(offers), Filters(max_age=timedelta(days=30)), SortKey.HOUR, DAY)
     assert [s.offer.zone for s in rows] == ["a"]
     assert too_old == 3
 
