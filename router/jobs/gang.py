@@ -1,0 +1,162 @@
+"""The machines that a job needs at the same moment: which accelerators, how many, how they lie together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
+
+from pricing.money import Usd
+from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, shown
+from router.jobs.quantities import Dollars
+
+_NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\s*(?::\s*(\S+))?")
+_HELP = "write H100:8, {H100: [8, 16], A100-80GB: 16} or a list of NAME:COUNT"
+_MOST = 1_000_000
+
+
+class GangOption(Spec):
+    """One allowed gang: so many accelerators of one kind in total."""
+
+    accelerator: Text
+    count: Count
+
+    def __str__(self) -> str:
+        return f"{self.accelerator}:{self.count}"
+
+
+def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
+    """SkyPilot's forms: ``H100:8``, ``H100`` (one), a list of them, ``{H100: 8, A100-80GB: [8, 16]}``."""
+    if isinstance(value, GangOption):
+        yield value
+    elif isinstance(value, str):
+        if "+" in value:
+            raise RefusedError(
+                f"{value!r} mixes machine types, which is not supported yet",
+                "list them as alternatives, one to be chosen: [H100:8, A100-80GB:16]",
+                at=at,
+            )
+        match = _NAMED.fullmatch(value.strip())
+        if match is None:
+            raise RefusedError(f"{shown(value)} is no accelerator with a count", _HELP, at=at)
+        yield _option(match[1], match[2] if match[2] is not None else 1, at)
+    elif isinstance(value, (list, tuple)) and value:
+        for index, item in enumerate(value):
+            yield from parse_accelerators(item, (*at, index))
+    elif isinstance(value, dict) and value:
+        yield from _parse_mapping(value, at)
+    else:
+        raise RefusedError(f"{shown(value)} names no accelerator", _HELP, at=at)
+
+
+def _parse_mapping(value: dict[str, Any], at: Path) -> Iterator[GangOption]:
+    for name, counts in value.items():
+        inside = (*at, name)
+        if counts is None:  # `{H100:8}` is a key without a value
+            yield from parse_accelerators(name, inside)
+        elif not isinstance(counts, (list, tuple)):
+            yield _option(name, counts, inside)
+        elif not counts:
+            raise RefusedError(f"{name} has no size", _HELP, at=inside)
+        else:
+            for index, count in enumerate(counts):
+                yield _option(name, count, (*inside, index))
+
+
+def _option(name: str, count: object, at: Path) -> GangOption:
+    if isinstance(count, str) and count.isdecimal() and len(count) < 10:
+        count = int(count)
+    if type(count) is not int or not 0 < count <= _MOST:
+        raise RefusedError(
+            f"{shown(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at
+        )
+    return GangOption(accelerator=name, count=count)
+
+
+def _parse_options(value: object) -> tuple[GangOption, ...]:
+    word, content = value if isinstance(value, _Written) else ("options", value)
+    try:
+        found = list(_parse_any_of(content) if word == "any_of" else parse_accelerators(content))
+    except RefusedError as error:
+        raise RefusedError(error.what, error.remedy, at=error.at, word=word) from None
+    return tuple(sorted(set(found), key=lambda option: (option.accelerator, option.count)))
+
+
+def _parse_any_of(value: object) -> Iterator[GangOption]:
+    if not isinstance(value, (list, tuple)) or not value:
+        raise RefusedError(f"{shown(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
+    for index, item in enumerate(value):
+        if not isinstance(item, dict) or "accelerators" not in item:
+            raise RefusedError(
+                "an alternative needs `accelerators`", "write `- accelerators: H100:8`", at=(index,)
+            )
+        for key in item:
+            if key != "accelerators":
+                remedy = "alternatives differ in accelerators only; regions go under `residency`"
+                raise RefusedError(
+                    f"{key!r} cannot be said for one alternative", remedy, at=(index, str(key))
+                )
+        yield from parse_accelerators(item["accelerators"], (index, "accelerators"))
+
+
+class _Written(tuple[str, Any]):
+    """A value with the word under which the user wrote it."""
+
+
+Options = Annotated[
+    tuple[GangOption, ...],
+    PlainValidator(_parse_options),
+    PlainSerializer(lambda options: [str(option) for option in options], return_type=list[str]),
+    WithJsonSchema(
+        {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "Canonical form: NAME:COUNT, sorted.",
+        }
+    ),
+]
+
+
+class Gang(Spec):
+    """The allowed gangs (counts are totals, not per machine) and how their machines must lie together.
+
+    Always in one region; ``regions`` is how many the job may use one after the other.
+    """
+
+    words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of", "mixed"})
+    options: Options
+    rdma: Literal["required", "optional"] = Field(
+        default="optional",
+        description="Whether machines must be joined by an RDMA fabric (EFA, InfiniBand ...).",
+    )
+    same_zone: Flag = True
+    on_demand_share: Share = Field(
+        default=0.0, description="Share of the gang bought on demand, the rest on spot."
+    )
+    regions: Count = Field(default=1, description="How many regions the job may use, one after the other.")
+    min_saving: Dollars = Field(default=Usd(1_000_000_000), description="A move must save at least this.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_words(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        value = dict(value)
+        if value.pop("mixed", False):
+            raise RefusedError(
+                "mixed machine types in one gang are not supported yet",
+                "leave `mixed` out: the alternatives are tried one by one",
+                at=("mixed",),
+            )
+        given = [word for word in ("accelerators", "any_of", "options") if word in value]
+        if not given:
+            raise RefusedError("no accelerators are given", "add e.g. `accelerators: H100:8`")
+        if len(given) > 1:
+            raise RefusedError(
+                f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],)
+            )
+        value["options"] = _Written((given[0], value.pop(given[0])))
+        return value

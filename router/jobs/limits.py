@@ -1,0 +1,139 @@
+"""What all jobs of a night share: quotas, stock, reservations, discounts, budgets, egress already moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from pricing.money import ZERO
+from pricing.places import Market
+from router.jobs.fields import Count, RefusedError, Spec, Tally, Text, as_many
+from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent
+
+
+def _split_region(value: Any) -> Any:
+    """``region: aws/us-east-1`` says the cloud too."""
+    if isinstance(value, dict) and isinstance(value.get("region"), str) and "/" in value["region"]:
+        cloud, _, region = value["region"].partition("/")
+        if value.get("cloud") not in (None, cloud):
+            raise RefusedError(f"the region is of {cloud}, the cloud is {value['cloud']}", at=("region",))
+        return {**value, "cloud": cloud, "region": region}
+    return value
+
+
+class Limit(Spec):
+    """At every instant all gangs together use at most ``amount`` of what matches.
+
+    A field left out matches any. Without ``market`` everything but reservations counts.
+    """
+
+    name: Text = Field(description="How plans call it; unique.")
+    cloud: Text | None = None
+    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    zone: Text | None = None
+    family: Text | None = Field(default=None, description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.")
+    instance_type: Text | None = None
+    accelerator: Text | None = None
+    market: Market | None = Field(default=None, description="Left out: on demand and spot together.")
+    amount: Tally = Field(description="How much, in `unit`; 0 forbids.")
+    unit: Literal["accelerators", "vcpus", "machines"] = Field(description="What the amount counts.")
+    kind: Literal["quota", "stock"] = Field(default="quota", description="What we may use, or what there is.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _region_with_cloud(cls, value: Any) -> Any:
+        return _split_region(value)
+
+
+class Reservation(Spec):
+    """Machines paid for already: free at the margin up to ``machines``; their price goes into $/step only."""
+
+    name: Text
+    cloud: Text
+    region: Text
+    zone: Text | None = None
+    instance_type: Text
+    machines: Count
+    usd_per_hour: DollarsPerHour | None = Field(
+        default=None, description="Amortised, for one machine; left out: the on-demand price."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _region_with_cloud(cls, value: Any) -> Any:
+        return _split_region(value)
+
+
+class Discount(Spec):
+    """Percent off the list price. The most specific one applies; they do not add."""
+
+    cloud: Text
+    family: Text | None = None
+    market: Market | None = Field(default=None, description="Left out: every market.")
+    percent: Percent
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.cloud, self.family, self.market)))
+
+
+class TeamBudget(Spec):
+    """What a team may spend, and what of it is spent."""
+
+    team: Text
+    budget: Dollars
+    spent: Dollars = ZERO
+
+
+def _dropping_empty(value: object) -> object:
+    """``limits:`` with nothing after it is the same as not writing it."""
+    return (
+        {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+    )
+
+
+class Limits(Spec):
+    """The limits file. Everything is optional; :meth:`none` limits nothing."""
+
+    clouds: Annotated[tuple[Text, ...], BeforeValidator(as_many)] | None = Field(
+        default=None, description="Clouds allowed; left out: all.", examples=[["aws", "gcp"]]
+    )
+    default_cap_machines: Count | None = Field(
+        default=None, description="The most machines of an offer whose capacity is unknown; left out: no cap."
+    )
+    limits: tuple[Limit, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    discounts: tuple[Discount, ...] = ()
+    teams: tuple[TeamBudget, ...] = ()
+    egress_month_to_date_gb: Annotated[
+        dict[str, Gigabytes],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
+    ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
+
+    @classmethod
+    def none(cls) -> Limits:
+        """No limits at all."""
+        return cls()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections(cls, value: Any) -> Any:
+        return _dropping_empty(value)
+
+    @model_validator(mode="after")
+    def _unique(self) -> Limits:
+        _refuse_twice("limits", (limit.name for limit in self.limits))
+        _refuse_twice("reservations", (reservation.name for reservation in self.reservations))
+        _refuse_twice("discounts", map(str, self.discounts))
+        _refuse_twice("teams", (entry.team for entry in self.teams))
+        return self
+
+
+def _refuse_twice(section: str, names: Iterable[str]) -> None:
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name in first:
+            what = f"{name!r} is there twice, first as entry {first[name] + 1}"
+            raise RefusedError(what, "keep one of the two", at=(section, index))
+        first[name] = index

@@ -1,0 +1,297 @@
+"""The job: what a team wants trained, by when, with what, and where it may run. Frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from pricing.places import Market, RegionId
+from router.jobs.fields import (
+    Count,
+    Flag,
+    Number,
+    Pairs,
+    Positive,
+    RefusedError,
+    Spec,
+    Tally,
+    Text,
+    Whole,
+    as_many,
+    as_text,
+    shown,
+)
+from router.jobs.gang import Gang, GangOption
+from router.jobs.quantities import (
+    Dollars,
+    Duration,
+    Gib,
+    GibPerSecond,
+    Instant,
+    Moment,
+    RegionName,
+    UtcTime,
+    parse_duration,
+    parse_gib,
+    parse_usd,
+)
+from router.jobs.residency import PlaceRule, Residency
+from router.jobs.workload import ProfilePoint, Transformer, Workload
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def parse_name(value: object) -> str:
+    """A DNS label, because machines and buckets are named after it; refused with a name that would do."""
+    text = as_text(value)
+    if not _NAME.fullmatch(text):
+        slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
+        raise RefusedError(
+            f"{shown(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}"
+        )
+    return text
+
+
+class Placement(Spec):
+    """Where a job runs at this moment, on how many accelerators."""
+
+    cloud: Text
+    region: Text
+    zone: Text | None = None
+    instance_type: Text
+    market: Market
+    accelerators: Count
+    since: UtcTime | None = None
+
+    @property
+    def region_id(self) -> RegionId:
+        return RegionId(self.cloud, self.region)
+
+
+class Status(Spec):
+    """How far a job is, where it runs, and where its checkpoint and data lie."""
+
+    steps_done: Tally = 0
+    running: Placement | None = None
+    checkpoint_in: RegionName | None = None
+    data_in: Annotated[tuple[RegionName, ...], BeforeValidator(as_many)] = ()
+
+
+class MarketRule(Spec):
+    """Whether spot machines may be used. SkyPilot's ``use_spot: true`` is ``only``, false is ``never``."""
+
+    words: ClassVar[frozenset[str]] = frozenset({"use_spot"})
+    spot: Literal["allowed", "never", "only"] = "allowed"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_use_spot(cls, value: Any) -> Any:
+        if not isinstance(value, dict) or "use_spot" not in value:
+            return value
+        value = dict(value)
+        use_spot = value.pop("use_spot")
+        if "spot" in value:
+            raise RefusedError(
+                "spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",)
+            )
+        if not isinstance(use_spot, bool):
+            raise RefusedError(
+                f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
+        return {**value, "spot": "only" if use_spot else "never"}
+
+
+def _interval(value: object) -> timedelta | None:
+    if value is None or value == "auto":
+        return None
+    interval = parse_duration(value)
+    if not interval:
+        raise RefusedError("an interval of zero saves without end", "write a duration such as 30m, or auto")
+    return interval
+
+
+class Checkpoint(Spec):
+    """What is saved, how fast, how often. ``interval`` None is the best one for each candidate."""
+
+    size_gib: Annotated[Gib, Field(ge=0)]
+    write_gib_per_s: Annotated[GibPerSecond, Field(gt=0)] = 1.0
+    interval: Annotated[Duration | None, BeforeValidator(_interval)] = Field(
+        default=None, description="`auto`, or fixed.", examples=["auto", "30m"]
+    )
+    asynchronous: Flag = Field(default=False, description="Whether training goes on while it is written.")
+
+
+class EgressCap(Spec):
+    """The most that moving the data may take."""
+
+    gib: Annotated[Gib, Field(ge=0)] | None = None
+    usd: Dollars | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_one_value(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return {"usd": parse_usd(value)} if value.strip().startswith("$") else {"gib": parse_gib(value)}
+        if isinstance(value, (int, float)):
+            raise RefusedError(
+                f"{shown(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _something(self) -> EgressCap:
+        if self.gib is None and self.usd is None:
+            raise RefusedError("caps nothing", "give gib, usd or both")
+        return self
+
+
+class Data(Spec):
+    """The training data: where they lie, how much, and whether they are copied first or streamed."""
+
+    uri: Text = Field(examples=["s3://corpus/tokens"])
+    at: RegionName = Field(description="The region in which they lie.")
+    gib: Annotated[Gib, Field(ge=0)]
+    mode: Literal["copy", "stream"] = "copy"
+    passes: Positive = Field(
+        default=1.0, description="When streamed: how often they are read over all steps."
+    )
+    egress_cap: EgressCap | None = None
+
+
+class Run(Spec):
+    """What is started on the machines. Values of ``env`` never enter a plan or a digest."""
+
+    image: Text | None = None
+    workdir: str | None = None
+    command: str = Field(min_length=1)
+    env: Pairs = Field(default=(), repr=False)
+    engine: Literal["torchrun", "ray", "slurm", "command"] = "torchrun"
+
+
+def _none_is_none(value: object) -> object:
+    return None if value == "none" else value
+
+
+def _surely_after(start: Moment | None, end: Moment | None) -> bool:
+    """Whether the start is not before the end whenever planning happens; False where that depends on it."""
+    if start is None or end is None:
+        return False
+    if start.relative is not None and end.relative is not None:
+        return start.relative >= end.relative
+    return start.absolute is not None and end.absolute is not None and start.absolute >= end.absolute
+
+
+class Job(Spec):
+    """One job. Times relative to planning stay relative until :meth:`Moment.at`.
+
+    Without ``checkpoint`` it cannot resume: it runs in one piece or starts over. Without ``deadline`` it must
+    start within ``max_wait``. ``startup`` is billed: boot, restore, warm-up.
+    """
+
+    words: ClassVar[frozenset[str]] = frozenset({"use_spot"})
+    name: Annotated[str, BeforeValidator(parse_name)] = Field(
+        description="Lower-case letters, digits and -; unique among the jobs of a plan.",
+        examples=["llama-7b"],
+    )
+    team: Text = Field(description="Who pays.")
+    project: Text | None = None
+    owner: Text | None = None
+    cost_center: Text | None = None
+    labels: Pairs = ()
+    steps: Count = Field(description="Steps in total, those already done included.")
+    status: Status | None = None
+    earliest_start: Instant | None = None
+    deadline: Instant | None = None
+    confidence: Annotated[Number, Field(ge=0.5, le=0.999)] = Field(
+        default=0.95, description="How sure the deadline must hold."
+    )
+    budget: Dollars | None = None
+    priority: Annotated[Whole, Field(ge=-1000, le=1000)] = Field(
+        default=0, description="Higher first; strict: no number of lower ones outweighs a higher one."
+    )
+    workload: Workload
+    gang: Gang
+    max_wait: Duration = Field(
+        default=timedelta(days=7), description="Without a deadline: start within this."
+    )
+    market: MarketRule = MarketRule()
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_is_none)] = None
+    startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
+    data: Data | None = None
+    residency: Residency = Residency()
+    run: Run | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _market_from_use_spot(cls, value: Any) -> Any:
+        """``use_spot`` at the top, where SkyPilot's users look for it, means the same as under ``market``."""
+        if not isinstance(value, dict) or "use_spot" not in value:
+            return value
+        value = dict(value)
+        use_spot = value.pop("use_spot")
+        if "market" in value:
+            raise RefusedError(
+                "market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",)
+            )
+        if not isinstance(use_spot, bool):
+            raise RefusedError(
+                f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
+        return {**value, "market": {"spot": "only" if use_spot else "never"}}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Job:
+        if self.status is not None and self.status.steps_done > self.steps:
+            raise RefusedError(
+                f"{self.status.steps_done} steps are done of {self.steps}",
+                "`steps` is the total, those already done included",
+                at=("status", "steps_done"),
+            )
+        if self.gang.on_demand_share > 0 and self.market.spot == "only":
+            raise RefusedError(
+                "an on-demand share contradicts spot machines only",
+                "use `spot: allowed`",
+                at=("gang", "on_demand_share"),
+            )
+        if _surely_after(self.earliest_start, self.deadline):
+            raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
+        return self
+
+    @property
+    def steps_left(self) -> int:
+        """Steps that are still to be done."""
+        return self.steps - (self.status.steps_done if self.status else 0)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical JSON; of environment values only the names count."""
+        content = self.model_dump(mode="json")
+        if self.run is not None:
+            content["run"]["env"] = [name for name, _ in self.run.env]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+__all__ = [
+    "Checkpoint",
+    "Data",
+    "EgressCap",
+    "Gang",
+    "GangOption",
+    "Job",
+    "MarketRule",
+    "Moment",
+    "PlaceRule",
+    "Placement",
+    "ProfilePoint",
+    "Residency",
+    "Run",
+    "Status",
+    "Transformer",
+    "Workload",
+]
