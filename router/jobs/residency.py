@@ -111,7 +111,9 @@ def unknown_tokens(residency: Residency, regions: Iterable[Region]) -> list[tupl
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, None when none is near. Case does not matter; ties by name."""
+    """The known word that was probably meant, None when none is near. Case does not matter,
+    letters that changed places are the nearest."""
     by_lower = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=1)
-    return by_lower[found[0]] if found else None
+    found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=5)
+    swapped = [candidate for candidate in found if sorted(candidate) == sorted(word.lower())]
+    return by_lower[(swapped or found)[0]] if found else None
