@@ -26,7 +26,7 @@ _BYTES = {"B": 1} | {
 }
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?(?:[eE][0-9]{1,2})?)\s*([A-Za-z]*)")
 _REGION = re.compile(r"[a-z][a-z0-9-]*[:/][A-Za-z0-9][A-Za-z0-9._-]*")
-_MOST_GIB = 2**30
+_MOST_GIB, _MOST_GB = 2**30, 10**12
 _MOST_DOLLARS = 10**12
 _MONEY = re.compile(r"-?\$?[0-9]+(?:\.[0-9]+)?")
 
@@ -248,13 +248,16 @@ def parse_percent(value: object) -> Decimal:
 
 def parse_gb(value: object) -> Decimal:
     """An exact number of GB (10**9 bytes), zero or more; RefusedError otherwise."""
-    if isinstance(value, Decimal) and value.is_finite() and value >= 0:
-        return value
-    if isinstance(value, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?", value.strip()):
-        return Decimal(value.strip())
-    if as_number(value) < 0:
-        raise RefusedError(f"{shown(value)} is negative")
-    return Decimal(str(value))
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,400})?", value.strip()):
+        amount = Decimal(value.strip())
+    elif isinstance(value, Decimal) and value.is_finite():
+        amount = value
+    else:
+        as_number(value)
+        amount = Decimal(str(value))
+    if not 0 <= amount <= _MOST_GB:
+        raise RefusedError(f"{shown(value)} is negative or absurdly large", "the unit is GB, 10**9 bytes")
+    return amount
 
 
 def _plain(form: str, *examples: object, kinds: tuple[str, ...] = ("string",)) -> WithJsonSchema:
@@ -318,6 +321,6 @@ Percent = Annotated[
 Gigabytes = Annotated[
     Decimal,
     PlainValidator(parse_gb),
-    PlainSerializer(str, return_type=str),
+    PlainSerializer(lambda amount: f"{amount:f}", return_type=str),
     _plain("GB (10**9 bytes).", 9900, kinds=_MIXED),
 ]
