@@ -1,0 +1,1 @@
+"""The command line: read the arguments, call one function, render, return an exit code."""

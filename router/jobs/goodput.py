@@ -1,0 +1,173 @@
+"""What checkpoints and interruptions leave of a gang's speed, and how long it takes with a stated probability.
+
+Pure mathematics in hours; formulas and their sources stand at each function. Durations are exponential between
+interruptions (rate ``interruptions_per_hour`` while running), a restart takes ``recovery_hours`` nobody bills and
+``startup_hours`` that are billed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, lambertw, ndtr
+
+_TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
+_CERTAIN = 1e-6  # a finish time known better than this share is taken as certain
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """How one gang on one offer runs, for one job. All times in hours, speed in steps an hour.
+
+    ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then
+    ``resumes`` is False), ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` what an
+    asynchronous checkpoint still in flight adds to the work lost.
+    """
+
+    nominal_steps_per_hour: float
+    relative_error: float
+    interruptions_per_hour: float
+    recovery_hours: float
+    startup_hours: float
+    interval_hours: float
+    stall_hours: float
+    loss_extra_hours: float
+    resumes: bool
+
+    @property
+    def restart_hours(self) -> float:
+        """Detection, waiting for capacity, boot, restore, warm-up."""
+        return self.recovery_hours + self.startup_hours
+
+
+def best_interval_hours(interruptions_per_hour: float, stall_hours: float, least_hours: float) -> float:
+    """Compute time between checkpoints that maximises the useful share.
+
+    τ* = (1 + W0(-exp(-1 - λδ))) / λ with Lambert's W, the exact optimum for exponential interruptions
+    (Young's sqrt(2δ/λ) and Daly's forms approximate it); at least ``least_hours`` (an asynchronous write must
+    end before the next begins) and at least a minute.
+    """
+    product = interruptions_per_hour * stall_hours
+    # Near the branch point W0 loses all digits; there 1 + W0 is sqrt(2λδ), Young's form.
+    above = math.sqrt(2 * product) if product < 1e-8 else 1 + float(lambertw(-math.exp(-1 - product)).real)
+    exact = above / interruptions_per_hour
+    return max(exact, least_hours, 1 / 60)
+
+
+def useful_share(risk: Risk) -> float:
+    """Expected share of wall time that becomes lasting progress.
+
+    φ = λτ / [(1 + λR)(exp(λ(τ + δ)) - 1)]; an asynchronous write in flight adds its time to each loss.
+    """
+    rate = risk.interruptions_per_hour
+    segment = risk.interval_hours + risk.stall_hours
+    if rate * segment > 500:
+        return 0.0
+    failures = math.expm1(rate * segment)
+    wall = (1 / rate + risk.restart_hours + risk.loss_extra_hours) * failures
+    return risk.interval_hours / wall
+
+
+def billed_share(risk: Risk) -> float:
+    """Expected share of wall time that is billed: all but waiting for capacity.
+
+    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ R_unbilled / (1 + λR).
+    """
+    rate = risk.interruptions_per_hour
+    return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
+
+
+def expected_steps_per_hour(risk: Risk) -> float:
+    """Goodput g: nominal speed times the useful share."""
+    return risk.nominal_steps_per_hour * useful_share(risk)
+
+
+@dataclass(frozen=True, slots=True)
+class _FinishTime:
+    """Mixture over the number of interruptions of normal finish times (hours)."""
+
+    weights: NDArray[np.float64]
+    centres: NDArray[np.float64]
+    spreads: NDArray[np.float64]
+
+    def probability_by(self, wall_hours: float) -> float:
+        return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
+
+
+@cache
+def _finish_time(risk: Risk, steps: float) -> _FinishTime:
+    compute = steps / risk.nominal_steps_per_hour
+    segments = max(compute / risk.interval_hours, 1e-9)
+    segment = risk.interval_hours + risk.stall_hours
+    rate = risk.interruptions_per_hour
+    survive, failed = math.exp(-rate * segment), -math.expm1(-rate * segment)
+    mean = segments * failed / survive
+    most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean / survive) + _TAIL_DEVIATIONS)
+    counts = np.arange(most + 1, dtype=np.float64)
+    log_weights = (
+        gammaln(counts + segments) - gammaln(counts + 1) - gammaln(segments) - segments * rate * segment + counts * math.log(failed)
+    )
+    lost_mean = 1 / rate - segment * survive / failed
+    lost_variance = max(1 / rate**2 - segment**2 * survive / failed**2, 0.0)
+    run = segments * segment
+    centres = run + counts * (lost_mean + risk.restart_hours + risk.loss_extra_hours)
+    spreads = np.sqrt((run * max(risk.relative_error, _CERTAIN)) ** 2 + counts * lost_variance)
+    return _FinishTime(np.exp(log_weights), centres, spreads)
+
+
+def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
+    """P(``steps`` are done within ``wall_hours`` after the first start-up).
+
+    The number of interruptions is negative binomial (each of m segments succeeds with exp(-λ(τ+δ))); each costs
+    the restart and the part of a segment that was lost (a truncated exponential, by its two moments);
+    the error of the speed is normal. Summed over the number of interruptions.
+    """
+    return _finish_time(risk, steps).probability_by(wall_hours)
+
+
+@cache
+def hours_with_probability(risk: Risk, steps: float, probability: float) -> float:
+    """Least wall hours after the first start-up in which ``steps`` are done with ``probability``; by bisection."""
+    finish = _finish_time(risk, steps)
+    low, high = 0.0, steps / expected_steps_per_hour(risk)
+    while finish.probability_by(high) < probability:
+        low, high = high, 2 * high
+        if high > 1e7:
+            return math.inf
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        if finish.probability_by(middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def on_time_steps_per_hour(risk: Risk, steps: float, probability: float) -> float:
+    """g(α): the speed at which ``steps`` are reached with total ``probability``; never above the expected one."""
+    return min(expected_steps_per_hour(risk), steps / hours_with_probability(risk, steps, probability))
+
+
+_GRID = 2048
+
+
+def on_time_probability_in_turn(parts: tuple[tuple[Risk, float], ...], wall_hours: float) -> float:
+    """P(all parts, each ``(risk, steps)``, are done one after the other within ``wall_hours``).
+
+    One part: as :func:`on_time_probability`. More: the finish times are taken as independent and convolved on a grid.
+    """
+    if len(parts) == 1:
+        return on_time_probability(parts[0][0], parts[0][1], wall_hours)
+    step = wall_hours / _GRID
+    edges = np.arange(1, _GRID + 1) * step
+    total: NDArray[np.float64] | None = None
+    for risk, steps in parts:
+        finish = _finish_time(risk, steps)
+        below = np.array([finish.probability_by(float(edge)) for edge in edges])
+        mass = np.diff(below, prepend=0.0)
+        total = mass if total is None else np.convolve(total, mass)[:_GRID]
+    return float(total.sum()) if total is not None else 1.0

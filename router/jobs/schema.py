@@ -1,0 +1,198 @@
+"""JSON Schemas of what a user writes, for editors and other programs: the YAML forms, not the parsed ones.
+
+A file that breaks its schema is refused by the models too; the models know more (sums, dates, books).
+An editor checks while typing when the file's first line is, with the path seen from the file,
+``# yaml-language-server: $schema=docs/schema/job.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from pricing.money import Usd
+from router.jobs.fields import Spec
+from router.jobs.limits import Limits
+from router.jobs.quantities import format_duration
+from router.jobs.spec import Job
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+# Where a validator runs before the bound, pydantic leaves its own word.
+_BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_NO_REAL_BOUND = 10**15
+_TITLES = {"job": (Job, "A stepfare job"), "limits": (Limits, "A stepfare limits file")}
+KINDS = tuple(_TITLES)
+
+
+def schema_of(kind: str) -> Schema:
+    """The schema of one YAML document of this kind (one of ``KINDS``); KeyError for another."""
+    model, title = _TITLES[kind]
+    schema = _tidy(model.model_json_schema(schema_generator=_Generator))
+    if model is Job:
+        for change in (_gang, _points, _spot, _checkpoint, _data, _places, _parameters):
+            change(schema["$defs"], schema["properties"])
+    else:
+        _or_one(schema["properties"], "clouds")
+    hint = f"First line of a file: # yaml-language-server: $schema=docs/schema/{kind}.json"
+    return {"$schema": _DIALECT, "$comment": hint, "title": title, **schema}
+
+
+def schema_text(kind: str) -> str:
+    """The schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
+    return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
+
+
+class _Generator(GenerateJsonSchema):
+    """Defaults as a user would write them."""
+
+    def encode_default(self, dft: Any) -> Any:
+        if isinstance(dft, timedelta):
+            return format_duration(dft)
+        if isinstance(dft, Usd):
+            return f"${dft}"
+        return dft.model_dump(mode="json") if isinstance(dft, Spec) else super().encode_default(dft)
+
+
+def _tidy(node: Any) -> Any:
+    """Without titles and null defaults (noise in an editor), bounds in JSON Schema's words, plain prose."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    tidied: Schema = {}
+    for key, value in node.items():
+        if (key == "title" and isinstance(value, str)) or (key == "default" and value in (None, [], {})):
+            continue
+        if key in _BOUNDS and not isinstance(value, dict):
+            if value != _NO_REAL_BOUND:
+                tidied[_BOUNDS[key]] = value
+        elif key == "description" and isinstance(value, str):
+            tidied[key] = " ".join(value.replace("``", "`").replace(":meth:`Moment.at`", "then").split())
+        else:
+            tidied[key] = _tidy(value)
+    return tidied
+
+
+def _or_one(properties: Schema, *names: str) -> None:
+    """A list of one may be written without its dash."""
+    for name in names:
+        found = properties[name]
+        many = next((one for one in found.get("anyOf", ()) if one.get("type") == "array"), found)
+        kept = {key: found[key] for key in ("description", "examples") if key in found}
+        properties[name] = {**kept, "anyOf": [{k: v for k, v in many.items() if k not in kept}, many["items"]]}
+
+
+def _gang(parts: Schema, _: Schema) -> None:
+    gang = parts["Gang"]
+    count = {"type": "integer", "minimum": 1}
+    accelerators = {
+        "description": "Allowed gangs: accelerators in total, alternatives of which one is chosen.",
+        "anyOf": [
+            {"type": "string", "pattern": r"^[^+]+$"},
+            {"type": "array", "items": {"type": "string", "pattern": r"^[^+]+$"}, "minItems": 1},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "additionalProperties": {
+                    "anyOf": [count, {"type": "array", "items": count, "minItems": 1}, {"type": "null"}]
+                },
+            },
+        ],
+        "examples": ["H100:8", {"H100": [8, 16], "A100-80GB": 16}, ["H100:8", "A100-80GB:16"]],
+    }
+    alternative = {
+        "type": "object",
+        "properties": {"accelerators": accelerators},
+        "required": ["accelerators"],
+        "additionalProperties": False,
+    }
+    any_of = {
+        "description": "The same as a list, as SkyPilot writes it.",
+        "type": "array",
+        "items": alternative,
+        "minItems": 1,
+    }
+    gang["properties"] = {"accelerators": accelerators, "any_of": any_of, **gang["properties"]}
+    gang["oneOf"] = [{"required": [word]} for word in ("accelerators", "any_of", "options")]
+    gang["required"].remove("options")
+    if not gang["required"]:
+        del gang["required"]
+
+
+def _points(parts: Schema, _: Schema) -> None:
+    point, positive = parts["ProfilePoint"], {"type": "number", "exclusiveMinimum": 0}
+    point["properties"] |= {
+        "accelerators": {
+            "description": "accelerator and count in one.",
+            "type": "string",
+            "pattern": "^[^:]+:[0-9]+$",
+            "examples": ["H100:8"],
+        },
+        "seconds_per_step": {"description": "In place of steps_per_hour.", **positive},
+        "tokens_per_second": {
+            "description": "In place of steps_per_hour, with tokens_per_step here or in the transformer.",
+            **positive,
+        },
+        "tokens_per_step": {"description": "Tokens of the global batch.", **positive},
+    }
+    point["allOf"] = [
+        {"oneOf": [{"required": ["accelerator", "count"]}, {"required": ["accelerators"]}]},
+        {
+            "oneOf": [
+                {"required": [w]} for w in ("steps_per_hour", "seconds_per_step", "tokens_per_second")
+            ]
+        },
+    ]
+    del point["required"]
+    workload = parts["Workload"]
+    _or_one(workload["properties"], "profile")
+    workload["anyOf"] = [{"required": ["profile"]}, {"required": ["transformer"]}]
+
+
+def _spot(parts: Schema, job: Schema) -> None:
+    use_spot = {
+        "description": "SkyPilot's word: true is spot machines only, false is never. Not beside `market`.",
+        "type": "boolean",
+    }
+    job["use_spot"] = use_spot
+    rule = parts["MarketRule"]
+    rule["properties"]["use_spot"] = use_spot | {"description": "true is `only`, false is `never`."}
+
+
+def _checkpoint(parts: Schema, job: Schema) -> None:
+    job["checkpoint"] = {
+        "description": "What is saved and how fast. Left out or `none`: the job cannot resume.",
+        "anyOf": [{"const": "none"}, *job["checkpoint"]["anyOf"]],
+    }
+
+
+def _data(parts: Schema, _: Schema) -> None:
+    data = parts["Data"]["properties"]
+    data["egress_cap"] = {
+        "anyOf": [{"type": "string", "examples": ["$40", "500 GB"]}, *data["egress_cap"]["anyOf"]]
+    }
+    cap = parts["EgressCap"]
+    cap["anyOf"] = [{"required": ["gib"]}, {"required": ["usd"]}]
+
+
+def _places(parts: Schema, _: Schema) -> None:
+    _or_one(parts["Residency"]["properties"], "allow", "deny")
+    _or_one(parts["Status"]["properties"], "data_in")
+
+
+def _parameters(parts: Schema, _: Schema) -> None:
+    written = {
+        "anyOf": [
+            {"type": "number", "minimum": 10_000},
+            {"type": "string", "pattern": r"^[0-9.]+([eE]\+?[0-9]+)?\s*[KMBT]?$"},
+        ]
+    }
+    fields = parts["Transformer"]["properties"]
+    for name in ("parameters", "active_parameters"):
+        kept = {key: fields[name][key] for key in ("description", "examples") if key in fields[name]}
+        fields[name] = kept | written

@@ -1,0 +1,141 @@
+"""How fast a gang runs a job: measured profile points where the job has them, else an analytic estimate.
+
+Every answer carries a relative error (standard deviation of the finish time over itself). Forms and constants:
+published tables as summarised in ``docs/design/004-speed-and-risk.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pricing.machines import Accelerator, Machine
+from router.jobs.spec import ProfilePoint, Transformer, Workload
+
+# Achieved share of the dense 16-bit peak on large dense models, fitted over published runs (BF16).
+_EFFICIENCY = {"V100": 0.40, "A100": 0.53, "H100": 0.44, "H200": 0.44, "GH200": 0.44, "TPU-v6e": 0.40}
+_OTHER_EFFICIENCY = 0.35
+_FP8_GAIN = 1.3  # of FP8 over BF16 in whole training steps; peaks differ by 2
+_ERROR_ESTIMATE = 0.25  # p10-p90 about x0.75 to x1.35 without any profile
+_ERROR_OTHER = 0.35
+_ERROR_INTERPOLATED = 0.10
+_ERROR_PER_DOUBLING = 0.08
+_SCALING_UP = 0.9  # exponent beyond the largest measured size
+_FARTHEST = 4.0
+_OVERLAP_NORM = 7.5  # p-norm of compute and data-parallel time where the fabric overlaps them
+_BUS_SHARE_RDMA, _BUS_SHARE_TCP = 0.85, 0.35
+_MEMORY_SHARE = 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Nominal steps an hour of an undisturbed gang, its relative error, and what it rests on."""
+
+    steps_per_hour: float
+    relative_error: float
+    basis: str
+
+
+def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
+    """Speed of ``machines`` of ``machine`` on this workload, or the reason why there is none."""
+    measured = [p for p in workload.profile if p.accelerator == machine.accelerator]
+    fitting = [p for p in measured if _applies(p, machine, machines)]
+    if fitting:
+        found = _from_profile(sorted(fitting, key=lambda p: p.count), machines * machine.accelerator_count)
+        if isinstance(found, Speed) or workload.transformer is None:
+            return found
+    if workload.transformer is not None:
+        return _estimate(workload.transformer, machine, machines, accelerator)
+    if measured and machines > 1 and not machine.has_rdma:
+        return f"no profile of {machine.accelerator} over {machines} machines without an RDMA fabric"
+    return f"no profile for {machine.accelerator}"
+
+
+def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:
+    """A point measured over RDMA says nothing of the same gang over TCP (26 to 57 times slower when measured)."""
+    if machines == 1:
+        return True
+    return (point.fabric or "rdma") == ("rdma" if machine.has_rdma else "ethernet")
+
+
+def _from_profile(points: list[ProfilePoint], count: int) -> Speed | str:
+    for point in points:
+        if point.count == count:
+            return Speed(point.steps_per_hour, point.relative_error, f"measured: {point.source or 'job profile'}")
+    below = [p for p in points if p.count < count]
+    above = [p for p in points if p.count > count]
+    if below and above:
+        low, high = below[-1], above[0]
+        along = math.log(count / low.count) / math.log(high.count / low.count)
+        rate = low.steps_per_hour * (high.steps_per_hour / low.steps_per_hour) ** along
+        error = max(low.relative_error, high.relative_error, _ERROR_INTERPOLATED)
+        return Speed(rate, error, f"between measured {low.count} and {high.count}")
+    nearest = below[-1] if below else above[0]
+    ratio = count / nearest.count
+    if not 1 / _FARTHEST <= ratio <= _FARTHEST:
+        return f"profile at {nearest.count} {nearest.accelerator} is too far from {count}"
+    rate = nearest.steps_per_hour * (ratio**_SCALING_UP if ratio > 1 else ratio)
+    error = nearest.relative_error + _ERROR_PER_DOUBLING * abs(math.log2(ratio))
+    return Speed(rate, error, f"scaled from measured {nearest.count}")
+
+
+def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
+    """FLOPs over achieved peak, and the data-parallel exchange over the slowest link, by a p-norm."""
+    count = machines * machine.accelerator_count
+    short = _memory_short(model, count, accelerator)
+    if short:
+        return short
+    name = accelerator.name.split("-")[0]
+    efficiency = _EFFICIENCY.get(accelerator.name, _EFFICIENCY.get(name))
+    error = _ERROR_ESTIMATE if efficiency is not None else _ERROR_OTHER
+    peak = accelerator.bf16_dense_tflops * 1e12 * (efficiency or _OTHER_EFFICIENCY)
+    if model.precision == "fp8":
+        if accelerator.fp8_dense_tflops is None:
+            return f"{accelerator.name} has no FP8"
+        peak *= _FP8_GAIN
+    compute = _flops_per_step(model) / (count * peak)
+    exchange = _exchange_seconds(model, machine, machines)
+    if isinstance(exchange, str):
+        return exchange
+    power = _OVERLAP_NORM if machines == 1 or machine.has_rdma else 1.0
+    seconds = (compute**power + exchange**power) ** (1 / power)
+    return Speed(3600 / seconds, error, f"estimated: {compute:.3g} s compute, {exchange:.3g} s exchange a step")
+
+
+def _flops_per_step(model: Transformer) -> float:
+    """6 P + attention 12 L h s (half where causal) a token; full recomputation repeats the forward third."""
+    active = model.active_parameters or model.parameters
+    weights = (4 if model.lora else 6) * active
+    attention = (6 if model.causal else 12) * model.layers * model.hidden * model.sequence_length
+    again = {"none": 1.0, "selective": 1.03, "full": 4 / 3}[model.recompute]
+    return (weights + attention) * model.tokens_per_step * again
+
+
+def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> float | str:
+    """Gradients (and ZeRO-3 gathers) once a step over the slowest link, ring factor 2(k-1)/k, 16-bit."""
+    payload = 0.0 if model.lora else 2.0 * model.parameters * (1.5 if model.sharding == "zero3" else 1.0)
+    if machines > 1:
+        if machine.inter_node_gbps is None:
+            return f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed"
+        share = _BUS_SHARE_RDMA if machine.has_rdma else _BUS_SHARE_TCP
+        return 2 * (machines - 1) / machines * payload / (machine.inter_node_gbps / 8 * 1e9 * share)
+    ranks = machine.accelerator_count
+    if ranks == 1:
+        return 0.0
+    link = (machine.intra_node_gb_per_s or 32.0) / 2 * 1e9 * 0.8
+    return 2 * (ranks - 1) / ranks * payload / link
+
+
+def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> str | None:
+    """State over its shards plus one sequence of activations has to fit."""
+    state = model.parameters * (2.5 if model.lora else model.optimizer_bytes_per_parameter)
+    if model.sharding == "zero3":
+        state /= count
+    elif model.sharding == "zero1" and not model.lora:
+        state = model.parameters * (4 + (model.optimizer_bytes_per_parameter - 4) / count)
+    per_token = {"none": 34.0, "selective": 18.0, "full": 2.0}[model.recompute] * model.hidden * model.layers
+    needed = (state + per_token * model.sequence_length) / 2**30
+    room = accelerator.memory_gib * _MEMORY_SHARE
+    if needed > room:
+        return f"needs {needed:.0f} GiB a {accelerator.name}, which has {room:.0f} usable"
+    return None

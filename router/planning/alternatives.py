@@ -1,0 +1,159 @@
+"""Other ways to run one job while the others stay where they are: runner-up, fallbacks, what a rule costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from pricing.money import Usd
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.compaction import Load, earliest_run, load_without
+from router.planning.costing import per_step
+from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.plan import Alternative
+from router.planning.scene import Scene
+from router.planning.schedule import Hold, runs_of
+from router.planning.slots import Slot
+
+SHOWN = 5
+_TRIED = 16
+NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
+
+
+@dataclass(frozen=True)
+class Around:
+    """One job's surroundings: the scene, and what the other jobs take of the limits."""
+
+    scene: Scene
+    job: Job
+    load: Load
+
+    def with_candidates(self, candidates: Iterable[Candidate]) -> Around:
+        """The same surroundings with other candidates known for the job."""
+        known = {**self.scene.all_candidates, self.job.name: tuple(candidates)}
+        return replace(self, scene=replace(self.scene, all_candidates=known))
+
+
+def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]]) -> Around:
+    """The job's surroundings under a plan's holdings."""
+    return Around(scene, job, load_without(scene, holdings, job.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The whole rest of the job in one run on one candidate; ``finish`` None when it does not fit (``lacks`` says why)."""
+
+    candidate: Candidate
+    cost: Usd
+    amortised: Usd
+    finish: datetime | None
+    lacks: str
+
+
+def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = None) -> Alone:
+    """Cost and finish on one candidate, as early as limits allow; exact money, moves priced as if nothing else moved."""
+    scene, job = here.scene, here.job
+    holds = earliest_run(scene, job, candidate, here.load, slots)
+    moves = move_cost(scene, candidate)
+    if holds is None:
+        steps = steps_to_do(job, running=candidate.running)
+        cost = Usd(round(candidate.expected_usd(steps) * 1e9)) + moves
+        lacks = "no room in its limits, or not on time" if candidate.provisionable else NOT_ORDERED_HERE
+        return Alone(candidate, cost, cost, None, lacks)
+    runs = runs_of(scene, job, holds)
+    parts = candidate.parts
+    cost = moves + Usd.total(
+        p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts
+    )
+    amortised = moves + Usd.total(
+        p.listing.amortised.times(p.machines).over(run.billed) for run in runs for p in parts
+    )
+    return Alone(candidate, cost, amortised, runs[-1].end, _lacks(job, candidate, cost))
+
+
+def _lacks(job: Job, candidate: Candidate, cost: Usd) -> str:
+    if not candidate.provisionable:
+        return NOT_ORDERED_HERE
+    if job.budget is not None and cost > job.budget:
+        return f"over the job's budget by ${(cost - job.budget).dollars():,.2f}"
+    return ""
+
+
+def move_cost(scene: Scene, candidate: Candidate) -> Usd:
+    """What moving to the candidate's region costs this month if nothing else of the plan moved."""
+    month = scene.now.strftime("%Y-%m")
+    total = Usd(0)
+    for transfer in candidate.transfers:
+        tariff = transfer.tariff
+        already = already_moved(scene, tariff, month)
+        free = min(allowance_left(scene, tariff.cloud, month), tariff.allowance_bytes)
+        total += tariff.cost_of(already, transfer.volume_bytes, free)
+    return total
+
+
+def ranked(scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Cheapest first by expected cost, moves at their dearest."""
+
+    def estimate(c: Candidate) -> tuple[float, str]:
+        steps = steps_to_do(job, running=c.running)
+        return (c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers), c.key)
+
+    return sorted(candidates, key=estimate)
+
+
+def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
+    """The cheapest candidate that fits; None when none of the cheapest few does."""
+    local = here.with_candidates(candidates)
+    found = [alone(local, c, slots) for c in ranked(here.scene, here.job, candidates)[:_TRIED]]
+    fitting = [a for a in found if a.finish is not None and not a.lacks]
+    return min(fitting, key=lambda a: (a.cost, a.candidate.key), default=None)
+
+
+def alternatives_of(
+    here: Around, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
+) -> tuple[Alternative, ...]:
+    """The cheapest few that the job does not use, dominated ones included; first what could be had, then what lacks something.
+
+    The cheapest offer that cannot be ordered from here is among them when there is one.
+    """
+    local = here.with_candidates([*candidates, *advisory])
+    usable = [c for c in ranked(here.scene, here.job, candidates) if c.key not in chosen]
+    found: list[Alone] = []
+    for candidate in usable[:_TRIED]:
+        found.append(alone(local, candidate))
+        if sum(not a.lacks for a in found) >= SHOWN:
+            break
+    found.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
+    elsewhere = [alone(local, c) for c in ranked(here.scene, here.job, advisory)[:1]]
+    kept = {c.key for c in here.scene.candidates.get(here.job.name, ())}
+    return tuple(_shown(here.job, a, dominated=a.candidate.key not in kept) for a in [*found[:SHOWN], *elsewhere])
+
+
+def _shown(job: Job, found: Alone, *, dominated: bool) -> Alternative:
+    c = found.candidate
+    steps = steps_to_do(job, running=c.running)
+    return Alternative(
+        cloud=c.offer.cloud,
+        region=c.offer.region,
+        zone=c.offer.zone,
+        instance_type=c.offer.instance_type,
+        market=c.market.value,
+        machines=c.machines,
+        accelerator=c.accelerator,
+        accelerators=c.accelerators,
+        usd_per_hour=c.usd_per_hour,
+        usd_per_step=per_step(found.amortised, steps) or Usd(0),
+        cost_usd=found.cost,
+        finish=found.finish,
+        provisionable=c.provisionable,
+        dominated=dominated,
+        lacks=found.lacks,
+    )
+
+
+def runner_up(found: Sequence[Alternative], cost: Usd) -> Alternative | None:
+    """The cheapest that could be had; one that cannot be ordered from here only if it would save money."""
+    able = [a for a in found if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.cost_usd < cost)]
+    return min(able, key=lambda a: (a.cost_usd, a.cloud, a.region, a.instance_type), default=None)

@@ -1,0 +1,314 @@
+"""Offers that can run a job, priced and timed; and those that cannot, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from pricing.money import UsdPerHour
+from pricing.offers import Offer
+from pricing.places import Market, RegionId
+from pricing.risk import GangRisk
+from router.jobs import goodput
+from router.jobs.goodput import Risk
+from router.jobs.limits import Limits
+from router.jobs.spec import GangOption, Job
+from router.jobs.speed import Speed, gang_speed
+from router.planning.market import Listing, listings_by_accelerator
+from router.planning.sieve import refusal
+from router.planning.transfers import Transfer, cap_exceeded, transfers_into
+
+LONGEST_RUN = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So many machines of one offer (its price is the marginal one, after discounts)."""
+
+    offer: Offer
+    machine: Machine
+    machines: int
+    listing: Listing
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A gang that could run a job: one offer, or an on-demand core (first part) with a spot rest.
+
+    Rates as in ``docs/design/003-the-placement-program.md``: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour``
+    g(α) is reached with the job's confidence (equal without a deadline), ``billed_share`` b of run time is billed.
+    ``running`` marks where the job runs now. ``weak`` says why to doubt price or risk.
+    """
+
+    key: str
+    job: str
+    region: RegionId
+    parts: tuple[Part, ...]
+    accelerator: str
+    accelerators: int
+    usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour
+    steps_per_hour: float
+    on_time_steps_per_hour: float
+    billed_share: float
+    startup: timedelta
+    risk: Risk
+    transfers: tuple[Transfer, ...]
+    running: bool
+    speed_basis: str
+    weak: str
+
+    @property
+    def startup_hours(self) -> float:
+        """Start-up in hours."""
+        return self.startup / timedelta(hours=1)
+
+    @property
+    def billed_per_reserved(self) -> float:
+        """κ: hours expected to be billed for an hour of productive time reserved."""
+        return self.billed_share * self.on_time_steps_per_hour / self.steps_per_hour
+
+    @property
+    def usd_per_reserved_hour(self) -> float:
+        """Dollars expected for a productive hour reserved (marginal), for the program only."""
+        return self.usd_per_hour.dollars() * self.billed_per_reserved
+
+    @property
+    def usd_per_step(self) -> float:
+        """Marginal dollars a step, start-up and moves aside; for ranking only."""
+        return self.usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
+
+    @property
+    def amortised_usd_per_step(self) -> float:
+        """The same at amortised prices."""
+        return self.amortised_usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
+
+    @property
+    def provisionable(self) -> bool:
+        """Whether every part can be ordered."""
+        return all(part.offer.provisionable for part in self.parts)
+
+    @property
+    def market(self) -> Market:
+        """Of the larger-risk part: spot for a mix."""
+        return self.parts[-1].offer.market
+
+    @property
+    def machines(self) -> int:
+        """Of all parts."""
+        return sum(part.machines for part in self.parts)
+
+    @cached_property
+    def offer(self) -> Offer:
+        """The last part's offer: it names place, type and market."""
+        return self.parts[-1].offer
+
+    def reserved_hours(self, steps: float) -> float:
+        """Hours to hold for ``steps`` in one run, start-up included."""
+        return self.startup_hours + steps / self.on_time_steps_per_hour
+
+    def expected_usd(self, steps: float) -> float:
+        """Marginal dollars of ``steps`` in one run, start-up included, moves aside; for ranking only."""
+        return self.usd_per_hour.dollars() * self.startup_hours + self.usd_per_step * steps
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A listing (or region) that cannot serve the job. ``code`` groups reasons; ``would_cost`` ranks examples."""
+
+    code: str
+    reason: str
+    listing: Listing
+    accelerators: int
+
+
+def candidates_for(
+    job: Job, book: PriceBook, limits: Limits, now: datetime, advisory: bool
+) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+    """Candidates of one job sorted by key, and what was dropped.
+
+    Offers that nobody here can order are dropped with code ``advisory`` unless ``advisory``.
+    """
+    finder = CandidateFinder(book, limits, now, advisory=advisory)
+    return finder.find(job)
+
+
+class CandidateFinder:
+    """Finds candidates for many jobs against one book; remembers what depends on the book alone."""
+
+    def __init__(self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool) -> None:
+        self._book = book
+        self._limits = limits
+        self._now = now
+        self._advisory = advisory
+        self._listings: Mapping[str, tuple[Listing, ...]] = listings_by_accelerator(book, limits)
+
+    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+        """As :func:`candidates_for`."""
+        kept: list[Candidate] = []
+        dropped: list[Dropped] = []
+        moves: dict[RegionId, tuple[Transfer, ...] | str] = {}
+        speeds: dict[tuple[str, str, int], Speed | str] = {}
+        for option in job.gang.options:
+            for listing in self._listings.get(option.accelerator, ()):
+                found = self._one(job, option, listing, moves, speeds)
+                if isinstance(found, Candidate):
+                    kept.append(found)
+                elif found is not None:
+                    dropped.append(found)
+        return _with_running(job, sorted(kept, key=lambda c: c.key)), tuple(dropped)
+
+    def _one(
+        self,
+        job: Job,
+        option: GangOption,
+        listing: Listing,
+        moves: dict[RegionId, tuple[Transfer, ...] | str],
+        speeds: dict[tuple[str, str, int], Speed | str],
+    ) -> Candidate | Dropped | None:
+        def drop(code: str, reason: str) -> Dropped:
+            return Dropped(code, reason, listing, option.count)
+
+        refused = refusal(job, option, listing, self._limits)
+        if refused is not None:
+            return drop(*refused)
+        machines = option.count // listing.machine.accelerator_count
+        parts = self._parts(job, listing, machines)
+        if isinstance(parts, str):
+            return drop("core", parts)
+        if not self._advisory and not all(p.offer.provisionable for p in parts):
+            return drop("advisory", "cannot be ordered from here (see --advisory)")
+        key = (listing.offer.cloud, listing.offer.instance_type, machines)
+        if key not in speeds:
+            speeds[key] = gang_speed(job.workload, listing.machine, machines, listing.accelerator)
+        speed = speeds[key]
+        if isinstance(speed, str):
+            return drop("speed", speed)
+        place = listing.region.id
+        if place not in moves:
+            moves[place] = transfers_into(job, listing.region, self._book)
+        transfers = moves[place]
+        if isinstance(transfers, str):
+            return drop("egress unknown", transfers)
+        over = cap_exceeded(job, transfers)
+        if over is not None:
+            return drop("egress cap", over)
+        made = self._timed(job, option, parts, speed, transfers)
+        return drop(*made) if isinstance(made, tuple) else made
+
+    def _parts(self, job: Job, listing: Listing, machines: int) -> tuple[Part, ...] | str:
+        """The whole gang on one offer, or the on-demand core the job asks for and a spot rest."""
+        share = job.gang.on_demand_share
+        core = math.ceil(share * machines - 1e-9)
+        if listing.offer.market is not Market.SPOT or core == 0:
+            return (Part(listing.offer, listing.machine, machines, listing),)
+        if core >= machines:
+            return "the on-demand core is the whole gang"
+        for other in self._listings[listing.machine.accelerator]:
+            same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
+            if other.offer.market is Market.ON_DEMAND and same == (
+                listing.offer.cloud, listing.offer.region, listing.offer.zone, listing.offer.instance_type
+            ):  # fmt: skip
+                return (
+                    Part(other.offer, other.machine, core, other),
+                    Part(listing.offer, listing.machine, machines - core, listing),
+                )
+        return "no on-demand offer beside the spot one for the core"
+
+    def _timed(
+        self, job: Job, option: GangOption, parts: tuple[Part, ...], speed: Speed, transfers: tuple[Transfer, ...]
+    ) -> Candidate | tuple[str, str]:
+        risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
+        steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
+        risk = _risk(job, speed, risks, steps)
+        expected = goodput.expected_steps_per_hour(risk)
+        if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
+            days = math.inf if expected == 0 else steps / expected / 24
+            return "too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}"
+        on_time = expected
+        if job.deadline is not None:
+            on_time = goodput.on_time_steps_per_hour(risk, steps, job.confidence)
+            if on_time <= 0:
+                return "too risky", f"no finish time is {job.confidence:.0%} sure"
+        weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
+        return Candidate(
+            key=f"{parts[-1].listing.name}x{option.count}" + ("+core" if len(parts) > 1 else ""),
+            job=job.name,
+            region=parts[-1].offer.region_id,
+            parts=parts,
+            accelerator=option.accelerator,
+            accelerators=option.count,
+            usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
+            amortised_usd_per_hour=_sum_rates(p.listing.amortised.times(p.machines) for p in parts),
+            steps_per_hour=expected,
+            on_time_steps_per_hour=on_time,
+            billed_share=goodput.billed_share(risk),
+            startup=job.startup,
+            risk=risk,
+            transfers=transfers,
+            running=False,
+            speed_basis=speed.basis,
+            weak=weak,
+        )
+
+
+def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
+    return UsdPerHour(sum(rate.nanos for rate in rates))
+
+
+def steps_to_do(job: Job, *, running: bool) -> int:
+    """Steps left where the job resumes (or simply goes on running); all of them where it must start over."""
+    return job.steps_left if running or job.checkpoint is not None else job.steps
+
+
+def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
+    rate = sum(r.interruptions_per_hour for r in risks)
+    recovery = max(r.recovery_hours for r in risks)
+    startup = job.startup / timedelta(hours=1)
+    checkpoint = job.checkpoint
+    if checkpoint is None:
+        interval, stall, extra = steps / speed.steps_per_hour, 0.0, 0.0
+    else:
+        write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
+        stall, extra = (0.0, write) if checkpoint.asynchronous else (write, 0.0)
+        if checkpoint.interval is not None:
+            interval = checkpoint.interval / timedelta(hours=1)
+        else:
+            interval = goodput.best_interval_hours(rate, stall, extra)
+        interval = min(interval, steps / speed.steps_per_hour)
+    return Risk(
+        nominal_steps_per_hour=speed.steps_per_hour,
+        relative_error=speed.relative_error,
+        interruptions_per_hour=rate,
+        recovery_hours=recovery,
+        startup_hours=startup,
+        interval_hours=interval,
+        stall_hours=stall,
+        loss_extra_hours=extra,
+        resumes=checkpoint is not None,
+    )
+
+
+def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:
+    """Whether the job's status says that it runs on exactly this (an unknown zone fits any)."""
+    here = job.status.running if job.status else None
+    if here is None:
+        return False
+    offer = parts[-1].offer
+    same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
+        here.cloud, here.region, here.instance_type, here.market, here.accelerators
+    )  # fmt: skip
+    return same and (here.zone is None or offer.zone is None or here.zone == offer.zone)
+
+
+def _with_running(job: Job, kept: list[Candidate]) -> tuple[Candidate, ...]:
+    """Mark the candidate on which the job runs now, the first by key where several fit."""
+    for index, candidate in enumerate(kept):
+        if _runs_here(job, candidate.parts, candidate.accelerators):
+            return (*kept[:index], replace(candidate, running=True), *kept[index + 1 :])
+    return tuple(kept)

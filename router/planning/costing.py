@@ -1,0 +1,168 @@
+"""Exact money for a schedule: lines, moves through the month's tiers, totals. No float enters an amount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+
+from pricing.egress import Tariff, settle
+from pricing.money import Usd, UsdPerHour, divide_half_even
+from pricing.places import Market, RegionId
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, Part
+from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.plan import Line, Move
+from router.planning.scene import Scene
+from router.planning.schedule import Run
+from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
+
+_MICRO = timedelta(microseconds=1)
+
+
+def lines_of(scene: Scene, runs: Sequence[Run]) -> tuple[Line, ...]:
+    """One line a run and part, in time order; each cost is rate x billed time, rounded once."""
+    lines: list[Line] = []
+    for number, run in enumerate(runs, start=1):
+        lines += [
+            _line(scene, run, part, f"{run.job}/{number}", first=index == 0)
+            for index, part in enumerate(run.candidate.parts)
+        ]
+    return tuple(lines)
+
+
+def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line:
+    offer, c = part.offer, run.candidate
+    rate = offer.usd_per_hour.times(part.machines)
+    billed = run.billed
+    amortised = part.listing.amortised.times(part.machines)
+    return Line(
+        job=run.job,
+        gang=gang,
+        kind="order" if run.order else "outlook",
+        provisionable=offer.provisionable,
+        max_usd_per_hour=ceiling(scene, part),
+        cloud=offer.cloud,
+        region=offer.region,
+        zone=offer.zone,
+        instance_type=offer.instance_type,
+        market=offer.market.value,
+        machines=part.machines,
+        accelerator=c.accelerator,
+        accelerators=part.machines * part.machine.accelerator_count,
+        start=run.start,
+        end=run.end,
+        hours=Fraction(billed // _MICRO, 3_600_000_000),
+        share=run.share,
+        startup=run.startups > 0,
+        usd_per_hour=rate,
+        amortised_usd_per_hour=amortised,
+        steps=run.steps if first else 0,
+        steps_per_hour=c.steps_per_hour,
+        on_time_steps_per_hour=c.on_time_steps_per_hour,
+        billed_share=c.billed_share,
+        usd_per_step=per_step(amortised.over(billed), run.steps),
+        cost_usd=rate.over(billed),
+        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
+        price_source=offer.source,
+        weak=c.weak,
+    )
+
+
+def per_step(amount: Usd, steps: int) -> Usd | None:
+    """Dollars a step, to the nano-dollar; None for no steps."""
+    return Usd(divide_half_even(amount.nanos, steps)) if steps > 0 else None
+
+
+def ceiling(scene: Scene, part: Part) -> UsdPerHour:
+    """The price above which the line must not be bought: on spot the on-demand price there, else 125 % of the spot price."""
+    offer = part.offer
+    if offer.market is not Market.SPOT:
+        return offer.usd_per_hour.times(part.machines)
+    on_demand = [
+        o.usd_per_hour
+        for o in scene.on_demand.get((offer.cloud, offer.region, offer.instance_type), ())
+        if o.zone in (None, offer.zone)
+    ]
+    each = max(min(on_demand), offer.usd_per_hour) if on_demand else offer.usd_per_hour.scaled(Fraction(5, 4))
+    return each.times(part.machines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moving:
+    job: str
+    to: RegionId
+    month: str
+    transfer: Transfer
+
+
+def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...]:
+    """All moves, each with its share of its meter's bill for the month (by bytes, adding up exactly)."""
+    moving = [m for name in sorted(runs) for m in _moving(scene, scene.job[name], runs[name])]
+    bills: dict[tuple[str, str], list[_Moving]] = {}
+    for move in moving:
+        bills.setdefault((move.month, move.transfer.tariff.meter), []).append(move)
+    costs: dict[tuple[str, str], Usd] = {}
+    for month in sorted({m.month for m in moving}):
+        items: list[tuple[Tariff, int, int]] = []
+        for (billed_in, _), found in sorted(bills.items(), key=lambda item: item[0]):
+            if billed_in == month:
+                tariff = found[0].transfer.tariff
+                volume = sum(m.transfer.volume_bytes for m in found)
+                items.append((tariff, already_moved(scene, tariff, month), volume))
+        left = {tariff.cloud: allowance_left(scene, tariff.cloud, month) for tariff, _, _ in items}
+        for (tariff, _, _), cost in zip(items, settle(items, left), strict=True):
+            costs[month, tariff.meter] = cost
+    shares: dict[int, Usd] = {}
+    for bill, found in bills.items():
+        parts = costs[bill].split([m.transfer.volume_bytes for m in found])
+        shares.update({id(m): part for m, part in zip(found, parts, strict=True)})
+    return tuple(
+        Move(
+            job=m.job,
+            what=m.transfer.what,
+            source=str(m.transfer.source),
+            to=str(m.to),
+            gib=m.transfer.gib,
+            month=m.month,
+            meter=m.transfer.tariff.meter,
+            cost_usd=shares[id(m)],
+        )
+        for m in moving
+    )
+
+
+def _moving(scene: Scene, job: Job, runs: Sequence[Run]) -> list[_Moving]:
+    """Data into each region at its first use; the checkpoint from where it lies, then along with the job."""
+    found: list[_Moving] = []
+    seen: set[RegionId] = set()
+    here = checkpoint_home(job) if job.status is not None and job.status.steps_done > 0 else None
+    for run in runs:
+        region = run.candidate.region
+        month = run.start.strftime("%Y-%m")
+        if region not in seen:
+            found += [_Moving(job.name, region, month, t) for t in run.candidate.transfers if t.what != "checkpoint"]
+            seen.add(region)
+        if here is not None and here != region:
+            moved = checkpoint_transfer(job, here, region, scene.book)
+            if moved is not None:
+                found.append(_Moving(job.name, region, month, moved))
+        here = region if job.checkpoint is not None else None
+    return found
+
+
+def job_cost(lines: Sequence[Line], moves: Sequence[Move], job: str) -> Usd:
+    """Lines and moves of one job."""
+    return Usd.total([*(x.cost_usd for x in lines if x.job == job), *(m.cost_usd for m in moves if m.job == job)])
+
+
+def amortised_per_step(scene: Scene, runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
+    """A job's whole cost a step, reservations at their amortised price, moves included."""
+    paid = Usd.total(run.candidate.amortised_usd_per_hour.over(run.billed) for run in runs)
+    return per_step(paid + Usd.total(m.cost_usd for m in moves), sum(run.steps for run in runs))
+
+
+def chosen(runs: Sequence[Run]) -> Candidate | None:
+    """The candidate that does most of the steps."""
+    return max((r for r in runs), key=lambda r: (r.steps, r.candidate.key)).candidate if runs else None

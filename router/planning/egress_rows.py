@@ -1,0 +1,95 @@
+"""Egress in the program: a month's volume on a meter through its tiers, and one free allowance an account.
+
+V = Σ seg_k with segments filled in order: seg_k >= size_k b_k, seg_(k+1) <= size_(k+1) b_k, b binary, needed only where some
+later tier in reach is cheaper than an earlier one. Of the allowance tier, f is really free (Σ over meters of the cloud
+at most what is left), the rest costs the next tier's price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pricing.egress import INTERNET, Tariff
+from pricing.places import RegionId
+from pricing.units import BYTES_PER_GB, gb_to_bytes
+from router.planning.program import Builder
+from router.planning.scene import Scene
+
+
+@dataclass(slots=True)
+class _Meter:
+    tariff: Tariff
+    month: str
+    volumes: list[tuple[int, int]]  # (variable, bytes)
+
+
+def already_moved(scene: Scene, tariff: Tariff, month: str) -> int:
+    """Bytes that count on the meter before this plan: the limits file's figure, this month, on internet meters."""
+    if tariff.scope != INTERNET or month != scene.now.strftime("%Y-%m"):
+        return 0
+    return gb_to_bytes(scene.limits.egress_month_to_date_gb.get(tariff.cloud, 0))
+
+
+def allowance_left(scene: Scene, cloud: str, month: str) -> int:
+    """What the account may still move free in the month, in bytes."""
+    total = scene.book.egress.allowances.get(cloud, 0)
+    if month != scene.now.strftime("%Y-%m"):
+        return total
+    return max(0, total - gb_to_bytes(scene.limits.egress_month_to_date_gb.get(cloud, 0)))
+
+
+def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], scene: Scene) -> None:
+    """Rows and costs of all moves."""
+    meters: dict[tuple[str, str], _Meter] = {}
+    for (job, region, month), variable in y.items():
+        example = next(c for c in scene.candidates[job] if c.region == region)
+        for transfer in example.transfers:
+            # With several regions the checkpoint comes from the region before: charged afterwards, not here.
+            if transfer.free or (transfer.what == "checkpoint" and scene.job[job].gang.regions > 1):
+                continue
+            meter = meters.setdefault(
+                (transfer.tariff.meter, month), _Meter(transfer.tariff, month, [])
+            )
+            meter.volumes.append((variable, transfer.volume_bytes))
+    free: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for (name, month), meter in sorted(meters.items(), key=lambda item: item[0]):
+        taken = _meter_rows(builder, meter, already_moved(scene, meter.tariff, month), f"{name} {month}")
+        if taken is not None:
+            free.setdefault((meter.tariff.cloud, month), []).append((taken, 1.0))
+    for (cloud, month), terms in sorted(free.items()):
+        left = allowance_left(scene, cloud, month) / BYTES_PER_GB
+        builder.row(f"free allowance {cloud} {month}", terms, "<=", left)
+
+
+def _meter_rows(builder: Builder, meter: _Meter, already: int, name: str) -> int | None:
+    """Segments of one meter in GB; the variable of what is really free, None where there is no allowance tier in reach."""
+    tariff = meter.tariff
+    most = already + sum(volume for _, volume in meter.volumes)
+    parts: list[int] = []
+    prices: list[float] = []
+    sizes: list[float] = []
+    free: int | None = None
+    for index, tier in enumerate(tariff.tiers):
+        end = most if tier.to_bytes is None else min(tier.to_bytes, most)
+        size = (end - max(tier.from_bytes, already)) / BYTES_PER_GB
+        if size <= 0:
+            continue
+        price = tier.price
+        if index == 0 and tariff.allowance_bytes:
+            price = tariff.after_allowance
+        segment = builder.variable(f"seg {index} {name}", high=size, cost=price.dollars())
+        if index == 0 and tariff.allowance_bytes:
+            free = builder.variable(f"free {name}", high=size, cost=-price.dollars())
+            builder.row(f"free part {name}", [(free, 1.0), (segment, -1.0)], "<=", 0.0)
+        parts.append(segment)
+        prices.append(price.dollars())
+        sizes.append(size)
+    for k in range(len(parts) - 1):
+        if min(prices[k + 1 :]) < max(prices[: k + 1]):
+            full = builder.binary(f"tier {k} full {name}")
+            builder.row(f"fill {k} {name}", [(full, sizes[k]), (parts[k], -1.0)], "<=", 0.0)
+            builder.row(f"open {k + 1} {name}", [(parts[k + 1], 1.0), (full, -sizes[k + 1])], "<=", 0.0)
+    volume = [(variable, -volume / BYTES_PER_GB) for variable, volume in meter.volumes]
+    builder.row(f"volume {name}", [*((p, 1.0) for p in parts), *volume], "==", 0.0)
+    return free

@@ -1,0 +1,284 @@
+"""The placement program of ``docs/design/003-the-placement-program.md``: one function a family of variables and rows.
+
+Symbols. Variables: x[j,c,t] share of slot t that job j holds candidate c (0/1 inside the horizon); z[j,c,t] a run of c
+starts in t; w[j,c] productive hours on c; y[j,r,m] job j first uses region r in month m; u[j] job left out.
+Parameters: h_t hours of slot t, p $/h, κ billed hours an hour of w, g(α) steps/h, R start-up hours, S steps to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pricing.places import RegionId
+from pricing.units import BYTES_PER_GB, gib_to_bytes
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_rows import add_egress
+from router.planning.program import Builder, Program
+from router.planning.scene import Scene
+from router.planning.slots import Slot
+from router.planning.transfers import checkpoint_home
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where each variable stands: index by job, candidate key, slot index, region, month."""
+
+    x: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    z: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    w: dict[tuple[str, str], int] = field(default_factory=dict)
+    y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
+    u: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Formulation:
+    """The program and where its variables stand."""
+
+    program: Program
+    layout: Layout
+
+
+def formulate(scene: Scene) -> Formulation:
+    """Minimise Σ p(κ w + R z) + egress + thresholds over all rows; jobs left out cost nothing (fix ``u`` or minimise it first)."""
+    builder, layout = Builder(), Layout()
+    for job in scene.jobs:
+        layout.u[job.name] = builder.binary(f"u {job.name}")
+        slots = scene.window(job)
+        for candidate in scene.candidates[job.name]:
+            _candidate(builder, layout, scene, job, candidate, scene.slots_for(job, candidate))
+        _steps(builder, layout, scene, job)
+        _one_gang(builder, layout, scene, job, slots)
+        _starts(builder, layout, scene, job)
+        _regions(builder, layout, scene, job, slots)
+    _limits(builder, layout, scene)
+    add_egress(builder, layout.y, scene)
+    _budgets(builder, layout, scene)
+    return Formulation(builder.build(), layout)
+
+
+def _candidate(
+    builder: Builder, layout: Layout, scene: Scene, job: Job, c: Candidate, slots: tuple[Slot, ...]
+) -> None:
+    """x, z, w of one candidate.
+
+    starts      z_t >= x_t - x_(t-1), x before ``now`` is 1 where the job runs; z_t = 0 where no run may begin
+    productive  w + R Σ z_t <= Σ h_t x_t
+    used        w <= (S / g(α)) Σ z_t unless the job runs here already: what is used was started
+    """
+    rate = c.usd_per_hour.dollars()
+    most = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
+    w = layout.w[job.name, c.key] = builder.variable(f"w {job.name} {c.key}", high=most, cost=c.usd_per_reserved_hour)
+    held: list[tuple[int, float]] = []
+    started: list[tuple[int, float]] = []
+    previous: tuple[int, int] | None = None
+    for slot in slots:
+        whole = slot.order or job.checkpoint is None
+        name = f"{job.name} {c.key} {slot.index}"
+        x = layout.x[job.name, c.key, slot.index] = builder.variable(f"x {name}", high=1.0, integer=whole)
+        held.append((x, slot.hours))
+        terms = [(x, 1.0)]
+        if previous is not None and previous[0] == slot.index - 1:
+            terms.append((previous[1], -1.0))
+        if scene.may_start(job, slot):
+            z = builder.variable(f"z {name}", high=1.0, cost=rate * c.startup_hours)
+            layout.z[job.name, c.key, slot.index] = z
+            started.append((z, 1.0))
+            terms.append((z, -1.0))
+        if not (c.running and slot.index == 0):
+            builder.row(f"starts {name}", terms, "<=", 0.0)
+        previous = (slot.index, x)
+    builder.row(
+        f"productive {job.name} {c.key}",
+        [(w, 1.0), *((z, c.startup_hours) for z, _ in started), *((x, -h) for x, h in held)],
+        "<=",
+        0.0,
+    )
+    if not c.running:
+        builder.row(f"used {job.name} {c.key}", [(w, 1.0), *((z, -most) for z, _ in started)], "<=", 0.0)
+
+
+def _steps(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
+    """Σ g(α) w >= S (1 - u), divided by S; a job that cannot resume and leaves its place does the done steps again."""
+    left = float(job.steps_left if _runs(scene, job) else steps_to_do(job, running=False))
+    terms = [
+        (layout.w[job.name, c.key], c.on_time_steps_per_hour / left) for c in scene.candidates[job.name]
+    ]
+    terms.append((layout.u[job.name], 1.0))
+    if job.checkpoint is None and _runs(scene, job):
+        again = (job.steps - job.steps_left) / left
+        terms += [(z, -again) for (name, _, _), z in layout.z.items() if name == job.name]
+    builder.row(f"steps {job.name}", terms, ">=", 1.0)
+
+
+def _runs(scene: Scene, job: Job) -> bool:
+    return any(c.running for c in scene.candidates[job.name])
+
+
+def _held(layout: Layout, job: Job, candidates: Iterable[Candidate], slot: Slot) -> list[tuple[int, float]]:
+    """Σ x of these candidates in the slot."""
+    names = ((job.name, c.key, slot.index) for c in candidates)
+    return [(layout.x[name], 1.0) for name in names if name in layout.x]
+
+
+def _one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
+    """Σ_c x_ct + u <= 1 in every slot."""
+    for slot in slots:
+        terms = _held(layout, job, scene.candidates[job.name], slot)
+        if terms:
+            builder.row(f"one gang {job.name} {slot.index}", [*terms, (layout.u[job.name], 1.0)], "<=", 1.0)
+
+
+def _starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
+    """Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the first."""
+    starts = [(z, 1.0) for (name, _, _), z in layout.z.items() if name == job.name]
+    runs = _runs(scene, job)
+    if not runs:
+        builder.row(f"at least one start {job.name}", [*starts, (layout.u[job.name], 1.0)], ">=", 1.0)
+    if job.checkpoint is None:
+        here = [
+            (layout.x[job.name, c.key, 0], 1.0)
+            for c in scene.candidates[job.name]
+            if c.running and (job.name, c.key, 0) in layout.x
+        ]
+        builder.row(f"one run {job.name}", starts + here, "<=", 1.0)
+    if job.gang.min_saving.nanos > 0 and starts:
+        more = builder.variable(f"more starts {job.name}", cost=job.gang.min_saving.dollars())
+        builder.row(f"threshold {job.name}", [*starts, (more, -1.0)], "<=", float(free_starts(job)))
+
+
+def free_starts(job: Job) -> int:
+    """Starts that are no move: the first, unless the job is running now."""
+    return 0 if job.status is not None and job.status.running is not None else 1
+
+
+def _regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
+    """Σ_(c in r) x_ct <= Σ_(m up to t) y_rm; Σ_m y_rm <= 1; Σ_rm y_rm <= regions (1 - u).
+
+    Over several months, y_rm needs a slot held in m: a move belongs to the month of its first use. With several
+    regions, bytes moved stay under the job's egress cap, and a checkpoint that goes from one to another costs at
+    least the cheaper direction.
+    """
+    by_region: dict[RegionId, list[Candidate]] = {}
+    for c in scene.candidates[job.name]:
+        by_region.setdefault(c.region, []).append(c)
+    moving = any(not t.free for c in scene.candidates[job.name] for t in c.transfers)
+    if len(by_region) < 2 and not moving:
+        return
+    months = sorted({slot.month for slot in slots})
+    for region, members in sorted(by_region.items()):
+        for month in months:
+            name = f"y {job.name} {region} {month}"
+            layout.y[job.name, region, month] = builder.binary(name)
+        for slot in slots:
+            held = _held(layout, job, members, slot)
+            if not held:
+                continue
+            upto = [(layout.y[job.name, region, m], -1.0) for m in months if m <= slot.month]
+            builder.row(f"region {job.name} {region} {slot.index}", [*held, *upto], "<=", 0.0)
+        if len(months) > 1:
+            for month in months:
+                inside = [(x, -100.0) for s in slots if s.month == month for x, _ in _held(layout, job, members, s)]
+                builder.row(
+                    f"used in {job.name} {region} {month}",
+                    [(layout.y[job.name, region, month], 1.0), *inside], "<=", 0.0,
+                )  # fmt: skip
+        once = [(layout.y[job.name, region, m], 1.0) for m in months]
+        builder.row(f"once {job.name} {region}", once, "<=", 1.0)
+    everywhere = [(y, 1.0) for (name, _, _), y in layout.y.items() if name == job.name]
+    count = float(job.gang.regions)
+    builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
+    if job.gang.regions > 1:
+        _several_regions(builder, layout, scene, job, by_region, months)
+
+
+def _several_regions(
+    builder: Builder, layout: Layout, scene: Scene, job: Job, by_region: Mapping[RegionId, list[Candidate]], months: list[str]
+) -> None:
+    cap = job.data.egress_cap if job.data else None
+    for unit in ("gib", "usd"):
+        limit = getattr(cap, unit, None)
+        if limit is None:
+            continue
+        amount = limit if unit == "gib" else limit.dollars()
+        terms = [
+            (layout.y[job.name, r, m], sum(t.gib if unit == "gib" else t.dearest.dollars() for t in found[0].transfers))
+            for r, found in sorted(by_region.items())
+            for m in months
+        ]
+        builder.row(f"egress cap {unit} {job.name}", [t for t in terms if t[1]], "<=", amount)
+    if job.checkpoint is None:
+        return
+    home = checkpoint_home(job)
+    places = sorted(by_region)
+    for i, first in enumerate(places):
+        for second in places[i + 1 :]:
+            if home in (first, second):
+                continue
+            used = [(layout.y[job.name, r, m], 1.0) for r in (first, second) for m in months]
+            least = _least_between(scene, job, first, second)
+            if least is None:
+                builder.row(f"no tariff {job.name} {first} {second}", used, "<=", 1.0)
+            elif least > 0:
+                pair = builder.variable(f"pair {job.name} {first} {second}", cost=least)
+                builder.row(f"pair {job.name} {first} {second}", [*used, (pair, -1.0)], "<=", 1.0)
+
+
+def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) -> float | None:
+    """Dollars for the checkpoint at the cheapest tier of the cheaper direction: a lower bound; None when a tariff is unknown."""
+    one, two = scene.book.region(first), scene.book.region(second)
+    if one is None or two is None or job.checkpoint is None:
+        return None
+    there, back = scene.book.egress.between(one, two), scene.book.egress.between(two, one)
+    if there is None or back is None:
+        return None
+    cheapest = min(tier.price.dollars() for tariff in (there, back) for tier in tariff.tiers)
+    return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
+
+
+def _limits(builder: Builder, layout: Layout, scene: Scene) -> None:
+    """Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
+    terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    for (job, key, index), x in layout.x.items():
+        for name, amount in scene.use[job, key].items():
+            if name in scene.binding:
+                terms.setdefault((name, index), []).append((x, float(amount)))
+    for (name, index), found in sorted(terms.items()):
+        builder.row(limit_row(name, index), found, "<=", float(scene.shared[name].amount))
+
+
+def limit_row(name: str, index: int) -> str:
+    """The row of a limit in a slot."""
+    return f"limit {name} @{index}"
+
+
+def cost_terms(scene: Scene, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+    """A job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
+    terms = [(w, program_cost(program, w)) for (name, _), w in layout.w.items() if name == job.name]
+    terms += [(z, program_cost(program, z)) for (name, _, _), z in layout.z.items() if name == job.name]
+    dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in scene.candidates[job.name]}
+    terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
+    return [(i, cost) for i, cost in terms if cost]
+
+
+def program_cost(program: Program, index: int) -> float:
+    """The objective coefficient of a variable."""
+    return program.variables[index].cost
+
+
+def _budgets(builder: Builder, layout: Layout, scene: Scene) -> None:
+    """Σ cost <= budget of a job, and of a team (less what it has spent)."""
+    so_far = Program(tuple(builder.variables), ())
+    terms = {job.name: cost_terms(scene, layout, so_far, job) for job in scene.jobs}
+    for job in scene.jobs:
+        if job.budget is not None:
+            builder.row(f"budget {job.name}", terms[job.name], "<=", job.budget.dollars())
+    for team in scene.limits.teams:
+        together = [t for job in scene.jobs if job.team == team.team for t in terms[job.name]]
+        builder.row(team_row(team.team), together, "<=", (team.budget - team.spent).dollars())
+
+
+def team_row(team: str) -> str:
+    """The row of a team's budget."""
+    return f"budget of team {team}"

@@ -1,0 +1,119 @@
+"""What is for sale to us: the book's offers after discounts, allowed clouds and reservations, indexed by accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from pricing.book import PriceBook
+from pricing.machines import Accelerator, Machine
+from pricing.money import UsdPerHour
+from pricing.offers import Offer
+from pricing.places import Market, Region, RegionId
+from pricing.problems import InvalidInputError
+from router.jobs.limits import Discount, Limits, Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An offer as we would buy it.
+
+    ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` what it
+    really costs; ``cap`` the machines to be had at once, None unknown (taken as unlimited).
+    """
+
+    offer: Offer
+    machine: Machine
+    region: Region
+    accelerator: Accelerator
+    amortised: UsdPerHour
+    cap: int | None
+    reservation: str = ""
+
+    @property
+    def name(self) -> str:
+        """``aws/us-east-1/p5.48xlarge/spot``, with the zone where it is known; a reservation carries its own name."""
+        place = "/".join(p for p in (self.offer.cloud, self.offer.region, self.offer.zone) if p)
+        own = f"({self.reservation})" if self.reservation else ""
+        return f"{place}/{self.offer.instance_type}/{self.offer.market.value}{own}"
+
+
+def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[Listing, ...]]:
+    """Every listing, sorted by offer key, under its accelerator's name.
+
+    Raises InvalidInputError when a reservation names a machine, region or price that the book does not have.
+    """
+    found: dict[str, list[Listing]] = {}
+    for offer in book.offers:
+        listing = _listed(offer, book, limits)
+        if listing is not None:
+            found.setdefault(listing.machine.accelerator, []).append(listing)
+    for reservation in limits.reservations:
+        listing = _reserved(reservation, book)
+        found.setdefault(listing.machine.accelerator, []).append(listing)
+    return {name: tuple(sorted(rows, key=lambda r: (r.offer.key, r.reservation))) for name, rows in found.items()}
+
+
+def _listed(offer: Offer, book: PriceBook, limits: Limits) -> Listing | None:
+    machine = book.machine(offer.cloud, offer.instance_type)
+    region = book.region(offer.region_id)
+    accelerator = book.accelerator(machine.accelerator) if machine else None
+    if machine is None or region is None or accelerator is None:
+        return None
+    discount = _best_discount(limits.discounts, machine, offer.market)
+    price = offer.usd_per_hour if discount is None else _discounted(offer.usd_per_hour, discount)
+    cap = offer.machines_cap if offer.machines_cap is not None else limits.default_cap_machines
+    return Listing(replace(offer, usd_per_hour=price), machine, region, accelerator, price, cap)
+
+
+def _discounted(price: UsdPerHour, discount: Discount) -> UsdPerHour:
+    return price.scaled(1 - Fraction(discount.percent) / 100)
+
+
+def _best_discount(discounts: tuple[Discount, ...], machine: Machine, market: Market) -> Discount | None:
+    """The most specific that applies (family before market before cloud alone); they do not add up."""
+    fitting = [
+        d
+        for d in discounts
+        if d.cloud == machine.cloud and d.family in (None, machine.family) and d.market in (None, market)
+    ]
+    return max(fitting, key=lambda d: (d.family is not None, d.market is not None, d.percent), default=None)
+
+
+def _reserved(reservation: Reservation, book: PriceBook) -> Listing:
+    machine = book.machine(reservation.cloud, reservation.instance_type)
+    region = book.region(RegionId(reservation.cloud, reservation.region))
+    accelerator = book.accelerator(machine.accelerator) if machine else None
+    if machine is None or region is None or accelerator is None:
+        missing = "region" if region is None else "instance type"
+        raise InvalidInputError.single(
+            f"the price book has no such {missing}", where="limits", field=f"reservations.{reservation.name}"
+        )
+    amortised = reservation.usd_per_hour
+    if amortised is None:
+        listed = [
+            o.usd_per_hour
+            for o in book.offers
+            if (o.cloud, o.region, o.instance_type) == (machine.cloud, reservation.region, machine.instance_type)
+            and o.market is Market.ON_DEMAND
+        ]
+        if not listed:
+            raise InvalidInputError.single(
+                "no usd_per_hour, and no on-demand price to take instead",
+                where="limits", field=f"reservations.{reservation.name}", remedy="state usd_per_hour",
+            )  # fmt: skip
+        amortised = min(listed)
+    offer = Offer(
+        cloud=reservation.cloud,
+        region=reservation.region,
+        zone=reservation.zone,
+        instance_type=reservation.instance_type,
+        market=Market.RESERVED,
+        usd_per_hour=UsdPerHour(0),
+        source=f"reservation {reservation.name}",
+        as_of=book.as_of.date(),
+        machines_cap=reservation.machines,
+        price_basis="reservation",
+    )
+    return Listing(offer, machine, region, accelerator, amortised, reservation.machines, reservation.name)

@@ -1,0 +1,193 @@
+"""The placement plan as a value: frozen, exact, the same bytes for the same inputs.
+
+A plan never learns addresses or instance ids. Its JSON form is :mod:`router.planning.plan_json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import Literal
+
+from pricing.money import Usd, UsdPerHour
+
+LineKind = Literal["order", "outlook"]
+Status = Literal["optimal", "feasible", "infeasible", "time_limit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the plan does for a job in one stretch of time on one offer.
+
+    ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and
+    ``cost_usd`` = ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of
+    all ``machines`` (zero on a reservation), ``usd_per_step`` the amortised one. A gang with an on-demand
+    core has two lines with the same ``gang``, start and end; steps stand on the first.
+    """
+
+    job: str
+    gang: str
+    kind: LineKind
+    provisionable: bool
+    max_usd_per_hour: UsdPerHour
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    machines: int
+    accelerator: str
+    accelerators: int
+    start: datetime
+    end: datetime
+    hours: Fraction
+    share: float
+    startup: bool
+    usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour
+    steps: int
+    steps_per_hour: float
+    on_time_steps_per_hour: float
+    billed_share: float
+    usd_per_step: Usd | None
+    cost_usd: Usd
+    price_as_of: str
+    price_source: str
+    weak: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bytes moved into a region for a job; ``what`` is data, stream or checkpoint."""
+
+    job: str
+    what: str
+    source: str
+    to: str
+    gib: float
+    month: str
+    meter: str
+    cost_usd: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """The smallest change of one rule that would place a job, and what the job would then cost."""
+
+    change: str
+    detail: str
+    cost_usd: Usd | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A job that the plan leaves out, and why."""
+
+    job: str
+    team: str
+    priority: int
+    reason: str
+    relaxations: tuple[Relaxation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowPrice:
+    """What one more unit of a limit would save over the plan, in dollars; ``basis`` says how that was found."""
+
+    limit: str
+    usd_per_unit: Usd
+    unit: str
+    basis: Literal["lp_estimate", "resolved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another way to run the whole rest of a job, the other jobs held in place; also the fallback order.
+
+    ``lacks`` says what it lacks against the chosen one ("" when it could be had, only dearer).
+    """
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    machines: int
+    accelerator: str
+    accelerators: int
+    usd_per_hour: UsdPerHour
+    usd_per_step: Usd
+    cost_usd: Usd
+    finish: datetime | None
+    provisionable: bool
+    dominated: bool
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstraintCost:
+    """What a rule of the job costs it: its cost now less its cost without the rule, others held in place."""
+
+    rule: str
+    saving_usd: Usd
+    instead: str
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedOffers:
+    """Offers that cannot serve a job, for one reason; ``example`` is the cheapest an accelerator-hour."""
+
+    reason: str
+    offers: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One job's result. ``runner_up`` is the best alternative, None where there is none."""
+
+    job: str
+    job_digest: str
+    team: str
+    project: str | None
+    cost_usd: Usd
+    usd_per_step: Usd | None
+    steps: int
+    start: datetime | None
+    finish: datetime | None
+    deadline: datetime | None
+    confidence: float
+    on_time_probability: float | None
+    runner_up: Alternative | None
+    alternatives: tuple[Alternative, ...]
+    constraint_costs: tuple[ConstraintCost, ...]
+    dropped: tuple[DroppedOffers, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where each job runs, what it costs, and how sure that is. Tuples are sorted; see ``docs/schema/plan.json``."""
+
+    as_of: datetime
+    expires_at: datetime
+    book_digest: str
+    book_as_of: datetime
+    horizon_start: datetime
+    horizon_end: datetime
+    status: Status
+    stage_one_proven: bool
+    time_limit_hit: bool
+    cost_usd: Usd
+    orders_usd: Usd
+    threshold_usd: Usd
+    bound_usd: Usd
+    gap: float
+    gap_asked: float
+    solver: str
+    lines: tuple[Line, ...]
+    moves: tuple[Move, ...]
+    unplaced: tuple[Unplaced, ...]
+    shadow_prices: tuple[ShadowPrice, ...]
+    jobs: tuple[JobSummary, ...]

@@ -1,0 +1,90 @@
+"""A mixed-integer program as data: named variables and rows, floats, no solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Sense = Literal["<=", ">=", "=="]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """``cost`` is its objective coefficient in dollars."""
+
+    name: str
+    low: float
+    high: float | None
+    integer: bool
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``sum(coefficient x variable) sense rhs``; ``terms`` are (variable index, coefficient)."""
+
+    name: str
+    terms: tuple[tuple[int, float], ...]
+    sense: Sense
+    rhs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Minimise cost over rows. Order of variables and rows is part of the value: same order, same answer."""
+
+    variables: tuple[Variable, ...]
+    rows: tuple[Row, ...]
+
+    def minimising(self, costs: Mapping[int, float]) -> Program:
+        """With another objective: these coefficients, zero elsewhere."""
+        return replace(
+            self, variables=tuple(replace(v, cost=costs.get(i, 0.0)) for i, v in enumerate(self.variables))
+        )
+
+    def with_rows(self, rows: Sequence[Row]) -> Program:
+        """With more rows at the end."""
+        return replace(self, rows=(*self.rows, *rows))
+
+    def fixed(self, values: Mapping[int, float]) -> Program:
+        """With these variables fixed."""
+        return replace(
+            self,
+            variables=tuple(
+                replace(v, low=values[i], high=values[i]) if i in values else v for i, v in enumerate(self.variables)
+            ),
+        )
+
+    @property
+    def integers(self) -> int:
+        """How many variables are integer and not fixed."""
+        return sum(v.integer and v.low != v.high for v in self.variables)
+
+
+@dataclass(slots=True)
+class Builder:
+    """Collects variables and rows, then freezes them."""
+
+    variables: list[Variable] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def variable(
+        self, name: str, *, low: float = 0.0, high: float | None = None, integer: bool = False, cost: float = 0.0
+    ) -> int:
+        """Add one; its index."""
+        self.variables.append(Variable(name, low, high, integer, cost))
+        return len(self.variables) - 1
+
+    def binary(self, name: str, *, cost: float = 0.0) -> int:
+        """Add a 0/1 variable; its index."""
+        return self.variable(name, high=1.0, integer=True, cost=cost)
+
+    def row(self, name: str, terms: Sequence[tuple[int, float]], sense: Sense, rhs: float) -> None:
+        """Add a row; one without terms is left out (it says nothing)."""
+        if terms:
+            self.rows.append(Row(name, tuple(terms), sense, rhs))
+
+    def build(self) -> Program:
+        """The finished value."""
+        return Program(tuple(self.variables), tuple(self.rows))

@@ -1,0 +1,173 @@
+"""From the program's answer to whole runs: exact times in microseconds, what is not needed given back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.formulation import Layout
+from router.planning.scene import Scene
+from router.planning.slots import Slot
+
+_NOTHING = 1e-6
+_MICRO = timedelta(microseconds=1)
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A job holds a share of a slot on a candidate (1.0 inside the horizon)."""
+
+    slot: Slot
+    key: str
+    share: float
+
+
+Holdings = Mapping[str, tuple[Hold, ...]]
+"""By job, in time order; a job that is left out is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One stretch of a job on one candidate, inside the horizon or beyond it.
+
+    ``startups`` start-ups are paid in it (0 when it goes on from before), then ``productive`` hours of work;
+    ``end`` is when the reserved time is used up; ``share`` of ``start``..``end`` is held (1 for orders).
+    """
+
+    job: str
+    candidate: Candidate
+    order: bool
+    start: datetime
+    end: datetime
+    share: float
+    startups: float
+    productive: timedelta
+    steps: int
+
+    @property
+    def billed(self) -> timedelta:
+        """Time expected to be billed, in whole microseconds."""
+        working = round(self.productive / _MICRO * self.candidate.billed_per_reserved)
+        return timedelta(microseconds=working + round(self.candidate.startup / _MICRO * self.startups))
+
+
+@dataclass(slots=True)
+class _Piece:
+    candidate: Candidate
+    order: bool
+    slots: list[Slot]
+    shares: list[float]
+    startups: float
+    productive: float = 0.0  # hours
+
+    @property
+    def room(self) -> float:
+        held = sum(s.hours * share for s, share in zip(self.slots, self.shares, strict=True))
+        return max(0.0, held - self.startups * self.candidate.startup_hours)
+
+
+def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[str, tuple[Hold, ...]]:
+    """What each placed job holds, as the program answered."""
+    slots = {slot.index: slot for slot in scene.slots}
+    found: dict[str, list[Hold]] = {}
+    for (job, key, index), x in layout.x.items():
+        value = values[x]
+        slot = slots[index]
+        whole = slot.order or scene.job[job].checkpoint is None
+        if whole:
+            value = float(round(value))
+        if value > _NOTHING and values[layout.u[job]] < 0.5:
+            found.setdefault(job, []).append(Hold(slot, key, min(value, 1.0)))
+    return {job: tuple(sorted(holds, key=lambda h: (h.slot.index, h.key))) for job, holds in found.items()}
+
+
+def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
+    """The job's runs in time order, the cheapest step first filled, surplus time dropped from the end.
+
+    RuntimeError if the holds cannot carry the steps (a bug, not an input).
+    """
+    pieces = _pieces(scene, job, holds)
+    stays = any(p.candidate.running and p.startups == 0 for p in pieces)
+    need = float(steps_to_do(job, running=stays))
+    whole = need
+    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
+    for candidate in ranked:
+        for piece in (p for p in pieces if p.candidate is candidate):
+            piece.productive = min(piece.room, need / candidate.on_time_steps_per_hour)
+            need -= piece.productive * candidate.on_time_steps_per_hour
+    if need > 1e-12 * whole:
+        _stretch(job, pieces, need, whole)
+    used = [p for p in pieces if p.productive > 1e-9]
+    _whole_starts(used, whole)
+    return _finished(job, used, whole)
+
+
+def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    by_key: dict[str, list[Hold]] = {}
+    for hold in holds:
+        by_key.setdefault(hold.key, []).append(hold)
+    for key, found in by_key.items():
+        candidate = scene.candidate[job.name, key]
+        before = 1.0 if candidate.running else 0.0  # the share held in the slot before
+        previous = -1
+        for hold in found:
+            if hold.slot.index != previous + 1:
+                before = 0.0
+            rise = max(0.0, hold.share - before)
+            last = pieces[-1] if pieces and pieces[-1].candidate is candidate else None
+            if before > 0 and last is not None and last.order == hold.slot.order:
+                last.slots.append(hold.slot)
+                last.shares.append(hold.share)
+                last.startups += rise
+            else:
+                pieces.append(_Piece(candidate, hold.slot.order, [hold.slot], [hold.share], rise))
+            previous, before = hold.slot.index, hold.share
+    return sorted(pieces, key=lambda p: (p.slots[0].index, p.candidate.key))
+
+
+def _whole_starts(pieces: list[_Piece], whole: float) -> None:
+    """Beyond the horizon a share of a slot is a share of a start; a candidate still pays at least its part of one, a job one."""
+    for candidate in {p.candidate.key: p.candidate for p in pieces}.values():
+        own = [p for p in pieces if p.candidate is candidate]
+        part = sum(p.productive for p in own) * candidate.on_time_steps_per_hour / whole
+        if not candidate.running:
+            own[0].startups += max(0.0, part - sum(p.startups for p in own))
+    if pieces and not any(p.candidate.running for p in pieces):
+        pieces[0].startups += max(0.0, 1.0 - sum(p.startups for p in pieces))
+
+
+def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
+    """What rounding left over goes to the last piece beyond the horizon, or, if it is tiny, to the last piece at all."""
+    loose = [p for p in pieces if not p.order]
+    if not loose and need > 1e-5 * whole:
+        raise RuntimeError(f"{job.name}: {need} of {whole} steps are not carried by what it holds")
+    piece = (loose or pieces)[-1]
+    piece.productive += need / piece.candidate.on_time_steps_per_hour
+
+
+def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
+    runs: list[Run] = []
+    done, counted = 0.0, 0
+    for index, piece in enumerate(pieces):
+        c = piece.candidate
+        done += piece.productive * c.on_time_steps_per_hour
+        upto = round(whole) if index == len(pieces) - 1 else round(done)
+        productive = timedelta(microseconds=round(piece.productive * 3_600_000_000))
+        start = piece.slots[0].start
+        held = productive + piece.startups * c.startup
+        full = min(piece.shares) > 1 - 1e-6 or (len(piece.shares) == 1 and held <= piece.slots[0].length)
+        end = start + held if full else piece.slots[-1].end
+        share = 1.0 if full else min(1.0, held / (end - start))
+        runs.append(Run(job.name, c, piece.order, start, end, share, piece.startups, productive, upto - counted))
+        counted = upto
+    return tuple(runs)
+
+
+def starts_of(runs: Sequence[Run]) -> float:
+    """How many start-ups the runs pay."""
+    return sum(run.startups for run in runs)

@@ -1,0 +1,160 @@
+"""Solving a :class:`Program` with PuLP: the one module that imports it.
+
+HiGHS by default (one thread, fixed seed: the same program gives the same answer unless the time limit cuts in);
+any other PuLP solver by name, for which the bound is that of HiGHS's LP relaxation.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import pulp
+
+from pricing.problems import InvalidInputError
+from router.planning.program import Program
+
+Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
+_SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """``values`` by variable index (empty unless optimal or feasible); ``bound`` is a proven lower bound (-inf if none)."""
+
+    outcome: Outcome
+    values: tuple[float, ...]
+    objective: float
+    bound: float
+    hit_time_limit: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """An LP relaxation: objective, and dual values (dollars a unit) of the rows asked for, by row name."""
+
+    outcome: Outcome
+    objective: float
+    duals: dict[str, float]
+
+
+class Solver(Protocol):
+    """What the planner needs of a solver."""
+
+    @property
+    def name(self) -> str:
+        """As given on the command line, lower case."""
+        ...
+
+    def solve(self, program: Program, gap: float, seconds: float) -> Solution:
+        """Minimise to a relative ``gap`` within ``seconds``."""
+        ...
+
+    def relax(self, program: Program, seconds: float) -> Relaxed:
+        """Solve without integrality; duals of all ``<=`` rows, as what one more unit would save (>= 0)."""
+        ...
+
+
+class PulpSolver:
+    """A PuLP solver by name, case ignored. InvalidInputError when PuLP has none of that name or it is not installed."""
+
+    def __init__(self, name: str = "highs") -> None:
+        known = {s.lower(): s for s in pulp.listSolvers()}
+        aliases = {"cbc": "pulp_cbc_cmd", "highs": "highs", "glpk": "glpk_cmd", "scip": "scip_py"}
+        wanted = name.lower()
+        full = known.get(wanted) or known.get(aliases.get(wanted, ""))
+        if full is None:
+            raise InvalidInputError.single(
+                f"PuLP knows no solver {name!r}", field="--solver", remedy=f"one of {', '.join(sorted(known))}"
+            )
+        self._full = full
+        self._name = wanted
+        if full != "HiGHS" and not pulp.getSolver(full, msg=False).available():
+            raise InvalidInputError.single(f"solver {name!r} is not installed", field="--solver", remedy="highs is")
+
+    @property
+    def name(self) -> str:
+        """As given, lower case."""
+        return self._name
+
+    def solve(self, program: Program, gap: float, seconds: float) -> Solution:
+        """See :class:`Solver`."""
+        began = time.monotonic()
+        problem, variables = _to_pulp(program, relaxed=False)
+        if self._full == "HiGHS":
+            outcome, bound = _run_highs(problem, gap, seconds)
+        else:
+            problem.solve(pulp.getSolver(self._full, msg=False, timeLimit=max(1, math.ceil(seconds)), gapRel=gap))
+            outcome, bound = _outcome(problem.status, problem.sol_status), -math.inf
+            if outcome in ("optimal", "feasible"):
+                bound = self.relax(program, seconds).objective
+        took = time.monotonic() - began
+        if outcome not in ("optimal", "feasible"):
+            return Solution(outcome, (), math.inf, bound, outcome == "unknown", took)
+        values = tuple(float(v.varValue or 0.0) for v in variables)
+        objective = sum(v.cost * x for v, x in zip(program.variables, values, strict=True))
+        return Solution(outcome, values, objective, min(bound, objective), outcome == "feasible", took)
+
+    def relax(self, program: Program, seconds: float) -> Relaxed:
+        """See :class:`Solver`; always by HiGHS."""
+        problem, _ = _to_pulp(program, relaxed=True)
+        outcome, _ = _run_highs(problem, 0.0, seconds)
+        if outcome != "optimal":
+            return Relaxed(outcome, -math.inf, {})
+        duals = {
+            row.name: max(0.0, -float(problem.constraints[f"r{i}"].pi or 0.0))
+            for i, row in enumerate(program.rows)
+            if row.sense == "<="
+        }
+        return Relaxed(outcome, float(pulp.value(problem.objective) or 0.0), duals)
+
+
+def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
+    """Short names (x0, r0): the solver's own limits on names then never matter."""
+    problem = pulp.LpProblem("plan", pulp.LpMinimize)
+    variables = [
+        pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
+        for i, v in enumerate(program.variables)
+    ]
+    problem.addVariables(variables)
+    costed = [(variables[i], v.cost) for i, v in enumerate(program.variables) if v.cost != 0.0]
+    problem.setObjective(pulp.LpAffineExpression(costed))
+    for i, row in enumerate(program.rows):
+        terms = pulp.LpAffineExpression([(variables[k], a) for k, a in row.terms])
+        problem.addConstraint(pulp.LpConstraint(terms, _SENSE[row.sense], f"r{i}", row.rhs))
+    return problem, variables
+
+
+def _run_highs(problem: Any, gap: float, seconds: float) -> tuple[Outcome, float]:
+    solver = pulp.HiGHS(
+        msg=False,
+        timeLimit=max(seconds, 0.1),
+        gapRel=gap,
+        threads=1,
+        random_seed=1,
+        mip_abs_gap=1e-7 if gap == 0 else 1e-6,
+        mip_feasibility_tolerance=1e-7,
+        primal_feasibility_tolerance=1e-8,
+    )
+    problem.solve(solver)
+    info = problem.solverModel.getInfo()
+    outcome = _outcome(problem.status, problem.sol_status)
+    if outcome == "unknown" and math.isfinite(info.objective_function_value) and info.primal_solution_status == 2:
+        outcome = "feasible"
+    bound = float(info.mip_dual_bound) if problem.isMIP() else float(info.objective_function_value)
+    return outcome, bound if math.isfinite(bound) else -math.inf
+
+
+def _outcome(status: int, solution: int) -> Outcome:
+    """PuLP reports a time-limited run as Optimal; only ``sol_status`` tells."""
+    if solution == pulp.LpSolutionOptimal:
+        return "optimal"
+    if solution == pulp.LpSolutionIntegerFeasible:
+        return "feasible"
+    if status in (pulp.LpStatusInfeasible, pulp.LpStatusUnbounded) or solution == pulp.LpSolutionInfeasible:
+        return "infeasible"
+    return "unknown"

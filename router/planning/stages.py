@@ -1,0 +1,163 @@
+"""Solving in stages: who can be placed at all (strict tiers of priority), then at what cost; with an honest bound."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Decimal
+
+from pricing.money import NANOS, Usd
+from router.planning.compaction import compacted
+from router.planning.costing import moves_of
+from router.planning.formulation import Formulation, free_starts
+from router.planning.plan import ShadowPrice
+from router.planning.program import Program, Row
+from router.planning.scene import Scene
+from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
+from router.planning.shortlist import Shortlist
+from router.planning.solver import Solution, Solver
+from router.planning.worth import shadow_prices
+
+_LEAST_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the program answered, as runs by job. ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed."""
+
+    scene: Scene
+    stage_two: Program
+    runs: Mapping[str, tuple[Run, ...]]
+    holdings: Mapping[str, tuple[Hold, ...]]
+    bound_usd: Usd
+    threshold: Usd
+    stage_one_proven: bool
+    hit_time_limit: bool
+
+    @property
+    def spent(self) -> Usd:
+        """Cost plus thresholds, exact: for comparing two answers."""
+        compute = Usd.total(
+            part.offer.usd_per_hour.times(part.machines).over(run.billed)
+            for found in self.runs.values()
+            for run in found
+            for part in run.candidate.parts
+        )
+        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
+
+    def worth(self, solver: Solver, resolve: int, deadline: float) -> tuple[ShadowPrice, ...]:
+        """Shadow prices of the limits that bind."""
+        if not self.runs:
+            return ()
+        return shadow_prices(self.scene, self.stage_two, solver, resolve, deadline)
+
+
+def solve_in_stages(
+    scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float
+) -> Answer:
+    """All jobs first; only where that is impossible, tier by tier from the highest priority down; then the cost.
+
+    ``deadline`` is on the monotonic clock; half of what is left may go into the first attempt.
+    """
+    program, u = formulation.program, formulation.layout.u
+    if not scene.jobs:
+        return _nothing(scene, program, proven=True)
+    everyone = program.fixed(dict.fromkeys(u.values(), 0.0))
+    solution = solver.solve(everyone, _inner(gap), _left(deadline) / 2)
+    if solution.values:
+        return _answer(scene, formulation, everyone, solution, proven=True)
+    proven, hit = True, solution.hit_time_limit
+    narrowed = program
+    tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
+    best: Solution | None = None
+    for number, tier in enumerate(tiers):
+        out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
+        stage = solver.solve(narrowed.minimising(out), 0.0, _left(deadline) / (len(tiers) - number + 1))
+        hit = hit or stage.hit_time_limit
+        if not stage.values:
+            proven = False
+            break
+        proven = proven and stage.outcome == "optimal"
+        best = stage
+        most = float(round(stage.objective))
+        narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
+    solution = solver.solve(narrowed, _inner(gap), _left(deadline))
+    hit = hit or solution.hit_time_limit
+    if not solution.values:
+        if best is None:
+            return _nothing(scene, program, proven=False)
+        solution = replace(best, bound=0.0, hit_time_limit=True)
+    answer = _answer(scene, formulation, narrowed, solution, proven=proven)
+    return replace(answer, hit_time_limit=hit or answer.hit_time_limit)
+
+
+def resolve(
+    scene: Scene, formulation: Formulation, program: Program, solver: Solver, gap: float, deadline: float, before: Answer
+) -> Answer | None:
+    """Another answer under more rows, with ``before``'s bound and stages; None when there is none in time."""
+    solution = solver.solve(program, _inner(gap), _left(deadline))
+    if not solution.values:
+        return None
+    answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
+    return replace(
+        answer,
+        stage_two=before.stage_two,
+        bound_usd=before.bound_usd,
+        hit_time_limit=before.hit_time_limit or solution.hit_time_limit,
+    )
+
+
+def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
+    """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven only if nobody is left out."""
+    left_out = len(answer.scene.jobs) - len(answer.runs)
+    bound = _rounded_down(shortlist.bound(left_out))
+    return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
+
+
+def _inner(gap: float) -> float:
+    """The solver measures its gap against the plan's cost; ask a little more, so that cost <= bound x (1 + gap) too."""
+    return gap / (1 + gap)
+
+
+def _left(deadline: float) -> float:
+    return max(_LEAST_SECONDS, deadline - time.monotonic())
+
+
+def _nothing(scene: Scene, program: Program, *, proven: bool) -> Answer:
+    return Answer(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
+
+
+def _answer(
+    scene: Scene, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
+) -> Answer:
+    holdings = compacted(scene, holdings_of(scene, formulation.layout, solution.values))
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return Answer(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=_rounded_down(solution.bound),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=proven,
+        hit_time_limit=solution.hit_time_limit,
+    )
+
+
+def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
+    """``min_saving`` for every start beyond the free ones."""
+    total = 0
+    for name, found in runs.items():
+        job = scene.job[name]
+        more = max(0.0, starts_of(found) - free_starts(job))
+        total += round(more * job.gang.min_saving.nanos)
+    return Usd(total)
+
+
+def _rounded_down(dollars: float) -> Usd:
+    """A bound in whole nano-dollars, below the solver's figure by a billionth for its arithmetic."""
+    if not math.isfinite(dollars) or dollars <= 0:
+        return Usd(0)
+    return Usd(int((Decimal(dollars * (1 - 1e-9)) * NANOS).to_integral_value(ROUND_FLOOR)))

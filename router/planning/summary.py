@@ -1,0 +1,134 @@
+"""Per job: result, probability of being on time, alternatives, what was dropped; and the jobs that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from router.jobs.spec import Job
+from router.planning.alternatives import alternatives_of, around, runner_up
+from router.planning.candidates import Candidate, CandidateFinder, Dropped
+from router.planning.costing import amortised_per_step, job_cost
+from router.planning.plan import DroppedOffers, JobSummary, Line, Move, Unplaced
+from router.planning.relaxations import constraint_costs, relaxations_of
+from router.planning.scene import Scene
+from router.planning.schedule import Run
+from router.planning.stages import Answer
+from router.jobs import goodput
+from router.jobs.goodput import Risk
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the sieve found beside the scene: offers nobody here can order, dropped ones, jobs without hope."""
+
+    advisory: Mapping[str, tuple[Candidate, ...]]
+    dropped: Mapping[str, tuple[Dropped, ...]]
+    hopeless: Mapping[str, str]
+    finder: CandidateFinder
+
+
+def on_time_of(scene: Scene, job: Job, runs: Sequence[Run]) -> float | None:
+    """Probability that the job is done within the time it has reserved; None without a deadline or when left out."""
+    if job.deadline is None or not runs:
+        return None
+    steps: dict[str, float] = {}
+    risks: dict[str, Risk] = {}
+    for run in runs:
+        key = run.candidate.key
+        steps[key] = steps.get(key, 0.0) + run.steps
+        risks[key] = run.candidate.risk
+    hours = sum(run.productive.total_seconds() for run in runs) / 3600
+    parts = tuple((risks[key], count) for key, count in sorted(steps.items()) if count > 0)
+    return min(1.0, goodput.on_time_probability_in_turn(parts, hours))
+
+
+def summarise(
+    jobs: Sequence[Job], scene: Scene, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
+) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
+    """Summaries of all jobs and the unplaced ones, both by name."""
+    summaries: list[JobSummary] = []
+    unplaced: list[Unplaced] = []
+    for job in sorted(jobs, key=lambda j: j.name):
+        summaries.append(_summary(job, scene, answer, lines, moves, findings))
+        if job.name not in answer.runs:
+            unplaced.append(_unplaced(job, scene, answer, findings))
+    return tuple(summaries), tuple(unplaced)
+
+
+def _summary(
+    job: Job, scene: Scene, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
+) -> JobSummary:
+    runs = answer.runs.get(job.name, ())
+    here = around(scene, job, answer.holdings)
+    candidates = scene.all_candidates[job.name]
+    own_moves = [m for m in moves if m.job == job.name]
+    cost = job_cost(lines, moves, job.name)
+    chosen = frozenset(run.candidate.key for run in runs)
+    found = alternatives_of(here, chosen, candidates, findings.advisory.get(job.name, ()))
+    return JobSummary(
+        job=job.name,
+        job_digest=job.digest,
+        team=job.team,
+        project=job.project,
+        cost_usd=cost,
+        usd_per_step=amortised_per_step(scene, runs, own_moves) if runs else None,
+        steps=sum(run.steps for run in runs),
+        start=runs[0].start if runs else None,
+        finish=max(run.end for run in runs) if runs else None,
+        deadline=job.deadline.at(scene.now) if job.deadline else None,
+        confidence=job.confidence,
+        on_time_probability=on_time_of(scene, job, runs),
+        runner_up=runner_up(found, cost) if runs else None,
+        alternatives=found,
+        constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs else (),
+        dropped=_dropped(findings.dropped.get(job.name, ())),
+        notes=_notes(job, runs),
+    )
+
+
+def _dropped(dropped: Sequence[Dropped]) -> tuple[DroppedOffers, ...]:
+    """One row a reason, most offers first."""
+    groups: dict[str, list[Dropped]] = {}
+    for drop in dropped:
+        groups.setdefault(drop.code, []).append(drop)
+    rows = []
+    for code, found in groups.items():
+        cheapest = min(
+            found,
+            key=lambda d: (d.listing.offer.usd_per_hour.nanos / d.listing.machine.accelerator_count, d.listing.name),
+        )
+        rows.append(DroppedOffers(code, len(found), f"{cheapest.listing.name}: {cheapest.reason}"))
+    return tuple(sorted(rows, key=lambda r: (-r.offers, r.reason)))
+
+
+def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
+    """What the reader must know to trust the figures: estimates and weak prices."""
+    notes = []
+    for run in runs:
+        c = run.candidate
+        if not c.speed_basis.startswith("measured"):
+            notes.append(f"speed on {c.accelerators} {c.accelerator} is {c.speed_basis}, ±{c.risk.relative_error:.0%}")
+        if c.weak:
+            notes.append(f"{c.key}: {c.weak}")
+    if job.checkpoint is None and runs:
+        notes.append("no checkpoint: an interruption starts it over")
+    return tuple(dict.fromkeys(notes))
+
+
+def _unplaced(job: Job, scene: Scene, answer: Answer, findings: Findings) -> Unplaced:
+    here = around(scene, job, answer.holdings)
+    candidates = scene.all_candidates[job.name]
+    relaxations = relaxations_of(here, candidates, findings.finder)
+    reason = findings.hopeless.get(job.name)
+    if reason is None:
+        reason = "together with the other jobs it fits no limit, budget or deadline"
+        alone = next((r for r in relaxations if r.change.startswith("+$")), None)
+        if alone is not None:
+            reason = f"too little money: {alone.detail.split(',')[0]}"
+    elif not candidates:
+        drops = _dropped(findings.dropped.get(job.name, ()))
+        reason = "no offer passes the job's rules"
+        if drops:
+            reason += ": " + ", ".join(f"{d.reason} drops {d.offers}" for d in drops[:4])
+    return Unplaced(job.name, job.team, job.priority, reason, relaxations)

@@ -1,0 +1,109 @@
+"""Which bytes must move for a job to use a region, on which tariff."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from pricing.book import PriceBook
+from pricing.egress import Tariff
+from pricing.money import Usd, divide_half_even
+from pricing.places import Region, RegionId
+from pricing.units import BYTES_PER_GB, BYTES_PER_GIB, gib_to_bytes
+from router.jobs.spec import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Bytes to move into a region once; ``what`` is data, stream or checkpoint."""
+
+    what: str
+    source: RegionId
+    tariff: Tariff
+    volume_bytes: int
+
+    @property
+    def free(self) -> bool:
+        """Whether no tier of the tariff has a price."""
+        return self.tariff.top_price.nanos == 0
+
+    @property
+    def dearest(self) -> Usd:
+        """Cost at the tariff's dearest tier: what budgets and dollar caps count."""
+        return Usd(divide_half_even(self.volume_bytes * self.tariff.top_price.nanos, BYTES_PER_GB))
+
+    @property
+    def gib(self) -> float:
+        """Volume in GiB."""
+        return self.volume_bytes / BYTES_PER_GIB
+
+
+def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer, ...] | str:
+    """What has to be moved into ``region`` (nothing with no bytes), or why its cost is unknown.
+
+    Data that are copied move once unless they are there already; streamed data are read in full for what is left
+    of the job; a checkpoint moves where the job has steps done. Only what crosses a region's border is listed.
+    """
+    wanted: list[tuple[str, RegionId, int]] = []
+    data, status = job.data, job.status
+    if data is not None and data.at != region.id:
+        if data.mode == "stream":
+            passes = Fraction(data.passes) * Fraction(job.steps_left, job.steps)
+            wanted.append(("stream", data.at, round(gib_to_bytes(data.gib) * passes)))
+        elif status is None or region.id not in status.data_in:
+            wanted.append(("data", data.at, gib_to_bytes(data.gib)))
+    if job.checkpoint is not None and status is not None and status.steps_done > 0:
+        home = checkpoint_home(job)
+        if home is not None and home != region.id:
+            wanted.append(("checkpoint", home, gib_to_bytes(job.checkpoint.size_gib)))
+    found: list[Transfer] = []
+    for what, source, volume in wanted:
+        if volume == 0:
+            continue
+        tariff = _tariff(source, region, book)
+        if tariff is None:
+            return f"no known egress tariff from {source} to {region.id}"
+        found.append(Transfer(what, source, tariff, volume))
+    return tuple(found)
+
+
+def checkpoint_home(job: Job) -> RegionId | None:
+    """Where the job's checkpoint lies: as stated, else where the job runs; None when neither is known."""
+    status = job.status
+    if status is None:
+        return None
+    if status.checkpoint_in is not None:
+        return status.checkpoint_in
+    return RegionId(status.running.cloud, status.running.region) if status.running else None
+
+
+def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBook) -> Transfer | None:
+    """The checkpoint from one region to another; None where there is none to move. LookupError if no tariff is known."""
+    if job.checkpoint is None:
+        return None
+    region = book.region(to)
+    tariff = _tariff(source, region, book) if region else None
+    if tariff is None:
+        raise LookupError(f"no known egress tariff from {source} to {to}")
+    return Transfer("checkpoint", source, tariff, gib_to_bytes(job.checkpoint.size_gib))
+
+
+def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:
+    origin = book.region(source)
+    if origin is None:
+        return book.egress.outbound(source.cloud, None)
+    return book.egress.between(origin, region)
+
+
+def cap_exceeded(job: Job, transfers: tuple[Transfer, ...]) -> str | None:
+    """Why these transfers break the job's egress cap; None when they do not."""
+    cap = job.data.egress_cap if job.data else None
+    if cap is None:
+        return None
+    gib = sum(t.gib for t in transfers)
+    if cap.gib is not None and gib > cap.gib:
+        return f"egress cap: {gib:,.0f} GiB to move, {cap.gib:,.0f} allowed"
+    usd = Usd.total(t.dearest for t in transfers)
+    if cap.usd is not None and usd > cap.usd:
+        return f"egress cap: ${usd.dollars():,.2f} to move, ${cap.usd.dollars():,.2f} allowed"
+    return None
