@@ -307,8 +307,10 @@ def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:
 
 
 def _with_running(job: Job, kept: list[Candidate]) -> tuple[Candidate, ...]:
-    """Mark the candidate on which the job runs now, the first by key where several fit."""
-    for index, candidate in enumerate(kept):
-        if _runs_here(job, candidate.parts, candidate.accelerators):
-            return (*kept[:index], replace(candidate, running=True), *kept[index + 1 :])
-    return tuple(kept)
+    """Mark the candidate on which the job runs now: the stated zone if it is there, else the first by key that fits."""
+    here = job.status.running if job.status else None
+    fitting = [i for i, c in enumerate(kept) if _runs_here(job, c.parts, c.accelerators)]
+    if here is None or not fitting:
+        return tuple(kept)
+    index = min(fitting, key=lambda i: (kept[i].offer.zone != here.zone, i))
+    return (*kept[:index], replace(kept[index], running=True), *kept[index + 1 :])

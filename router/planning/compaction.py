@@ -68,12 +68,12 @@ def earliest_run(
 ) -> tuple[Hold, ...] | None:
     """The first unbroken stretch of the job's window that carries all its steps on one candidate; None if there is none."""
     window = scene.window(job) if slots is None else slots
-    work = steps_to_do(job, running=candidate.running) / candidate.on_time_steps_per_hour
     for first in range(len(window)):
         goes_on = candidate.running and window[first].index == 0
         if not goes_on and not scene.may_start(job, window[first]):
             return None
-        need = work + (0.0 if goes_on else candidate.startup_hours)
+        need = steps_to_do(job, running=goes_on) / candidate.on_time_steps_per_hour
+        need += 0.0 if goes_on else candidate.startup_hours
         holds: list[Hold] = []
         for slot in window[first:]:
             whole = slot.order or job.checkpoint is None

@@ -68,7 +68,7 @@ def _candidate(
     used        w <= (S / g(α)) Σ z_t unless the job runs here already: what is used was started
     """
     rate = c.usd_per_hour.dollars()
-    most = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
+    most = steps_to_do(job, running=False) / c.on_time_steps_per_hour
     w = layout.w[job.name, c.key] = builder.variable(f"w {job.name} {c.key}", high=most, cost=c.usd_per_reserved_hour)
     held: list[tuple[int, float]] = []
     started: list[tuple[int, float]] = []

@@ -1,0 +1,200 @@
+"""The plan's JSON form: canonical bytes, a digest over them, and back again. Schema: ``docs/schema/plan.json``.
+
+Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers. ``digest`` is SHA-256 over the document
+without ``digest`` and ``plan_id``; a file whose digest does not fit was edited and is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any, TypeVar
+
+from pricing.money import Usd, UsdPerHour
+from pricing.problems import InvalidInputError
+from router.planning.plan import (
+    Alternative,
+    ConstraintCost,
+    DroppedOffers,
+    JobSummary,
+    Line,
+    Move,
+    Plan,
+    Relaxation,
+    ShadowPrice,
+    Unplaced,
+)
+
+SCHEMA_VERSION = 1
+T = TypeVar("T")
+_MICROSECONDS_PER_HOUR = 3_600_000_000
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Canonical: sorted keys, two spaces, a newline at the end; equal plans give equal bytes."""
+    content = plan_content(plan)
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def plan_content(plan: Plan) -> dict[str, Any]:
+    """The document as plain data, digest and id included."""
+    content: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": _time(plan.as_of),
+        "expires_at": _time(plan.expires_at),
+        "book": {"digest": plan.book_digest, "as_of": _time(plan.book_as_of)},
+        "horizon": {"start": _time(plan.horizon_start), "end": _time(plan.horizon_end)},
+        "status": plan.status,
+        "stage_one_proven": plan.stage_one_proven,
+        "time_limit_hit": plan.time_limit_hit,
+        "solver": plan.solver,
+        "cost_usd": str(plan.cost_usd),
+        "orders_usd": str(plan.orders_usd),
+        "threshold_usd": str(plan.threshold_usd),
+        "bound_usd": str(plan.bound_usd),
+        "gap": plan.gap,
+        "gap_asked": plan.gap_asked,
+        "lines": [_plain(line) for line in plan.lines],
+        "moves": [_move(move) for move in plan.moves],
+        "unplaced": [_plain(job) for job in plan.unplaced],
+        "shadow_prices": [_plain(price) for price in plan.shadow_prices],
+        "jobs": [_plain(job) for job in plan.jobs],
+    }
+    digest = _digest(content)
+    return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
+    return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _plain(value: Any) -> Any:
+    """A frozen value as JSON data, field by field."""
+    if isinstance(value, (Usd, UsdPerHour)):
+        return str(value)
+    if isinstance(value, datetime):
+        return _time(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Fraction):
+        return round(float(value), 6)
+    if hasattr(value, "__dataclass_fields__"):
+        found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        if isinstance(value, Line):
+            found["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
+        return found
+    return value
+
+
+def _move(move: Move) -> dict[str, Any]:
+    found: dict[str, Any] = _plain(move)
+    found["from"] = found.pop("source")
+    return found
+
+
+def plan_from_json(text: str, where: str = "") -> Plan:
+    """The plan again. InvalidInputError when it is no plan, of a later schema, or not what its digest says."""
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInputError.single(
+            f"is not JSON: {error.msg}", where=f"{where}:{error.lineno}:{error.colno}", remedy="make the plan again"
+        ) from None
+    if not isinstance(content, dict) or "schema_version" not in content:
+        raise InvalidInputError.single("is no plan: schema_version is missing", where=where)
+    if content["schema_version"] != SCHEMA_VERSION:
+        raise InvalidInputError.single(
+            f"schema_version {content['schema_version']} is not {SCHEMA_VERSION}, which this stepfare reads", where=where
+        )
+    if content.get("digest") != _digest(content):
+        raise InvalidInputError.single(
+            "was changed after it was made: its digest does not fit", where=where, field="digest",
+            remedy="make the plan again with stepfare plan --out",
+        )  # fmt: skip
+    try:
+        return _plan(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInputError.single(f"is no plan: {error!r}", where=where) from None
+
+
+def _plan(c: dict[str, Any]) -> Plan:
+    return Plan(
+        as_of=_read_time(c["as_of"]),
+        expires_at=_read_time(c["expires_at"]),
+        book_digest=c["book"]["digest"],
+        book_as_of=_read_time(c["book"]["as_of"]),
+        horizon_start=_read_time(c["horizon"]["start"]),
+        horizon_end=_read_time(c["horizon"]["end"]),
+        status=c["status"],
+        stage_one_proven=c["stage_one_proven"],
+        time_limit_hit=c["time_limit_hit"],
+        cost_usd=Usd.parse(c["cost_usd"]),
+        orders_usd=Usd.parse(c["orders_usd"]),
+        threshold_usd=Usd.parse(c["threshold_usd"]),
+        bound_usd=Usd.parse(c["bound_usd"]),
+        gap=c["gap"],
+        gap_asked=c["gap_asked"],
+        solver=c["solver"],
+        lines=tuple(_read_line(x) for x in c["lines"]),
+        moves=tuple(_read(Move, {**m, "source": m["from"]}) for m in c["moves"]),
+        unplaced=tuple(
+            _read(Unplaced, {**u, "relaxations": _many(Relaxation, u["relaxations"])}) for u in c["unplaced"]
+        ),
+        shadow_prices=_many(ShadowPrice, c["shadow_prices"]),
+        jobs=tuple(_read_job(j) for j in c["jobs"]),
+    )
+
+
+def _read_line(content: dict[str, Any]) -> Line:
+    hours = Fraction(content["billed_microseconds"], _MICROSECONDS_PER_HOUR)
+    return _read(Line, {**content, "hours": hours})
+
+
+def _read_job(content: dict[str, Any]) -> JobSummary:
+    second = content["runner_up"]
+    return _read(
+        JobSummary,
+        {
+            **content,
+            "runner_up": _read(Alternative, second) if second is not None else None,
+            "alternatives": _many(Alternative, content["alternatives"]),
+            "constraint_costs": _many(ConstraintCost, content["constraint_costs"]),
+            "dropped": _many(DroppedOffers, content["dropped"]),
+            "notes": tuple(content["notes"]),
+        },
+    )
+
+
+_TIMES = frozenset({"start", "end", "finish", "deadline"})
+
+
+def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
+    return tuple(_read(kind, row) for row in rows)
+
+
+def _read(kind: type[T], content: dict[str, Any]) -> T:
+    """Fields by the naming rule that the whole document keeps: ``usd_per_hour`` rates, ``usd`` amounts, four times."""
+    values: dict[str, Any] = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        value = content[field.name]
+        if isinstance(value, str):
+            if field.name.endswith("usd_per_hour"):
+                value = UsdPerHour.parse(value)
+            elif field.name.endswith("_usd") or field.name.startswith("usd_per_"):
+                value = Usd.parse(value)
+            elif field.name in _TIMES:
+                value = _read_time(value)
+        values[field.name] = value
+    return kind(**values)
+
+
+def _read_time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
