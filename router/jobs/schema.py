@@ -8,6 +8,7 @@ An editor checks while typing when the file's first line is, with the path seen 
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -24,8 +25,12 @@ Schema = dict[str, Any]
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Where a validator runs before the bound, pydantic leaves its own word.
 _BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+_MARKUP = re.compile(r":\w+:`|``")
 _NO_REAL_BOUND = 10**15
-_TITLES = {"job": (Job, "A stepfare job"), "limits": (Limits, "A stepfare limits file")}
+_TITLES: dict[str, tuple[type[Spec], str]] = {
+    "job": (Job, "A stepfare job"),
+    "limits": (Limits, "A stepfare limits file"),
+}
 KINDS = tuple(_TITLES)
 
 
@@ -72,7 +77,7 @@ def _tidy(node: Any) -> Any:
             if value != _NO_REAL_BOUND:
                 tidied[_BOUNDS[key]] = value
         elif key == "description" and isinstance(value, str):
-            tidied[key] = " ".join(value.replace("``", "`").replace(":meth:`Moment.at`", "then").split())
+            tidied[key] = " ".join(_MARKUP.sub("`", value).split())
         else:
             tidied[key] = _tidy(value)
     return tidied
@@ -84,7 +89,8 @@ def _or_one(properties: Schema, *names: str) -> None:
         found = properties[name]
         many = next((one for one in found.get("anyOf", ()) if one.get("type") == "array"), found)
         kept = {key: found[key] for key in ("description", "examples") if key in found}
-        properties[name] = {**kept, "anyOf": [{k: v for k, v in many.items() if k not in kept}, many["items"]]}
+        bare = {key: value for key, value in many.items() if key not in kept}
+        properties[name] = {**kept, "anyOf": [bare, many["items"]]}
 
 
 def _gang(parts: Schema, _: Schema) -> None:
@@ -142,11 +148,7 @@ def _points(parts: Schema, _: Schema) -> None:
     }
     point["allOf"] = [
         {"oneOf": [{"required": ["accelerator", "count"]}, {"required": ["accelerators"]}]},
-        {
-            "oneOf": [
-                {"required": [w]} for w in ("steps_per_hour", "seconds_per_step", "tokens_per_second")
-            ]
-        },
+        {"oneOf": [{"required": [w]} for w in ("steps_per_hour", "seconds_per_step", "tokens_per_second")]},
     ]
     del point["required"]
     workload = parts["Workload"]
@@ -164,7 +166,7 @@ def _spot(parts: Schema, job: Schema) -> None:
     rule["properties"]["use_spot"] = use_spot | {"description": "true is `only`, false is `never`."}
 
 
-def _checkpoint(parts: Schema, job: Schema) -> None:
+def _checkpoint(_: Schema, job: Schema) -> None:
     job["checkpoint"] = {
         "description": "What is saved and how fast. Left out or `none`: the job cannot resume.",
         "anyOf": [{"const": "none"}, *job["checkpoint"]["anyOf"]],
@@ -173,9 +175,7 @@ def _checkpoint(parts: Schema, job: Schema) -> None:
 
 def _data(parts: Schema, _: Schema) -> None:
     data = parts["Data"]["properties"]
-    data["egress_cap"] = {
-        "anyOf": [{"type": "string", "examples": ["$40", "500 GB"]}, *data["egress_cap"]["anyOf"]]
-    }
+    data["egress_cap"] = {"anyOf": [{"type": "string", "examples": ["$40", "500 GB"]}, *data["egress_cap"]["anyOf"]]}
     cap = parts["EgressCap"]
     cap["anyOf"] = [{"required": ["gib"]}, {"required": ["usd"]}]
 

@@ -1,8 +1,8 @@
 """SkyPilot's task YAML as a job: what can be carried is, what cannot is listed, nothing is guessed.
 
-A task says nothing of the work in it (steps, speed, deadline), so a job made from one holds ``{FILL IN: ...}``
-where a user has to write; such a job is refused by every command until that is done. Fields are those of
-SkyPilot 0.14's "SkyPilot YAML" reference.
+A task says nothing of the work in it (steps, speed, deadline), so a job made from one holds
+``{FILL IN: ...}`` where a user has to write; such a job is refused by every command until that is done.
+Fields are those of the reference "SkyPilot YAML" (0.14), and those of earlier ones.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from pricing.machines import Machine
 from pricing.problems import InvalidInputError
-from router.jobs.sky_resources import Wanted, wanted
+from router.jobs.sky_resources import Wanted, mapping_of, wanted
 from router.jobs.spec import parse_name
 
 FILL_IN = "FILL IN"
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
-_SAVES = re.compile(r"checkpoint|ckpt|output|result|model", re.IGNORECASE)
+_SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)
 _SKY_VARIABLE = re.compile(r"SKYPILOT_\w+")
 _READ = {
     "name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run", "inputs",
@@ -75,17 +75,17 @@ def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = ()) -> SkyIm
     }
     if want.places:
         job["residency"] = {"allow": list(want.places)}
-    command = _command(task)
+    command, env = _command(task), _env(task, lost)
     if command:
         job["run"] = {
             **({"image": want.image} if want.image else {}),
             **({"workdir": str(task["workdir"])} if isinstance(task.get("workdir"), str) else {}),
             "command": command,
-            **_env(task, lost),
+            **env,
             "engine": "command",
         }
     _note_rest(task, command, lost)
-    return SkyImport(job, tuple(lost), tuple(_to_fill(job)))
+    return SkyImport(job, tuple(dict.fromkeys(lost)), tuple(_to_fill(job)))
 
 
 def _fill(hint: str) -> dict[str, str]:
@@ -123,16 +123,15 @@ def _command(task: Mapping[str, Any]) -> str:
 
 def _env(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     """Names and values of ``envs``; of ``secrets`` not even the values are read."""
-    found = task.get("envs") or {}
+    found = mapping_of(task, "envs")
     env = {str(name): _word(value) for name, value in found.items() if value is not None}
     missing = sorted(str(name) for name, value in found.items() if value is None)
-    secrets = sorted(str(name) for name in task.get("secrets") or {})
+    secrets = sorted(str(name) for name in mapping_of(task, "secrets"))
     if missing:
         lost.append(f"envs without a value, given at launch: {', '.join(missing)}")
     if secrets:
-        lost.append(
-            f"secrets: {', '.join(secrets)} (never written into a job; let the machines fetch them by reference)"
-        )
+        names = ", ".join(secrets)
+        lost.append(f"secrets: {names} (never written into a job; let the machines fetch them by reference)")
     return {"env": env} if env else {}
 
 
@@ -143,10 +142,10 @@ def _word(value: object) -> str:
 def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
     """``data`` and ``checkpoint`` from the buckets that are mounted; their region and size are not said."""
     found: dict[str, Any] = {}
-    for uri, gigabytes in (task.get("inputs") or {}).items():
+    for uri, gigabytes in mapping_of(task, "inputs").items():
         size: Any = f"{gigabytes} GB" if isinstance(gigabytes, int | float) else _fill("GiB, or `500 GB`")
         _offer_data(found, str(uri), size, "copy", "inputs", lost)
-    for path, mount in (task.get("file_mounts") or {}).items():
+    for path, mount in mapping_of(task, "file_mounts").items():
         source = mount.get("source") if isinstance(mount, dict) else mount
         mode = str(mount.get("mode", "MOUNT")) if isinstance(mount, dict) else "COPY"
         where = f"file_mounts {path}"
@@ -154,7 +153,7 @@ def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
             lost.append(f"{where}: not an existing bucket, so nothing to plan for; put it into the image")
         elif _SAVES.search(str(path)) and mode != "COPY":
             found.setdefault("checkpoint", {"size_gib": _fill("GiB of one checkpoint, or `none`")})
-            lost.append(f"{where}: {source} (taken for the place of checkpoints; the command has to mount it)")
+            lost.append(f"{where}: {source} (a place of checkpoints, it seems; the command has to mount it)")
         else:
             _offer_data(found, source, _fill("GiB, or `500 GB`"), _mode(mode), where, lost)
     return found
@@ -164,9 +163,7 @@ def _mode(mode: str) -> str:
     return "copy" if mode == "COPY" else "stream"
 
 
-def _offer_data(
-    found: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]
-) -> None:
+def _offer_data(found: dict[str, Any], uri: str, size: object, mode: str, where: str, lost: list[str]) -> None:
     if "data" in found:
         lost.append(f"{where}: {uri} (a job names one place of data; add its GiB to `data`, or leave it out)")
         return
@@ -178,11 +175,10 @@ def _note_rest(task: Mapping[str, Any], command: str, lost: list[str]) -> None:
     if task.get("workdir") is not None and not isinstance(task["workdir"], str):
         lost.append("workdir: a repository to check out; put the code into the image")
     elif task.get("workdir") and command:
-        lost.append("workdir is a folder on your machine for SkyPilot; here it is one on the training machines")
-    for name in sorted(set(_SKY_VARIABLE.findall(command))):
-        lost.append(f"{name} is used by the command and set by SkyPilot only")
+        lost.append("workdir is copied from your machine by SkyPilot; here it is a folder in the image")
+    names = sorted(set(_SKY_VARIABLE.findall(command)))
+    lost.extend(f"{name} is used by the command and set by SkyPilot only" for name in names)
     if not command and task.get("setup"):
         lost.append("setup: there is no `run` beside it")
-    for field in task:
-        if field not in _READ:
-            lost.append(f"{field}: {_WHY.get(str(field), 'no such thing in a job')}")
+    unread = [str(field) for field in task if field not in _READ]
+    lost.extend(f"{field}: {_WHY.get(field, 'no such thing in a job')}" for field in unread)

@@ -41,9 +41,12 @@ _WHY = {
 }
 
 
+_SEE = "see SkyPilot's reference"
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Gangs as ``NAME:COUNT`` (in total), places as residency tokens, the market rule, and what goes along."""
+    """Gangs as ``NAME:COUNT`` (in total), places as residency tokens, the market rule, and the like."""
 
     gangs: tuple[str, ...]
     places: tuple[str, ...]
@@ -53,9 +56,7 @@ class Wanted:
     priority: int | None
 
 
-def wanted(
-    resources: object, num_nodes: object, machines: Mapping[str, Machine], lost: list[str]
-) -> Wanted:
+def wanted(resources: object, num_nodes: object, machines: Mapping[str, Machine], lost: list[str]) -> Wanted:
     """What the task asks for; what cannot be carried is appended to ``lost``.
 
     InvalidInputError where ``num_nodes`` is no count or ``resources`` no mapping.
@@ -63,12 +64,10 @@ def wanted(
     if resources is None:
         resources = {}
     if not isinstance(resources, Mapping):
-        raise InvalidInputError.single("is no mapping", field="resources", remedy="see SkyPilot's reference")
+        raise InvalidInputError.single("is no mapping", field="resources", remedy=_SEE)
     nodes = 1 if num_nodes is None else num_nodes
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
-        raise InvalidInputError.single(
-            f"{nodes!r} is no number of machines", field="num_nodes", remedy="1 or more"
-        )
+        raise InvalidInputError.single(f"{nodes!r} is no number of machines", field="num_nodes", remedy="1 or more")
     choices = list(_choices(resources, lost))
     gangs = [tuple(_gangs(choice, nodes, machines, lost)) for choice in choices]
     places = [tuple(_places(choice, lost)) for choice in choices]
@@ -84,9 +83,17 @@ def wanted(
         places=_once(place for found in places for place in found),
         spot=_spot([choice.get("use_spot") for choice in choices], lost),
         image=_image(resources.get("image_id"), lost),
-        labels={str(key): str(value) for key, value in (resources.get("labels") or {}).items()},
+        labels={str(key): str(value) for key, value in mapping_of(resources, "labels").items()},
         priority=_priority(resources.get("priority"), lost),
     )
+
+
+def mapping_of(part: Mapping[str, Any], field: str) -> Mapping[Any, Any]:
+    """The mapping under ``field``, empty where it is left out; InvalidInputError where it is none."""
+    found = part.get(field)
+    if found is not None and not isinstance(found, Mapping):
+        raise InvalidInputError.single("is no mapping", field=field, remedy=_SEE)
+    return found or {}
 
 
 def _once(words: Iterable[str]) -> tuple[str, ...]:
@@ -99,17 +106,15 @@ def _choices(resources: Mapping[str, Any], lost: list[str]) -> Iterator[dict[str
     if resources.get("ordered"):
         lost.append("the order of `ordered`: the cheapest that holds the deadline is chosen")
     alternatives = resources.get("any_of") or resources.get("ordered") or [{}]
+    if not isinstance(alternatives, list | tuple):
+        raise InvalidInputError.single("is no list", field="resources.any_of", remedy=_SEE)
     for alternative in alternatives:
         if not isinstance(alternative, Mapping):
-            raise InvalidInputError.single(
-                "an alternative is no mapping", field="resources.any_of", remedy="see SkyPilot's reference"
-            )
+            raise InvalidInputError.single("an alternative is no mapping", field="resources.any_of", remedy=_SEE)
         yield {**common, **alternative}
 
 
-def _gangs(
-    choice: Mapping[str, Any], nodes: int, machines: Mapping[str, Machine], lost: list[str]
-) -> Iterator[str]:
+def _gangs(choice: Mapping[str, Any], nodes: int, machines: Mapping[str, Machine], lost: list[str]) -> Iterator[str]:
     named = choice.get("accelerators")
     machine_type = choice.get("instance_type")
     if machine_type is not None:
@@ -117,7 +122,7 @@ def _gangs(
         if machine is None:
             lost.append(f"instance_type {machine_type}: not a known machine with accelerators")
         else:
-            lost.append(f"instance_type {machine_type}: any machine with as many {machine.accelerator} will do")
+            lost.append(f"instance_type {machine_type}: a machine with {machine.accelerator} of any type")
             if named is None:
                 yield f"{machine.accelerator}:{machine.accelerator_count * nodes}"
     if isinstance(named, list | tuple):
@@ -170,9 +175,7 @@ def _spot(asked: list[object], lost: list[str]) -> str:
     if True in asked:
         return "only"
     if None in asked:
-        lost.append(
-            "use_spot is not said, which is on demand for SkyPilot; `spot: allowed` lets the plan choose"
-        )
+        lost.append("use_spot is not said, which is on demand for SkyPilot; `spot: allowed` lets the plan choose")
     return "never"
 
 
@@ -192,6 +195,6 @@ def _priority(priority: object, lost: list[str]) -> int | None:
 
 
 def _note_fields(choices: list[dict[str, Any]], lost: list[str]) -> None:
-    for field in _once(key for choice in choices for key in choice):
-        if field not in _READ and any(choice.get(field) is not None for choice in choices):
-            lost.append(f"{field}: {_WHY.get(field, 'no such thing in a job')}")
+    given = _once(key for choice in choices for key, value in choice.items() if value is not None)
+    unread = [field for field in given if field not in _READ]
+    lost.extend(f"{field}: {_WHY.get(field, 'no such thing in a job')}" for field in unread)

@@ -1,0 +1,274 @@
+"""SkyPilot tasks become jobs: what is carried, what is listed, and what a user still has to write."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pricing.problems import InvalidInputError
+from router.jobs.sky import FILL_IN, from_sky
+from router.jobs.spec import Job
+from tests.support.books import MACHINE
+
+TASK: dict[str, Any] = {
+    "name": "Llama_7B finetune",
+    "workdir": "~/code",
+    "num_nodes": 2,
+    "resources": {
+        "infra": "aws/us-east-1/us-east-1a",
+        "accelerators": "H100:8",
+        "use_spot": True,
+        "disk_size": 512,
+        "image_id": "docker:registry.example.com/train:3",
+        "labels": {"project": "chat"},
+        "job_recovery": {"strategy": "EAGER_NEXT_REGION"},
+        "autostop": "10m",
+    },
+    "envs": {"MODEL_SIZE": "13b", "EPOCHS": 3, "DEBUG": True, "WANDB_API_KEY": None},
+    "secrets": {"HF_TOKEN": "hf_abcdef"},
+    "file_mounts": {
+        "/data": "s3://corpus/tokens",
+        "/checkpoints": {"source": "s3://runs/llama", "mode": "MOUNT"},
+        "/etc/tool.conf": "./tool.conf",
+    },
+    "setup": "cd /tmp\npip install -r requirements.txt",
+    "run": "torchrun --nnodes $SKYPILOT_NUM_NODES --node_rank $SKYPILOT_NODE_RANK train.py",
+    "config": {"kubernetes": {"provision_timeout": 600}},
+}
+
+
+def a_task(**resources: Any) -> dict[str, Any]:
+    return {"name": "a", "resources": resources, "run": "python a.py"}
+
+
+def job_of(**resources: Any) -> dict[str, Any]:
+    return from_sky(a_task(**resources)).job_yaml
+
+
+def filled(node: Any, values: dict[str, Any], path: str = "") -> Any:
+    """The job with what a user writes in place of the marks."""
+    if path in values:
+        return values[path]
+    if isinstance(node, dict):
+        return {key: filled(item, values, f"{path}.{key}".lstrip(".")) for key, item in node.items()}
+    if isinstance(node, list):
+        return [filled(item, values, f"{path}.{index}") for index, item in enumerate(node)]
+    return node
+
+
+def test_a_whole_task() -> None:
+    found = from_sky(TASK)
+    job = found.job_yaml
+    assert job["name"] == "llama-7b-finetune"
+    assert job["gang"] == {"accelerators": ["H100:16"]}
+    assert job["market"] == {"spot": "only"}
+    assert job["residency"] == {"allow": ["aws/us-east-1"]}
+    assert job["labels"] == {"project": "chat"}
+    assert job["run"]["image"] == "registry.example.com/train:3"
+    assert job["run"]["env"] == {"MODEL_SIZE": "13b", "EPOCHS": "3", "DEBUG": "true"}
+    assert job["run"]["engine"] == "command"
+    assert job["data"]["uri"] == "s3://corpus/tokens"
+    assert found.to_fill == (
+        "team",
+        "steps",
+        "workload.profile.0.seconds_per_step",
+        "data.at",
+        "data.gib",
+        "checkpoint.size_gib",
+    )
+    lost = "\n".join(found.not_carried)
+    for word in ("zone us-east-1a", "disk_size", "job_recovery", "autostop", "WANDB_API_KEY", "HF_TOKEN"):
+        assert word in lost
+    for word in ("/etc/tool.conf", "num_nodes 2", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "config"):
+        assert word in lost
+    assert len(set(found.not_carried)) == len(found.not_carried)
+
+
+def test_the_task_is_not_changed_and_the_answer_is_the_same_twice() -> None:
+    before = copy.deepcopy(TASK)
+    assert from_sky(TASK) == from_sky(TASK)
+    assert before == TASK
+
+
+def test_secrets_are_never_carried() -> None:
+    assert "hf_abcdef" not in str(from_sky(TASK))
+
+
+def test_setup_runs_first_and_in_a_shell_of_its_own() -> None:
+    command = from_sky(TASK).job_yaml["run"]["command"]
+    assert command.startswith("(\ncd /tmp\npip install")
+    assert ") || exit 1\ntorchrun" in command
+
+
+def test_until_it_is_filled_in_no_job_is_read_from_it() -> None:
+    """Each mark alone is enough to have it refused."""
+    found = from_sky(TASK)
+    values: dict[str, Any] = {
+        "team": "red",
+        "steps": 1000,
+        "workload.profile.0.seconds_per_step": 2.5,
+        "data.at": "aws/us-east-1",
+        "data.gib": "500 GB",
+        "checkpoint.size_gib": 90,
+    }
+    job = Job.model_validate(filled(found.job_yaml, values))
+    assert job.gang.options[0].count == 16
+    assert job.market.spot == "only"
+    for field in found.to_fill:
+        some = {path: value for path, value in values.items() if path != field}
+        with pytest.raises(ValidationError):
+            Job.model_validate(filled(found.job_yaml, some))
+
+
+@pytest.mark.parametrize(
+    ("written", "gangs"),
+    [
+        ("H100:8", ["H100:8"]),
+        ("H100", ["H100:1"]),
+        ("h100:4", ["H100:4"]),
+        ("A100:8", ["A100-40GB:8"]),
+        ("A100-80GB:8", ["A100-80GB:8"]),
+        ("V100:4", ["V100-16GB:4"]),
+        (["L4:1", "A10G:1"], ["L4:1", "A10G:1"]),
+        ({"H100": 8, "A100-80GB": 8}, ["H100:8", "A100-80GB:8"]),
+        ({"H100:8": None, "H200:8": None}, ["H100:8", "H200:8"]),
+        ("{H100:8, H200:8}", ["H100:8", "H200:8"]),
+        ("tpu-v6e-8", ["TPU-v6e:8"]),
+        ("tpu-v6e-8:1", ["TPU-v6e:8"]),
+    ],
+)
+def test_the_ways_to_write_accelerators(written: object, gangs: list[str]) -> None:
+    assert job_of(accelerators=written)["gang"]["accelerators"] == gangs
+
+
+@pytest.mark.parametrize("written", ["H100:0.5", "80GB+", "nvidia/h100"])
+def test_accelerators_that_cannot_be_carried_are_listed_and_marked(written: str) -> None:
+    found = from_sky(a_task(accelerators=written))
+    assert any(written in line for line in found.not_carried)
+    assert {"gang.accelerators", "workload"} <= set(found.to_fill)
+
+
+def test_alternatives_take_the_fields_around_them() -> None:
+    found = from_sky(
+        a_task(
+            use_spot=True,
+            any_of=[
+                {"infra": "aws/us-west-2", "accelerators": "H100:8"},
+                {"cloud": "GCP", "region": "us-central1", "accelerators": "A100-80GB:8", "use_spot": False},
+            ],
+        )
+    )
+    assert found.job_yaml["gang"]["accelerators"] == ["H100:8", "A100-80GB:8"]
+    assert found.job_yaml["residency"]["allow"] == ["aws/us-west-2", "gcp/us-central1"]
+    assert found.job_yaml["market"]["spot"] == "allowed"
+    assert any("which accelerator goes with which place" in line for line in found.not_carried)
+
+
+def test_the_order_of_ordered_is_lost_and_said() -> None:
+    found = from_sky(a_task(accelerators="H100", ordered=[{"infra": "aws"}, {"infra": "gcp"}]))
+    assert found.job_yaml["residency"]["allow"] == ["aws", "gcp"]
+    assert any("ordered" in line for line in found.not_carried)
+
+
+def test_one_alternative_without_place_opens_every_place() -> None:
+    found = from_sky(a_task(accelerators="H100", any_of=[{"infra": "aws"}, {"accelerators": "H200"}]))
+    assert "residency" not in found.job_yaml
+    assert any("anywhere" in line for line in found.not_carried)
+
+
+@pytest.mark.parametrize(
+    ("place", "tokens"),
+    [
+        ({"infra": "aws"}, ["aws"]),
+        ({"infra": "aws/*/us-east-1a"}, ["aws"]),
+        ({"infra": "*/us-east-1"}, ["us-east-1"]),
+        ({"cloud": "azure", "region": "eastus"}, ["azure/eastus"]),
+        ({"region": "us-east-1"}, ["us-east-1"]),
+    ],
+)
+def test_places_become_residency(place: dict[str, str], tokens: list[str]) -> None:
+    assert job_of(accelerators="H100", **place)["residency"]["allow"] == tokens
+
+
+@pytest.mark.parametrize("infra", ["k8s", "k8s/my-context", "ssh/pool"])
+def test_machines_that_nobody_sells_are_listed(infra: str) -> None:
+    found = from_sky(a_task(accelerators="H100", infra=infra))
+    assert "residency" not in found.job_yaml
+    assert any(infra in line for line in found.not_carried)
+
+
+@pytest.mark.parametrize(
+    ("use_spot", "rule", "said"), [(True, "only", False), (False, "never", False), (None, "never", True)]
+)
+def test_use_spot_keeps_its_meaning(use_spot: bool | None, rule: str, said: bool) -> None:
+    found = from_sky(a_task(accelerators="H100", use_spot=use_spot))
+    assert found.job_yaml["market"]["spot"] == rule
+    assert any("use_spot is not said" in line for line in found.not_carried) == said
+
+
+def test_an_instance_type_is_understood_with_the_machines_at_hand() -> None:
+    task = {**a_task(instance_type="p5.48xlarge"), "num_nodes": 2}
+    assert from_sky(task, [MACHINE]).job_yaml["gang"]["accelerators"] == ["H100:16"]
+    assert "gang.accelerators" in from_sky(task).to_fill
+
+
+def test_an_image_of_one_cloud_and_odd_priorities_are_listed() -> None:
+    found = from_sky(a_task(accelerators="H100", image_id="ami-0868a20f5a3bf9702", priority=5000))
+    assert "image" not in found.job_yaml["run"]
+    assert sum("image_id" in line or "priority" in line for line in found.not_carried) == 2
+    assert job_of(accelerators="H100", priority=500)["priority"] == 500
+
+
+def test_inputs_bring_their_size_and_only_one_place_of_data_is_taken() -> None:
+    task = {**a_task(accelerators="H100"), "inputs": {"s3://big/corpus": 150}}
+    task["file_mounts"] = {"/more": {"source": "gs://other", "mode": "MOUNT"}}
+    found = from_sky(task)
+    assert (found.job_yaml["data"]["uri"], found.job_yaml["data"]["gib"]) == ("s3://big/corpus", "150 GB")
+    assert any("gs://other" in line for line in found.not_carried)
+
+
+def test_a_mounted_bucket_is_streamed_and_a_copied_one_copied() -> None:
+    for mode, ours in (("MOUNT", "stream"), ("MOUNT_CACHED", "stream"), ("COPY", "copy")):
+        mount = {"/data": {"source": "gs://corpus", "mode": mode}}
+        task = {**a_task(accelerators="H100"), "file_mounts": mount}
+        assert from_sky(task).job_yaml["data"]["mode"] == ours
+
+
+def test_a_task_without_run_or_name_still_imports() -> None:
+    found = from_sky({"resources": {"accelerators": "H100:8"}, "setup": "make", "envs": {"A": "1"}})
+    assert "run" not in found.job_yaml
+    assert "name" in found.to_fill
+    assert any("setup" in line for line in found.not_carried)
+
+
+@pytest.mark.parametrize(
+    ("task", "word"),
+    [
+        ([], "mapping"),
+        ({"name": "pipeline"}, "first document"),
+        ({"service": {"replicas": 2}, "run": "x"}, "service"),
+        ({"resources": "H100:8"}, "resources"),
+        ({"resources": {"any_of": "H100"}}, "list"),
+        ({"resources": {"any_of": ["H100"]}}, "alternative"),
+        ({"run": "x", "num_nodes": 0}, "num_nodes"),
+        ({"run": "x", "num_nodes": "two"}, "num_nodes"),
+        ({"run": "x", "envs": ["A=1"]}, "envs"),
+        ({"run": "x", "file_mounts": "data"}, "file_mounts"),
+    ],
+)
+def test_what_is_no_training_task_is_refused(task: Any, word: str) -> None:
+    with pytest.raises(InvalidInputError, match=word):
+        from_sky(task)
+
+
+def test_unknown_fields_are_listed_not_dropped() -> None:
+    found = from_sky({**a_task(accelerators="H100", colour="red"), "flavour": 1})
+    assert any(line.startswith("colour") for line in found.not_carried)
+    assert any(line.startswith("flavour") for line in found.not_carried)
+
+
+def test_marks_look_the_same_everywhere() -> None:
+    assert from_sky(TASK).job_yaml["steps"].keys() == {FILL_IN}
