@@ -37,15 +37,11 @@ def test_each_profile_point_names_its_row(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("planned", "code", "diffs"), [(0, 0, 1), (3, 3, 1), (2, 2, 0)])
-def test_the_nightly_script_passes_the_exit_code_on(
-    tmp_path: Path, planned: int, code: int, diffs: int
-) -> None:
+def test_the_nightly_script_passes_the_exit_code_on(tmp_path: Path, planned: int, code: int, diffs: int) -> None:
     """0 and 3 compare with the last plan; anything else stops there."""
     stand_in = tmp_path / "bin" / "stepfare"
     stand_in.parent.mkdir()
-    stand_in.write_text(
-        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n[ "$2" = diff ] && exit 0\nexit {planned}\n'
-    )
+    stand_in.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n[ "$2" = diff ] && exit 0\nexit {planned}\n')
     stand_in.chmod(0o755)
     plans = tmp_path / "plans"
     plans.mkdir()

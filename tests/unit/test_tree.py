@@ -21,12 +21,8 @@ MAY_NAME_CLOUDS = {"pricing/places.py", "providers/registry.py"}
 
 # Written in two halves, so that this file does not contain what it looks for.
 FOREIGN = {
-    "a path of one machine": re.compile(
-        r"(?<![\w.])/(?:" + "wor" + r"k|ro" + r"ot|far" + r"m|home/\w+|Users/\w+)/"
-    ),
-    "a package index": re.compile(
-        r"extra-index" + r"-url|find-" + r"links|pypi" + r"\.org|pythonhosted" + r"\.org"
-    ),
+    "a path of one machine": re.compile(r"(?<![\w.])/(?:" + "wor" + r"k|ro" + r"ot|far" + r"m|home/\w+|Users/\w+)/"),
+    "a package index": re.compile(r"extra-index" + r"-url|find-" + r"links|pypi" + r"\.org|pythonhosted" + r"\.org"),
 }
 
 
@@ -70,9 +66,7 @@ def _shown_in_a_schema(tree: ast.AST) -> set[ast.AST]:
             shown.append(node.value)
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
-            shown += [
-                value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "examples"
-            ]
+            shown += [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "examples"]
     return {inner for node in shown for inner in ast.walk(node)}
 
 
