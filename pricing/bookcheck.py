@@ -115,9 +115,7 @@ def _check_references(
             near = did_you_mean(offer.region, (name for cloud, name in region_names if cloud == offer.cloud))
             yield Problem(where, "region", f"unknown region {offer.region_id}", near)
         if (offer.cloud, offer.instance_type) not in machine_names:
-            near = did_you_mean(
-                offer.instance_type, (name for cloud, name in machine_names if cloud == offer.cloud)
-            )
+            near = did_you_mean(offer.instance_type, (name for cloud, name in machine_names if cloud == offer.cloud))
             what = f"unknown machine {offer.cloud} {offer.instance_type}"
             yield Problem(where, "instance_type", what, near)
 

@@ -175,9 +175,7 @@ def _write_parquet(book: PriceBook, path: Path) -> None:
     columns: dict[str, list[object]] = {name: [] for name, _, _ in _COLUMNS}
     for offer in book.offers:
         for name, _, _ in _COLUMNS:
-            columns[name].append(
-                offer.usd_per_hour.nanos if name == "usd_nanos_per_hour" else getattr(offer, name)
-            )
+            columns[name].append(offer.usd_per_hour.nanos if name == "usd_nanos_per_hour" else getattr(offer, name))
     columns["market"] = [offer.market.value for offer in book.offers]
     frame = pd.DataFrame({name: pd.Series(values, dtype="object") for name, values in columns.items()})
     frame.attrs = {
@@ -185,8 +183,7 @@ def _write_parquet(book: PriceBook, path: Path) -> None:
         "as_of": book.as_of.isoformat(),
         "digest": book.digest,
         **{
-            name: table.dump_python(getattr(book, name), mode="json")
-            for name, table in _small_table_adapters().items()
+            name: table.dump_python(getattr(book, name), mode="json") for name, table in _small_table_adapters().items()
         },
     }
     try:

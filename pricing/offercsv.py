@@ -308,9 +308,7 @@ def _read_header(where: str, header: list[str]) -> Mapping[str, int]:
         if name not in COLUMNS and name not in OPTIONAL_COLUMNS
     ]
     problems += [
-        Problem(where, name, "column is there twice")
-        for name in sorted(set(header))
-        if header.count(name) > 1
+        Problem(where, name, "column is there twice") for name in sorted(set(header)) if header.count(name) > 1
     ]
     problems += [
         Problem(where, name, "missing column", "blank cells are allowed, missing columns are not")

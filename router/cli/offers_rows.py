@@ -51,9 +51,7 @@ class ShownOffer:
         return f"{'<=' if self.offer.not_before else ''}{self.age_days}d"
 
 
-def select(
-    book: PriceBook, filters: Filters, sort: SortKey, today: date
-) -> tuple[tuple[ShownOffer, ...], int]:
+def select(book: PriceBook, filters: Filters, sort: SortKey, today: date) -> tuple[tuple[ShownOffer, ...], int]:
     """The offers that pass, cheapest first (ties by key), and how many failed ``max_age`` alone.
 
     An undated offer fails any maximum age; "on or after" is counted from that day, so never as too young.

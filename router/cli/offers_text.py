@@ -113,8 +113,7 @@ def _lines(rows: Sequence[dict[str, str]], limit: int | None) -> list[str]:
         widths[name] -= max(0, min(over, widths[name] - least))
     header = {name: name for name in widths}
     return [
-        " ".join(_cell(name, row[name], width) for name, width in widths.items()).rstrip()
-        for row in (header, *rows)
+        " ".join(_cell(name, row[name], width) for name, width in widths.items()).rstrip() for row in (header, *rows)
     ]
 
 

@@ -13,9 +13,7 @@ from pricing.money import Usd
 from pricing.units import BYTES_PER_GB
 
 tariffs = st.sampled_from(embedded_book().tariffs)
-with_allowance = st.sampled_from(
-    [t for t in embedded_book().tariffs if t.allowance_bytes and t.cloud == "aws"]
-)
+with_allowance = st.sampled_from([t for t in embedded_book().tariffs if t.allowance_bytes and t.cloud == "aws"])
 volumes = st.integers(0, 200_000 * BYTES_PER_GB)
 
 
@@ -41,9 +39,7 @@ def test_no_byte_costs_more_than_the_top_price(tariff: Tariff, volume: int) -> N
     st.data(),
     st.integers(0, 100 * BYTES_PER_GB),
 )
-def test_no_other_way_to_share_the_allowance_is_cheaper(
-    chosen: list[Tariff], data: st.DataObject, left: int
-) -> None:
+def test_no_other_way_to_share_the_allowance_is_cheaper(chosen: list[Tariff], data: st.DataObject, left: int) -> None:
     items = [(t, 0, data.draw(st.integers(0, 300 * BYTES_PER_GB))) for t in chosen]
     settled = Usd.total(settle(items, {"aws": left}))
     for order in permutations(items):

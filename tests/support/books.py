@@ -34,9 +34,7 @@ MACHINE = Machine(
     "y",
     True,
 )
-AN_OFFER = Offer(
-    "aws", "us-east-1", None, "p5.48xlarge", Market.ON_DEMAND, UsdPerHour.parse("55.04"), "a list", DAY
-)
+AN_OFFER = Offer("aws", "us-east-1", None, "p5.48xlarge", Market.ON_DEMAND, UsdPerHour.parse("55.04"), "a list", DAY)
 PRIORS = (
     RiskPrior("*", "*", "on_demand", 0.0, 1.0, 0.5, "assumed", "2026-11-21", ""),
     RiskPrior("*", "*", "reserved", 0.0, 1.0, 0.5, "assumed", "2026-11-21", ""),
@@ -46,9 +44,7 @@ PRIORS = (
 
 def a_region(name: str, geo: str = "NA", country: str = "US") -> Region:
     """A region written ``cloud/region``."""
-    return Region(
-        RegionId.parse(name), country, geo, geo, country, "", None, None, None, "a map", "2026-11-21"
-    )
+    return Region(RegionId.parse(name), country, geo, geo, country, "", None, None, None, "a map", "2026-11-21")
 
 
 def a_tariff(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pricing.offercsv import read_rows
+from pricing.offers import Offer
 from pricing.places import Market
 from pricing.tablerows import accelerators_from
 
@@ -33,6 +34,14 @@ def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) 
         writer.writerows(rows)
 
 
+def spot_source(offer: Offer) -> str:
+    """The source with what else went into a spot offer: the advisor's savings, the advisor's band."""
+    source = offer.source
+    if offer.price_basis == "advisor-savings":
+        source = f"{source} less the Spot Advisor's savings of 2025-07-28"
+    return f"{source}; {BAND_SOURCE}" if offer.interruption_band else source
+
+
 def make_offers(folder: Path) -> None:
     """One row per offer; dates, medians and weak reasons as in any CSV of offers."""
     with (folder / "offers.csv").open(encoding="utf-8", newline="") as stream:
@@ -48,7 +57,7 @@ def make_offers(folder: Path) -> None:
             "usd_per_hour": str(o.usd_per_hour),
             "interruption_band": o.interruption_band or "",
             "price_basis": o.price_basis,
-            "source": f"{o.source}; {BAND_SOURCE}" if o.interruption_band else o.source,
+            "source": spot_source(o),
             "as_of": o.as_of.isoformat() if o.as_of else "",
             "not_before": "yes" if o.not_before else "",
             "weak": o.weak,

@@ -40,9 +40,7 @@ def test_order_does_not_matter() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda b: b.with_offers(
-            [replace(AN_OFFER, usd_per_hour=UsdPerHour(AN_OFFER.usd_per_hour.nanos + 1))]
-        ),
+        lambda b: b.with_offers([replace(AN_OFFER, usd_per_hour=UsdPerHour(AN_OFFER.usd_per_hour.nanos + 1))]),
         lambda b: b.with_offers([replace(AN_OFFER, source="elsewhere")]),
         lambda b: b.with_offers([replace(AN_OFFER, as_of=DAY - timedelta(days=1))]),
         lambda b: b.with_offers([replace(AN_OFFER, not_before=True)]),

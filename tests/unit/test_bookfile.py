@@ -20,9 +20,7 @@ TARIFF = a_tariff((0, 100, "0"), (100, None, "0.09"))
 FULL = a_book(
     [
         AN_OFFER,
-        spot(
-            "30.5", zone="us-east-1a", machines_cap=3, interruptions_per_hour=0.1, weak="undated", as_of=None
-        ),
+        spot("30.5", zone="us-east-1a", machines_cap=3, interruptions_per_hour=0.1, weak="undated", as_of=None),
         spot("30", interruption_band=">20%", not_before=True),
     ],
     [TARIFF],
@@ -106,9 +104,7 @@ def _column(name: str, value: Any) -> Callable[[pd.DataFrame], None]:
         (_column("usd_nanos_per_hour", 1), "does not match its digest"),
     ],
 )
-def test_a_file_that_is_no_book_is_refused(
-    tmp_path: Path, spoil: Callable[[pd.DataFrame], object], what: str
-) -> None:
+def test_a_file_that_is_no_book_is_refused(tmp_path: Path, spoil: Callable[[pd.DataFrame], object], what: str) -> None:
     path = tmp_path / "book.parquet"
     write_book(FULL, path)
     frame = pd.read_parquet(path, dtype_backend="pyarrow")

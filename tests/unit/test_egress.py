@@ -81,9 +81,7 @@ def test_what_was_moved_before_counts() -> None:
     tariff = between("aws/us-east-1", "gcp/us-central1")
     already, volume = 10_240 * BYTES_PER_GB, 10 * BYTES_PER_GB
     assert settle([(tariff, already, volume)], {"aws": 0}) == (Usd.parse("0.85"),)
-    assert settle([(tariff, 60 * BYTES_PER_GB, FREE_100_GB)], {"aws": 40 * BYTES_PER_GB}) == (
-        Usd.parse("5.40"),
-    )
+    assert settle([(tariff, 60 * BYTES_PER_GB, FREE_100_GB)], {"aws": 40 * BYTES_PER_GB}) == (Usd.parse("5.40"),)
 
 
 def test_allowances_of_two_clouds_are_apart() -> None:

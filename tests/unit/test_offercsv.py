@@ -128,10 +128,7 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
 
 def test_the_same_key_twice_names_both_lines(tmp_path: Path) -> None:
     path = write(tmp_path, ROW, {**ROW, "on_demand_usd_per_hour": "54"})
-    assert (
-        f"{path}:3: instance_type: aws/us-east-1 p5.48xlarge (on_demand) is already at {path}:2"
-        in refusal(path)
-    )
+    assert f"{path}:3: instance_type: aws/us-east-1 p5.48xlarge (on_demand) is already at {path}:2" in refusal(path)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,7 @@ def test_even_a_stated_zero_leaves_the_hardware() -> None:
 def test_the_most_specific_prior_applies() -> None:
     rows = [("*", "*"), ("*", "H100"), ("aws", "*"), ("aws", "H100")]
     for known in range(1, 5):
-        table = RiskTable(
-            tuple(RiskPrior(c, a, "spot", known, 0, 1, f"{c}/{a}", "", "") for c, a in rows[:known])
-        )
+        table = RiskTable(tuple(RiskPrior(c, a, "spot", known, 0, 1, f"{c}/{a}", "", "") for c, a in rows[:known]))
         assert table.prior("aws", "H100", Market.SPOT).source == "/".join(rows[known - 1])
 
 

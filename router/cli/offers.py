@@ -1,0 +1,113 @@
+"""``stepfare offers``: what is for sale, where, at what price, how old and from which source."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.book import PriceBook
+from pricing.bookcheck import did_you_mean
+from pricing.places import Market
+from pricing.problems import InvalidInputError, Problem
+from router.cli import console, offers_text
+from router.cli.offers_rows import Filters, SortKey, select, unknown_names
+from router.cli.options import length_of_time, moment_of_planning, open_book
+
+
+class OffersFormat(StrEnum):
+    """How the offers are written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+
+
+# What a person reads ends here unless --limit says otherwise; programs get everything.
+DEFAULT_ROWS = 30
+
+
+def offers(
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
+    ] = None,
+    region: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
+    ] = None,
+    accelerator: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, as H100.")
+    ] = None,
+    market: Annotated[list[Market] | None, typer.Option(metavar="on_demand|spot", help="Only this market.")] = None,
+    instance_type: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this machine type.")] = None,
+    provisionable: Annotated[
+        bool, typer.Option("--provisionable", help="Only where a plan can be carried out.")
+    ] = False,
+    max_age: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
+    ] = None,
+    sort: Annotated[SortKey, typer.Option(help="Cheapest first by this.")] = SortKey.ACCELERATOR_HOUR,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
+        ),
+    ] = None,
+    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Count ages from this moment (ISO, with zone).")
+    ] = None,
+    output: Annotated[OffersFormat, typer.Option("--output", "-o", help="Format.")] = OffersFormat.TABLE,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
+    ] = None,
+) -> None:
+    """Show what is for sale, cheapest first, with the age and source of each price.
+
+    \b
+    stepfare offers --accelerator H100 --market spot
+    stepfare offers --cloud aws --cloud gcp --max-age 365d --sort hour
+    stepfare offers --region eu-west-1 -o csv --out offers.csv
+    """
+    moment = moment_of_planning(now)
+    filters = Filters(
+        clouds=tuple(cloud or ()),
+        regions=tuple(region or ()),
+        accelerators=tuple(accelerator or ()),
+        markets=tuple(market or ()),
+        instance_types=tuple(instance_type or ()),
+        provisionable=provisionable,
+        max_age=length_of_time("--max-age", max_age),
+    )
+    source = open_book(book)
+    _refuse_unknown(source, filters)
+    found, too_old = select(source, filters, sort, moment.date())
+    if too_old:
+        console.note(f"{too_old} offers are older than {max_age} or undated and left out")
+    if not found:
+        console.note("no offer passes the filters")
+    machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
+    rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
+    shown = found[:rows] if rows else found
+    if len(shown) < len(found):
+        console.note(f"{len(shown)} of {len(found)} offers; --limit 0 shows all")
+    if shown or machine_readable:
+        writers = {
+            OffersFormat.TABLE: lambda: offers_text.table(shown),
+            OffersFormat.WIDE: lambda: offers_text.wide(shown),
+            OffersFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
+            OffersFormat.CSV: lambda: offers_text.as_csv(shown),
+        }
+        console.write(writers[output](), out)
+
+
+def _refuse_unknown(book: PriceBook, filters: Filters) -> None:
+    """A name that the book has never heard of is a typing mistake, not an empty answer."""
+    problems = [
+        Problem("", f"--{option}", f"unknown {option.replace('-', ' ')} {value!r}", did_you_mean(value, known))
+        for option, value, known in unknown_names(book, filters)
+    ]
+    if problems:
+        raise InvalidInputError(problems)
