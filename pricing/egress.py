@@ -184,9 +184,8 @@ class EgressTable:
         if src.id == dst.id:
             return free_tariff(src.id.cloud)
         if src.id.cloud != dst.id.cloud:
-            scope = INTERNET
-        else:
-            scope = SAME_CONTINENT if src.geo == dst.geo else CROSS_CONTINENT
+            return self._best(src.id.cloud, INTERNET, src, dst)
+        scope = SAME_CONTINENT if src.geo == dst.geo else CROSS_CONTINENT
         return self._best(src.id.cloud, scope, src, dst)
 
     def outbound(self, cloud: str, src: Region | None) -> Tariff | None:
