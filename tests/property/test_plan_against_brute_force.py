@@ -1,0 +1,106 @@
+"""The plan against every possible plan: 200 random instances, enumerated to the last schedule."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+
+from router.planning.plan import Plan
+from router.planning.planner import PlanRequest, make_plan
+from tests.support.checker import check_plan
+from tests.support.eligibility import missing_candidates
+from tests.support.instances import Instance
+from tests.support.solved_instances import Solved, solve
+
+INSTANCES = 200
+FEW = range(3, INSTANCES, 16)
+DEFAULT_GAP = 0.005
+SOLVER = 1e-6  # what a solver's own tolerances may do to a proven optimum
+
+
+def plan_of(instance: Instance, gap: float) -> Plan:
+    """The planner's answer, candidates as the brute force sees them (no rounds of confidence)."""
+    return make_plan(
+        PlanRequest(
+            jobs=instance.jobs,
+            book=instance.book,
+            limits=instance.limits,
+            now=instance.now,
+            horizon=instance.horizon,
+            slot=instance.slot,
+            gap=gap,
+            confidence_rounds=0,
+        )
+    )
+
+
+def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
+    """What is wrong with the plan, in words."""
+    instance, best = solved.instance, solved.best
+    tiers = sorted({job.priority for job in instance.jobs}, reverse=True)
+    count = Counter(item.priority for item in plan.unplaced)
+    unplaced = tuple(count[tier] for tier in tiers)
+    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    bound = plan.bound_usd.dollars()
+    found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
+    if unplaced != best.unplaced:
+        found.append(f"unplaced {unplaced}, optimum {best.unplaced}")
+    elif value > best.value / (1 - gap) * (1 + SOLVER) + 1e-9:
+        found.append(f"costs {value}, optimum {best.value}")
+    elif value < best.value * (1 - SOLVER) - 1e-9:
+        found.append(f"costs {value}, below the optimum {best.value}")
+    elif bound > best.value * (1 + SOLVER) + 1e-9:
+        found.append(f"bound {bound} above the optimum {best.value}")
+    if plan.time_limit_hit:
+        found.append("hit its time limit")
+    return found
+
+
+def wrong_plans(solved: list[Solved], gap: float) -> dict[int, list[str]]:
+    """What is wrong, by seed."""
+    found = {item.instance.seed: differences(item, plan_of(item.instance, gap), gap) for item in solved}
+    return {seed: words for seed, words in found.items() if words}
+
+
+@pytest.fixture(scope="module")
+def solved() -> list[Solved]:
+    """All instances with their optimum."""
+    return [solve(seed) for seed in range(INSTANCES)]
+
+
+@pytest.mark.slow
+def test_the_instances_are_worth_solving(solved: list[Solved], capsys: pytest.CaptureFixture[str]) -> None:
+    """A shared limit binds in half of them, and cheapest-per-job in turn is beaten in 30 or more."""
+    binding = sum(item.limit_binds for item in solved)
+    beaten = sum(item.best.better_than(item.greedy) for item in solved)
+    dearer = sum(item.best.better_than(item.greedy) and item.best.unplaced == item.greedy.unplaced for item in solved)
+    left = sum(any(item.best.unplaced) for item in solved)
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{len(solved)} instances: a shared limit binds in {binding}, cheapest-per-job in turn is strictly "
+            f"worse in {beaten} (in {dearer} of them dearer, else fewer jobs), some job is left out in {left}\n"
+        )
+    assert binding >= INSTANCES // 2
+    assert beaten >= 30
+
+
+@pytest.mark.slow
+def test_nothing_that_fits_is_sieved_out(solved: list[Solved]) -> None:
+    """Each offer that a job's own words permit is among its candidates."""
+    missing = {item.instance.seed: missing_candidates(item.instance) for item in solved}
+    assert {seed: names for seed, names in missing.items() if names} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.0, DEFAULT_GAP])
+def test_plans_equal_the_optimum_within_the_gap(solved: list[Solved], gap: float) -> None:
+    """Unplaced jobs and cost are the optimum's, the bound never exceeds it, and no promise is broken."""
+    assert wrong_plans(solved, gap) == {}
+
+
+@pytest.mark.parametrize("gap", [0.0, DEFAULT_GAP])
+def test_some_plans_equal_the_optimum_within_the_gap(gap: float) -> None:
+    """The same on a few of them, for every day."""
+    assert wrong_plans([solve(seed) for seed in FEW], gap) == {}

@@ -1,0 +1,301 @@
+"""The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
+
+First the numbers of unplaced jobs by priority, highest first; then cost plus thresholds. Each job's schedules
+are reduced to those that no other beats in cost and in use of everything shared, then combined depth first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from pricing.book import PriceBook
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from tests.support.schedules import CandidateLike, Floats, Ints, Ways, enumerate_ways, slot_edges
+from tests.support.shared_limits import Holding, OfferName, shared_things
+from tests.support.shipping import Need
+from tests.support.tariff_oracle import Shipment, bill
+
+SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Options:
+    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]."""
+
+    job: Job
+    slots: Ints
+    cost: Floats
+    threshold: Floats
+    top: Floats
+    use: Ints
+    arrivals: Ints
+    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An instance, enumerated. ``amounts`` of the limits, a value for each slot."""
+
+    options: tuple[Options, ...]
+    amounts: Ints
+    limits: Limits
+    book: PriceBook
+    now: datetime
+    edges: tuple[datetime, ...]
+    tiers: tuple[int, ...]
+
+    def without_limits(self) -> Problem:
+        """The same with more than enough of everything shared (each job still fits alone)."""
+        return replace(self, amounts=np.full_like(self.amounts, 10**9))
+
+
+@dataclass(frozen=True)
+class Solution:
+    """``unplaced`` numbers by priority, highest first; ``cost`` compute and moves; ``threshold`` on top."""
+
+    unplaced: tuple[int, ...]
+    cost: float
+    threshold: float
+    choice: tuple[tuple[str, tuple[int, ...] | None], ...]
+
+    @property
+    def value(self) -> float:
+        return self.cost + self.threshold
+
+    def better_than(self, other: Solution, relative: float = 1e-6) -> bool:
+        """Strictly, beyond ``relative`` of the cost."""
+        if self.unplaced != other.unplaced:
+            return self.unplaced < other.unplaced
+        return self.value < other.value * (1 - relative) - SLACK
+
+
+def enumerate_problem(
+    jobs: Sequence[Job],
+    candidates: Mapping[str, Sequence[CandidateLike]],
+    book: PriceBook,
+    limits: Limits,
+    now: datetime,
+    horizon: timedelta,
+    slot: timedelta,
+) -> Problem:
+    """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon."""
+    edges = slot_edges(now, now + horizon, slot, jobs)
+    caps = {
+        _offer_name(part.offer): part.offer.machines_cap
+        for kept in candidates.values()
+        for candidate in kept
+        for part in candidate.parts
+    }
+    shared = shared_things(limits, caps)
+    amounts = np.repeat([item.amount for item in shared], len(edges) - 1).astype(np.int64)
+    options = []
+    for job in sorted(jobs, key=lambda job: (-job.priority, job.name)):
+        kept = list(candidates[job.name])
+        table = np.array(
+            [[sum(item.use(h) for h in _holdings(c)) for item in shared] for c in kept] + [[0] * len(shared)],
+            dtype=np.int64,
+        ).reshape(len(kept) + 1, len(shared))
+        ways = enumerate_ways(job, kept, edges, now, book) if kept else None
+        budgeted = any(budget.team == job.team for budget in limits.teams)
+        options.append(_undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted))
+    tiers = tuple(sorted({job.priority for job in jobs}, reverse=True))
+    return Problem(tuple(options), amounts, limits, book, now, edges, tiers)
+
+
+def _offer_name(offer: object) -> OfferName:
+    names = ("cloud", "region", "zone", "instance_type", "market")
+    cloud, region, zone, instance_type, market = (getattr(offer, name) for name in names)
+    return (cloud, region, zone, instance_type, str(market))
+
+
+def _holdings(candidate: CandidateLike) -> list[Holding]:
+    return [Holding(_offer_name(part.offer), part.machine, part.machines) for part in candidate.parts]
+
+
+def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots: int, *, budgeted: bool) -> Options:
+    if ways is None or not len(ways.cost):
+        none, empty = np.zeros(0), np.zeros(0, dtype=np.int64)
+        return Options(job, np.zeros((0, slots), int), none, none, none, np.zeros((0, len(amounts)), int), empty, ())
+    use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
+    fits = np.flatnonzero((use <= amounts).all(axis=1))
+    top = np.array([sum(need.top_dollars for _, need in needs) for needs in ways.shipments])[ways.arrivals]
+    value = ways.cost + ways.threshold
+    order = fits[np.lexsort((ways.cost[fits], value[fits]))]
+    # The same use and the same moves: only the cheapest is worth keeping (in a budget also what costs less
+    # before thresholds, which no budget counts).
+    key = np.concatenate([use, ways.arrivals[:, None]], axis=1)[order]
+    _, first = np.unique(key, axis=0, return_index=True)
+    cheaper = _lower_cost_rows(key, ways.cost[order]) if budgeted else np.zeros(0, int)
+    kept: list[int] = []
+    for i in order[np.unique(np.concatenate([first, cheaper]))]:
+        rivals = np.array(kept, dtype=np.int64)
+        if (
+            len(kept)
+            and (
+                (use[rivals] <= use[i]).all(axis=1)
+                & (ways.arrivals[rivals] == ways.arrivals[i])
+                & (not budgeted or ways.cost[rivals] <= ways.cost[i] + SLACK)
+            ).any()
+        ):
+            continue
+        kept.append(int(i))
+    rows = np.array(kept, dtype=np.int64)
+    return Options(
+        job, ways.slots[rows], ways.cost[rows], ways.threshold[rows], top[rows], use[rows],
+        ways.arrivals[rows], ways.shipments,
+    )  # fmt: skip
+
+
+def _lower_cost_rows(key: Ints, cost: Floats) -> Ints:
+    """Rows that cost less, before thresholds, than every earlier row of the same key."""
+    least: dict[bytes, float] = {}
+    result = []
+    for i, (row, dollars) in enumerate(zip(key, cost, strict=True)):
+        name = row.tobytes()
+        if dollars < least.get(name, np.inf) - SLACK:
+            least[name] = dollars
+            result.append(i)
+    return np.array(result, dtype=np.int64)
+
+
+def moved_bytes(limits: Limits) -> dict[str, int]:
+    """What left each cloud before now, this month."""
+    return {cloud: round(gb * 10**9) for cloud, gb in dict(limits.egress_month_to_date_gb).items()}
+
+
+def _egress(problem: Problem, needs: Sequence[tuple[str, Need]]) -> float:
+    shipments = [Shipment(need.tariff, month, need.volume) for month, need in needs if need.tariff is not None]
+    if not shipments:
+        return 0.0
+    bills = bill(
+        shipments,
+        tariffs=problem.book.tariffs,
+        this_month=problem.now.strftime("%Y-%m"),
+        moved_bytes=moved_bytes(problem.limits),
+    )
+    return float(sum(bills.values())) / 1e9
+
+
+@dataclass(frozen=True)
+class _State:
+    """What has been chosen so far; ``needs`` are moves by month."""
+
+    level: int
+    used: Ints
+    spent: Mapping[str, float]
+    needs: tuple[tuple[str, Need], ...]
+    unplaced: tuple[int, ...]
+    cost: float
+    threshold: float
+    chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
+
+
+class _Search:
+    """Depth first over the jobs, pruned by what the other jobs cost at least in the room that is left."""
+
+    def __init__(self, problem: Problem, order: Sequence[Options], start: Solution | None) -> None:
+        self.problem = problem
+        self.order = order
+        self.best = start
+        self.budgets = {b.team: b.budget.dollars() - b.spent.dollars() for b in problem.limits.teams}
+        self.bills: dict[tuple[tuple[str, Need], ...], float] = {}
+
+    def start(self) -> _State:
+        none = tuple(0 for _ in self.problem.tiers)
+        return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, 0.0, 0.0, ())
+
+    def egress(self, needs: tuple[tuple[str, Need], ...]) -> float:
+        if needs not in self.bills:
+            self.bills[needs] = _egress(self.problem, needs)
+        return self.bills[needs]
+
+    def rows(self, state: _State, level: int) -> Ints:
+        """Schedules of the job at ``level`` that still fit, cheapest first."""
+        options = self.order[level]
+        free = (options.use + state.used <= self.problem.amounts).all(axis=1)
+        budget = self.budgets.get(options.job.team)
+        if budget is not None:
+            free &= options.cost + options.top + state.spent.get(options.job.team, 0.0) <= budget + SLACK
+        return np.flatnonzero(free)
+
+    def placed(self, state: _State, row: int) -> _State:
+        options = self.order[state.level]
+        team = options.job.team
+        return _State(
+            state.level + 1,
+            state.used + options.use[row],
+            {**state.spent, team: state.spent.get(team, 0.0) + options.cost[row] + options.top[row]},
+            state.needs + options.shipments[options.arrivals[row]],
+            state.unplaced,
+            state.cost + options.cost[row],
+            state.threshold + options.threshold[row],
+            (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
+        )
+
+    def left_out(self, state: _State) -> _State:
+        job = self.order[state.level].job
+        tier = self.problem.tiers.index(job.priority)
+        unplaced = tuple(n + (k == tier) for k, n in enumerate(state.unplaced))
+        return replace(state, level=state.level + 1, unplaced=unplaced, chosen=(*state.chosen, (job.name, None)))
+
+    def solution(self, state: _State) -> Solution:
+        return Solution(state.unplaced, state.cost + self.egress(state.needs), state.threshold, state.chosen)
+
+    def cannot_beat(self, state: _State) -> bool:
+        """Whether no completion of ``state`` is better than the best so far."""
+        if self.best is None:
+            return False
+        unplaced = list(state.unplaced)
+        value = state.cost + state.threshold + self.egress(state.needs)
+        for level in range(state.level, len(self.order)):
+            options = self.order[level]
+            rows = self.rows(state, level)
+            if len(rows):
+                value += options.cost[rows[0]] + options.threshold[rows[0]]
+            else:
+                unplaced[self.problem.tiers.index(options.job.priority)] += 1
+        missing = tuple(unplaced)
+        if missing != self.best.unplaced:
+            return missing > self.best.unplaced
+        return bool(value >= self.best.value - SLACK)
+
+    def descend(self, state: _State) -> None:
+        if self.cannot_beat(state):
+            return
+        if state.level == len(self.order):
+            self.best = self.solution(state)
+            return
+        for row in self.rows(state, state.level):
+            self.descend(self.placed(state, int(row)))
+        self.descend(self.left_out(state))
+
+
+def greedy_in_turn(problem: Problem) -> Solution:
+    """Each job in turn (priority, then name) takes what is cheapest for it of what is left."""
+    search = _Search(problem, problem.options, None)
+    state = search.start()
+    for level, options in enumerate(problem.options):
+        rows = search.rows(state, level)
+        if not len(rows):
+            state = search.left_out(state)
+            continue
+        values = [
+            options.cost[i] + options.threshold[i] + search.egress(state.needs + options.shipments[options.arrivals[i]])
+            for i in rows
+        ]
+        state = search.placed(state, int(rows[int(np.argmin(values))]))
+    return search.solution(state)
+
+
+def optimum(problem: Problem) -> Solution:
+    """The lexicographic optimum."""
+    order = sorted(problem.options, key=lambda options: len(options.cost))
+    search = _Search(problem, order, greedy_in_turn(problem))
+    search.descend(search.start())
+    assert search.best is not None
+    return search.best

@@ -1,0 +1,122 @@
+"""Checks of a plan against the map and the shop: what is sold, where a job may go, what its gang must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+
+from pricing.machines import RDMA_FABRICS
+from pricing.offers import Offer
+from pricing.places import PROVISIONABLE_CLOUDS, Market
+from router.jobs.spec import Job
+from router.planning.plan import Line
+from tests.support.plan_view import Stretch, View
+from tests.support.residency_oracle import forbidden
+
+
+def check_places(view: View) -> Iterator[str]:
+    """Residency, allowed clouds, what can be carried out, and the number of regions."""
+    clouds = view.limits.clouds
+    for job in view.jobs:
+        for line in view.lines_of(job):
+            region = next(
+                (r for r in view.book.regions if (r.id.cloud, r.id.region) == (line.cloud, line.region)), None
+            )
+            if region is None:
+                yield f"{job.name}: unknown region {line.cloud}/{line.region}"
+                continue
+            why = forbidden(job.residency, region)
+            if why:
+                yield f"{job.name}: {line.cloud}/{line.region} is not permitted: {why}"
+            if clouds is not None and line.cloud not in clouds:
+                yield f"{job.name}: {line.cloud} is not an allowed cloud"
+            if line.provisionable != (line.cloud in PROVISIONABLE_CLOUDS):
+                yield f"{job.name}: {line.cloud} marked provisionable {line.provisionable}"
+            if not view.advisory and line.cloud not in PROVISIONABLE_CLOUDS:
+                yield f"{job.name}: {line.cloud} cannot be carried out"
+        regions = {stretch.region for stretch in view.stretches(job)}
+        if len(regions) > job.gang.regions:
+            yield f"{job.name}: {len(regions)} regions, may use {job.gang.regions}"
+
+
+def check_gangs(view: View) -> Iterator[str]:
+    """Each gang is one that the job asked for, whole, in one place."""
+    for job in view.jobs:
+        for stretch in view.stretches(job):
+            for problem in _gang_problems(view, job, stretch):
+                yield f"{job.name} {stretch.head.start}: {problem}"
+
+
+def _gang_problems(view: View, job: Job, stretch: Stretch) -> Iterator[str]:
+    lines, head = stretch.lines, stretch.head
+    wanted = {(option.accelerator, option.count) for option in job.gang.options}
+    if (head.accelerator, stretch.accelerators) not in wanted:
+        yield f"{head.accelerator}:{stretch.accelerators} was not asked for"
+    if len({(line.cloud, line.region, line.instance_type) for line in lines}) > 1:
+        yield "machines of several types or regions in one gang"
+    if job.gang.same_zone and len({line.zone for line in lines}) > 1:
+        yield "several zones in one gang"
+    total = sum(line.machines for line in lines)
+    for line in lines:
+        machine = view.book.machine(line.cloud, line.instance_type)
+        if machine is None:
+            yield f"unknown machine {line.instance_type}"
+            continue
+        if line.machines < 1 or line.accelerators != line.machines * machine.accelerator_count:
+            yield f"{line.machines} machines are not {line.accelerators} accelerators"
+        if line.accelerator != machine.accelerator:
+            yield f"{line.instance_type} has {machine.accelerator}, not {line.accelerator}"
+        if job.gang.rdma == "required" and total > 1 and machine.fabric not in RDMA_FABRICS:
+            yield f"{line.instance_type} has no RDMA fabric"
+    yield from _market_problems(job, lines, total)
+
+
+def _market_problems(job: Job, lines: tuple[Line, ...], total: int) -> Iterator[str]:
+    spot = sum(line.machines for line in lines if line.market == Market.SPOT)
+    if job.market.spot == "never" and spot:
+        yield "on spot, which the job forbids"
+    if job.market.spot == "only" and any(line.market == Market.ON_DEMAND for line in lines):
+        yield "on demand, but the job wants spot only"
+    core = math.ceil(Fraction(str(job.gang.on_demand_share)) * total)
+    if total - spot < core:
+        yield f"an on-demand core of {total - spot} machines, at least {core} asked for"
+
+
+def check_prices(view: View) -> Iterator[str]:
+    """The hourly price of each line is the offer's after discounts, or nothing on a reservation."""
+    for line in view.plan.lines:
+        price, paid = line.usd_per_hour.nanos, line.amortised_usd_per_hour.nanos
+        if line.max_usd_per_hour.nanos < price:
+            yield f"{line.job}: pays {line.usd_per_hour}, above its maximum {line.max_usd_per_hour}"
+        if line.market == Market.RESERVED:
+            if price != 0 or paid <= 0:
+                yield f"{line.job}: reserved at {line.usd_per_hour}, amortised {line.amortised_usd_per_hour}"
+            continue
+        offer = _offer(view, line)
+        if offer is None:
+            yield f"{line.job}: nobody sells {line.instance_type} {line.market} in {line.cloud}/{line.region}"
+            continue
+        machine = view.book.machine(line.cloud, line.instance_type)
+        exact = offer.usd_per_hour.nanos * line.machines * _kept(view, offer, machine.family if machine else "")
+        if abs(price - exact) > Fraction(line.machines, 2):
+            yield f"{line.job}: {line.usd_per_hour} an hour, the offer is {float(exact) / 1e9}"
+        if paid != price:
+            yield f"{line.job}: amortised {line.amortised_usd_per_hour} differs from {line.usd_per_hour}"
+
+
+def _offer(view: View, line: Line) -> Offer | None:
+    name = (line.cloud, line.region, line.zone or "", line.instance_type, line.market)
+    return next((offer for offer in view.book.offers if offer.key == name), None)
+
+
+def _kept(view: View, offer: Offer, family: str) -> Fraction:
+    """The share of the price that is left after the most specific discount."""
+    fitting = [
+        (sum(wish is not None for wish in (d.family, d.market)), d.family is not None, d.percent)
+        for d in view.limits.discounts
+        if d.cloud == offer.cloud and d.family in (None, family) and d.market in (None, offer.market)
+    ]
+    percent = max(fitting)[2] if fitting else Decimal(0)
+    return 1 - Fraction(percent) / 100

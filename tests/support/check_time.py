@@ -1,0 +1,164 @@
+"""Checks of a plan against the clock: windows, runs, steps, and shared limits at every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from pricing.places import Market
+from router.jobs.spec import Job
+from router.planning.plan import Line
+from tests.support.plan_view import HOUR, Stretch, View
+from tests.support.schedules import slot_edges
+from tests.support.shared_limits import Holding, OfferName, shared_things
+
+RELATIVE = 1e-6
+
+
+def check_windows(view: View) -> Iterator[str]:
+    """Lines lie within the plan and within what the job allows, and begin on slot edges."""
+    plan = view.plan
+    edges = _edges(view)
+    for line in plan.lines:
+        where = f"{line.job} {line.start:%d %H:%M}-{line.end:%d %H:%M}"
+        job = view.job(line.job)
+        if job is None:
+            yield f"{where}: no such job"
+            continue
+        if not view.now <= line.start < line.end:
+            yield f"{where}: ends before it starts, or starts before now"
+        first = job.earliest_start.at(view.now) if job.earliest_start is not None else view.now
+        if line.start < first:
+            yield f"{where}: before its earliest start {first}"
+        if job.deadline is not None and line.end > job.deadline.at(view.now):
+            yield f"{where}: after its deadline {job.deadline.at(view.now)}"
+        inside = line.end <= plan.horizon_end
+        if (line.kind == "order") != inside or (not inside and line.start < plan.horizon_end):
+            yield f"{where}: {line.kind} is not what the horizon makes it"
+        if line.kind == "order" and line.share != 1.0:
+            yield f"{where}: an order of a share {line.share}"
+        if not 0 < line.share <= 1 + RELATIVE:
+            yield f"{where}: share {line.share}"
+        if edges and line.kind == "order" and line.start not in edges:
+            yield f"{where}: does not begin on a slot edge"
+
+
+def _edges(view: View) -> tuple[datetime, ...]:
+    """Slot edges inside the horizon; none when the slot is not known."""
+    if view.slot is None:
+        return ()
+    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, view.jobs)
+
+
+def _held_until(line: Line, edges: Sequence[datetime]) -> datetime:
+    """An order's last slot counts whole, however little of it is used."""
+    if line.kind != "order":
+        return line.end
+    return min((edge for edge in edges if edge >= line.end), default=line.end)
+
+
+def check_latest_start(view: View) -> Iterator[str]:
+    """A job without a deadline begins its runs within its longest wait."""
+    for job in view.jobs:
+        if job.deadline is not None:
+            continue
+        first = job.earliest_start.at(view.now) if job.earliest_start is not None else view.now
+        for run in view.runs(job):
+            if run[0].head.start >= max(view.now, first) + job.max_wait:
+                yield f"{job.name}: a run starts at {run[0].head.start}, beyond its longest wait"
+
+
+def _moments(lines: Sequence[Line], edges: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
+    """Between these nothing begins and nothing ends."""
+    return list(pairwise(sorted({line.start for line in lines} | {_held_until(line, edges) for line in lines})))
+
+
+def check_one_gang(view: View) -> Iterator[str]:
+    """No job is in two places at once."""
+    edges = _edges(view)
+    for job in view.jobs:
+        heads = [stretch.head for stretch in view.stretches(job)]
+        for begin, end in _moments(heads, edges):
+            shares = [h.share for h in heads if h.start <= begin and end <= _held_until(h, edges)]
+            if sum(shares) > 1 + RELATIVE:
+                yield f"{job.name}: {len(shares)} gangs at once at {begin}"
+
+
+def check_shared(view: View) -> Iterator[str]:
+    """Caps, quotas and reservations at every instant (shares of outlook slots on average)."""
+    offers = {(o.cloud, o.region, o.zone, o.instance_type, o.market.value): o.machines_cap for o in view.book.offers}
+    used: dict[OfferName, int | None] = {_name(line): offers.get(_name(line)) for line in view.plan.lines}
+    things = shared_things(view.limits, used)
+    edges = _edges(view)
+    for begin, end in _moments(view.plan.lines, edges):
+        alive = [line for line in view.plan.lines if line.start <= begin and end <= _held_until(line, edges)]
+        for thing in things:
+            try:
+                use = sum(thing.use(_holding(view, line)) * line.share for line in alive)
+            except ValueError as error:
+                yield str(error)
+                continue
+            if use > thing.amount * (1 + RELATIVE) + RELATIVE:
+                yield f"{thing.name}: {use:g} of {thing.amount} {thing.unit} at {begin}"
+    paid = {thing.offer for thing in things if thing.offer is not None}
+    for line in view.plan.lines:
+        if line.market == Market.RESERVED and _name(line) not in paid:
+            yield f"{line.job}: {_name(line)} is no reservation"
+
+
+def _name(line: Line) -> OfferName:
+    return (line.cloud, line.region, line.zone, line.instance_type, line.market)
+
+
+def _holding(view: View, line: Line) -> Holding:
+    machine = view.book.machine(line.cloud, line.instance_type)
+    if machine is None:
+        raise ValueError(f"{line.job}: unknown machine {line.instance_type}")
+    return Holding(_name(line), machine, line.machines)
+
+
+def check_runs(view: View) -> Iterator[str]:
+    """Each run pays its start-up once, works no longer than it holds, and the steps are reached."""
+    for job in view.jobs:
+        runs = view.runs(job)
+        if not runs:
+            continue
+        done, promised = 0.0, 0
+        for run in runs:
+            stays = view.stays(job, run)
+            for position, stretch in enumerate(run):
+                line = stretch.head
+                due = position == 0 and not stays
+                if line.startup != due:
+                    yield f"{job.name} {line.start}: start-up {line.startup}, should be {due}"
+                yield from _check_work(job, stretch)
+                done += stretch.worked_hours(job.startup) * line.on_time_steps_per_hour
+                promised += sum(part.steps for part in stretch.lines)
+        whole = job.checkpoint is None and not (len(runs) == 1 and view.stays(job, runs[0]))
+        needed = job.steps if whole else job.steps_left
+        if done < needed * (1 - RELATIVE) or promised < needed:
+            yield f"{job.name}: {done:.1f} steps ({promised} in its lines) of {needed}"
+        if job.checkpoint is None and len(runs) != 1:
+            yield f"{job.name}: {len(runs)} runs of a job that cannot resume"
+
+
+def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
+    line = stretch.head
+    startup = job.startup / HOUR if line.startup else 0.0
+    worked = stretch.worked_hours(job.startup)
+    slack = RELATIVE * (1 + float(stretch.held))
+    if not -slack <= worked <= float(stretch.held) - startup + slack:
+        yield (
+            f"{job.name} {line.start}: works {worked:.6f} h after a start-up of {startup:.3f} h "
+            f"in {float(stretch.held):.6f} h held"
+        )
+    steps = worked * line.on_time_steps_per_hour
+    if abs(steps - sum(part.steps for part in stretch.lines)) > 1 + RELATIVE * steps:
+        yield f"{job.name} {line.start}: says {line.steps} steps, works {steps:.1f}"
+    if line.on_time_steps_per_hour > line.steps_per_hour * (1 + RELATIVE):
+        yield f"{job.name} {line.start}: faster on time than expected"
+    if not 0 < line.billed_share <= 1:
+        yield f"{job.name} {line.start}: billed share {line.billed_share}"
+    if any(part.hours != line.hours for part in stretch.lines):
+        yield f"{job.name} {line.start}: core and rest are billed different hours"

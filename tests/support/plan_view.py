@@ -1,0 +1,117 @@
+"""A plan laid out for checking: lines of one gang and time joined to stretches, stretches chained to runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from pricing.book import PriceBook
+from pricing.places import Market, RegionId
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.plan import Line, Plan
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The lines of one gang over one stretch of time (two where there is an on-demand core)."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def head(self) -> Line:
+        """The line that carries the steps."""
+        return self.lines[0]
+
+    @property
+    def region(self) -> RegionId:
+        return RegionId(self.head.cloud, self.head.region)
+
+    @property
+    def held(self) -> Fraction:
+        """Hours held, as a share of the slot where it is one."""
+        return exact_hours(self.head.end - self.head.start) * Fraction(self.head.share)
+
+    @property
+    def accelerators(self) -> int:
+        return sum(line.accelerators for line in self.lines)
+
+    def worked_hours(self, startup: timedelta) -> float:
+        """Productive hours W from the hours billed: R + b g(α)/g W."""
+        line = self.head
+        rest = float(line.hours) - (startup / HOUR if line.startup else 0.0)
+        return rest / (line.billed_share * line.on_time_steps_per_hour / line.steps_per_hour)
+
+
+@dataclass(frozen=True)
+class View:
+    """What the checks read."""
+
+    plan: Plan
+    jobs: tuple[Job, ...]
+    book: PriceBook
+    limits: Limits
+    advisory: bool
+    slot: timedelta | None
+
+    @property
+    def now(self) -> datetime:
+        return self.plan.horizon_start
+
+    def job(self, name: str) -> Job | None:
+        """The job of that name."""
+        return next((job for job in self.jobs if job.name == name), None)
+
+    def lines_of(self, job: Job) -> tuple[Line, ...]:
+        return tuple(line for line in self.plan.lines if line.job == job.name)
+
+    def stretches(self, job: Job) -> tuple[Stretch, ...]:
+        """In order of time."""
+        groups: dict[tuple[datetime, datetime, str], list[Line]] = {}
+        for line in self.lines_of(job):
+            groups.setdefault((line.start, line.end, line.gang), []).append(line)
+        return tuple(Stretch(tuple(sorted(group, key=lambda line: -line.steps))) for _, group in sorted(groups.items()))
+
+    def runs(self, job: Job) -> tuple[tuple[Stretch, ...], ...]:
+        """Maximal chains of adjoining stretches on one candidate, in order of time."""
+        runs: list[list[Stretch]] = []
+        for stretch in self.stretches(job):
+            before = next((run for run in runs if _adjoins(run[-1], stretch)), None)
+            if before is None:
+                runs.append([stretch])
+            else:
+                before.append(stretch)
+        return tuple(tuple(run) for run in runs)
+
+    def stays(self, job: Job, run: Sequence[Stretch]) -> bool:
+        """Whether the run goes on from where the job stands now, so that no start is paid."""
+        place = job.status.running if job.status is not None else None
+        line = max(run[0].lines, key=lambda part: part.market == Market.SPOT)  # of a mix the spot rest
+        return (
+            place is not None
+            and line.start == self.now
+            and (place.cloud, place.region, place.instance_type, str(place.market))
+            == (line.cloud, line.region, line.instance_type, line.market)
+            and (
+                place.zone == line.zone
+                or (None in (place.zone, line.zone) and not self._sold_in_zone(line, place.zone))
+            )
+            and place.accelerators == run[0].accelerators
+        )
+
+    def _sold_in_zone(self, line: Line, zone: str | None) -> bool:
+        wanted = (line.cloud, line.region, zone, line.instance_type, line.market)
+        return any((o.cloud, o.region, o.zone, o.instance_type, o.market.value) == wanted for o in self.book.offers)
+
+
+def _adjoins(before: Stretch, after: Stretch) -> bool:
+    return before.head.gang == after.head.gang and before.head.end == after.head.start
+
+
+def exact_hours(duration: timedelta) -> Fraction:
+    """A duration in hours, exactly."""
+    return Fraction(duration // timedelta(microseconds=1), 3_600_000_000)

@@ -1,0 +1,251 @@
+"""Every way to run one job over a handful of slots: the enumeration under the brute force (design note 003).
+
+Shares no code with the program. A pattern gives each slot a candidate or nothing; all patterns are
+made and judged, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import combinations, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pricing.book import PriceBook
+from pricing.places import RegionId
+from router.jobs.spec import Job, Placement
+from tests.support.shipping import Need, checkpoint_need, needs_into
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+TOLERANCE = 1e-9
+
+
+class PartLike(Protocol):
+    """What is read of a part of a candidate."""
+
+    @property
+    def offer(self) -> Any: ...
+    @property
+    def machine(self) -> Any: ...
+    @property
+    def machines(self) -> int: ...
+
+
+class CandidateLike(Protocol):
+    """What is read of a candidate: its physics and its place, nothing of the search."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def region(self) -> RegionId: ...
+    @property
+    def parts(self) -> Sequence[Any]: ...
+    @property
+    def usd_per_hour(self) -> Any: ...
+    @property
+    def steps_per_hour(self) -> float: ...
+    @property
+    def on_time_steps_per_hour(self) -> float: ...
+    @property
+    def billed_share(self) -> float: ...
+    @property
+    def startup(self) -> timedelta: ...
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Feasible patterns of one job, a row each; what shared limits and other jobs do to them comes later.
+
+    ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars of starts
+    beyond the first; ``arrivals`` index into ``shipments`` (which needs, in which months).
+    """
+
+    slots: Ints
+    cost: Floats
+    threshold: Floats
+    arrivals: Ints
+    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+
+
+def slot_edges(now: datetime, end: datetime, slot: timedelta, jobs: Sequence[Job]) -> tuple[datetime, ...]:
+    """Edges in the horizon: every full slot from now, its end, month starts, deadlines, earliest starts."""
+    edges, at = {now, end}, now
+    while at < end:
+        edges.add(at)
+        at += slot
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    while month < end:
+        month = (month + timedelta(days=32)).replace(day=1)
+        if month < end:
+            edges.add(month)
+    for job in jobs:
+        for moment in (job.deadline, job.earliest_start):
+            if moment is not None and now < moment.at(now) < end:
+                edges.add(moment.at(now))
+    return tuple(sorted(edges))
+
+
+def standing(placement: Placement | None, candidates: Sequence[CandidateLike]) -> set[int]:
+    """Indices of the candidates on which a running job stands: those of its zone, else those without one."""
+    if placement is None:
+        return set()
+    fitting = {c: zone for c, candidate in enumerate(candidates) if (zone := _fit(placement, candidate))}
+    return {c for c, zone in fitting.items() if zone == max(fitting.values())}
+
+
+def _fit(placement: Placement, candidate: CandidateLike) -> int:
+    """2 where the zone is the same too, 1 where one of the two names none, 0 elsewhere."""
+    offer = candidate.parts[-1].offer  # of a mix the spot rest: it names the market
+    accelerators = sum(part.machines * part.machine.accelerator_count for part in candidate.parts)
+    same = (
+        (placement.cloud, placement.region, placement.instance_type) == (offer.cloud, offer.region, offer.instance_type)
+        and placement.market == offer.market
+        and placement.accelerators == accelerators
+    )
+    if not same:
+        return 0
+    if placement.zone == offer.zone:
+        return 2
+    return int(None in (placement.zone, offer.zone))
+
+
+def enumerate_ways(
+    job: Job, candidates: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime, book: PriceBook
+) -> Ways:
+    """All patterns that respect the job's own rules, each at its least cost."""
+    lengths = np.array([(b - a) / timedelta(hours=1) for a, b in pairwise(edges)])
+    slots = _patterns(len(candidates), _open_slots(job, edges, now))
+    starts = _starts(slots)
+    held = np.stack([((slots == c) * lengths).sum(axis=1) for c in range(len(candidates))], axis=1)
+    runs = np.stack([(starts == c).sum(axis=1) for c in range(len(candidates))], axis=1)
+    status = job.status
+    placement = status.running if status is not None else None
+    staying = np.zeros(len(slots), dtype=bool)
+    paid = runs.copy()
+    for c in standing(placement, candidates):
+        stays = slots[:, 0] == c
+        paid[stays, c] -= 1
+        staying |= stays
+    needed = np.full(len(slots), float(job.steps_left))
+    if job.checkpoint is None:
+        needed[~staying] = float(job.steps)
+    cost, enough = _cheapest(candidates, held, paid, needed)
+    threshold = job.gang.min_saving.dollars() * np.maximum(
+        0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
+    )
+    good = enough & _may_start(job, starts, edges, now)
+    if job.checkpoint is None:
+        good &= runs.sum(axis=1) == 1
+    regions = sorted({candidate.region for candidate in candidates})
+    place = np.array([regions.index(candidate.region) for candidate in candidates] + [-1])[slots]
+    good &= sum(((place == r).any(axis=1) for r in range(len(regions))), np.zeros(len(slots), int)) <= (
+        job.gang.regions
+    )
+    arrivals, shipments = _arrivals(job, place, regions, edges, book)
+    good &= arrivals >= 0
+    if job.checkpoint is not None and job.gang.regions > 1:
+        good &= _passable(job, place, regions, book)
+    top = np.array([sum(need.top_dollars for _, need in needs) for needs in shipments] or [0.0])
+    if job.budget is not None:
+        good &= cost + top[np.maximum(arrivals, 0)] <= job.budget.dollars() + TOLERANCE
+    return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
+
+
+def _open_slots(job: Job, edges: Sequence[datetime], now: datetime) -> list[bool]:
+    first = job.earliest_start.at(now) if job.earliest_start is not None else now
+    last = job.deadline.at(now) if job.deadline is not None else edges[-1]
+    return [first <= a and b <= last for a, b in pairwise(edges)]
+
+
+def _patterns(candidates: int, opened: Sequence[bool]) -> Ints:
+    choices = [np.arange(-1, candidates) if is_open else np.array([-1]) for is_open in opened]
+    grid = np.meshgrid(*choices, indexing="ij")
+    return np.stack([axis.ravel() for axis in grid], axis=1)
+
+
+def _starts(slots: Ints) -> Ints:
+    """[n, t]: the candidate on which a run begins in that slot, -1 where none begins."""
+    before = np.concatenate([np.full((len(slots), 1), -1), slots[:, :-1]], axis=1)
+    return np.where(slots != before, slots, -1)
+
+
+def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime) -> npt.NDArray[np.bool_]:
+    if job.deadline is not None:
+        return np.ones(len(starts), dtype=bool)
+    first = job.earliest_start.at(now) if job.earliest_start is not None else now
+    late = np.array([edge >= max(now, first) + job.max_wait for edge in edges[:-1]])
+    result: npt.NDArray[np.bool_] = ~((starts >= 0) & late).any(axis=1)
+    return result
+
+
+def _cheapest(
+    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats
+) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Least cost of reaching the steps in the time held, and whether that is enough."""
+    startup = np.array([candidate.startup / timedelta(hours=1) for candidate in candidates])
+    price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
+    room = held - startup * paid
+    cost = (paid * startup * price).sum(axis=1)
+    possible = (room >= -TOLERANCE).all(axis=1)
+    left = needed.copy()
+    dearness = [p * c.billed_share / c.steps_per_hour for p, c in zip(price, candidates, strict=True)]
+    for c in np.argsort(dearness):
+        rate = candidates[c].on_time_steps_per_hour
+        steps = np.minimum(left, np.maximum(0.0, room[:, c]) * rate)
+        cost += steps * dearness[c]
+        left -= steps
+    return cost, possible & (left <= TOLERANCE * needed)
+
+
+def _arrivals(
+    job: Job, place: Ints, regions: Sequence[RegionId], edges: Sequence[datetime], book: PriceBook
+) -> tuple[Ints, tuple[tuple[tuple[str, Need], ...], ...]]:
+    """For each pattern what must be moved in which month; -1 where that is unknown or above the job's cap."""
+    first = np.stack(
+        [np.where((hit := place == r).any(axis=1), hit.argmax(axis=1), -1) for r in range(len(regions))],
+        axis=1,
+    )
+    months = np.array([edge.strftime("%Y-%m") for edge in edges[:-1]] + [""])[first]
+    keys, inverse = np.unique(months, axis=0, return_inverse=True)
+    shipments: list[tuple[tuple[str, Need], ...]] = []
+    index = np.zeros(len(keys), dtype=np.int64)
+    for k, key in enumerate(keys):
+        needs = [
+            (str(month), need)
+            for month, region in zip(key, regions, strict=True)
+            if month
+            for need in needs_into(job, region, book)
+        ]
+        allowed = all(need.tariff is not None for _, need in needs) and within_cap(job, [n for _, n in needs])
+        index[k] = len(shipments) if allowed else -1
+        if allowed:
+            shipments.append(tuple(needs))
+    return index[inverse.ravel()], tuple(shipments)
+
+
+def _passable(job: Job, place: Ints, regions: Sequence[RegionId], book: PriceBook) -> npt.NDArray[np.bool_]:
+    """Regions between which a tariff is unknown, one way or the other, are not combined.
+
+    What taking the checkpoint along costs is not counted: where there are several regions it has next to no size.
+    """
+    good = np.ones(len(place), dtype=bool)
+    for (a, here), (b, there) in combinations(enumerate(regions), 2):
+        ways = (checkpoint_need(job, here, there, book), checkpoint_need(job, there, here, book))
+        if any(way.tariff is None for way in ways):
+            good &= ~((place == a).any(axis=1) & (place == b).any(axis=1))
+    return good
+
+
+def within_cap(job: Job, needs: Sequence[Need]) -> bool:
+    """Whether all moves of a job together respect its egress cap."""
+    cap = job.data.egress_cap if job.data is not None else None
+    if cap is None:
+        return True
+    if cap.gib is not None and sum(need.gib for need in needs) > cap.gib * (1 + TOLERANCE):
+        return False
+    return cap.usd is None or sum(need.top_dollars for need in needs) <= cap.usd.dollars() + TOLERANCE

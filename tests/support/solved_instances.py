@@ -1,0 +1,37 @@
+"""Random instances with their optimum, found by enumeration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from router.planning.candidates import candidates_for
+from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
+from tests.support.instances import Instance, make_instance
+
+
+@dataclass(frozen=True)
+class Solved:
+    """``limit_binds``: the jobs, each within the limits alone, cannot all have what suits them best."""
+
+    instance: Instance
+    best: Solution
+    greedy: Solution
+    limit_binds: bool
+
+
+def problem_of(instance: Instance) -> Problem:
+    """Candidates' physics are taken from the planner as data; all else is worked out here."""
+    kept = {
+        job.name: candidates_for(job, instance.book, instance.limits, instance.now, False)[0] for job in instance.jobs
+    }
+    return enumerate_problem(
+        instance.jobs, kept, instance.book, instance.limits, instance.now, instance.horizon, instance.slot
+    )
+
+
+def solve(seed: int) -> Solved:
+    """The instance of that seed, solved."""
+    instance = make_instance(seed)
+    problem = problem_of(instance)
+    best = optimum(problem)
+    return Solved(instance, best, greedy_in_turn(problem), optimum(problem.without_limits()).better_than(best))
