@@ -26,6 +26,7 @@ FieldPath = Sequence[str | int]
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _REMEDIES = (
+    ("tab character", "indent with spaces instead of tabs"),
     ("cannot start any token", "indent with spaces, and quote text that begins with @, `, % or a tab"),
     ("mapping values are not allowed", "quote text that contains ': ', or put the field on a line of its own"),
     ("could not find expected ':'", "write `field: value`"),
@@ -37,7 +38,8 @@ _REMEDIES = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value where it stands (``line`` and ``column`` from 1). ``size`` counts the nodes in it, aliases expanded."""
+    """A value where it stands (``line`` and ``column`` from 1). ``size`` counts the nodes in it with aliases
+    expanded, and a long text once for every hundred characters."""
 
     line: int
     column: int
@@ -64,6 +66,19 @@ class Document:
         """The value as dicts, lists and scalars."""
         return self.root.plain()
 
+    def value(self, path: FieldPath) -> Any:
+        """What is written at ``path``; None where nothing is."""
+        node = self.root
+        for step in path:
+            content = node.content
+            if isinstance(content, dict) and str(step) in content:
+                node = content[str(step)][1]
+            elif isinstance(content, tuple) and isinstance(step, int) and step < len(content):
+                node = content[step]
+            else:
+                return None
+        return node.plain()
+
     def where(self, path: FieldPath = (), *, key: bool = False) -> str:
         """``file:line:column`` of the value at ``path``, or of the deepest part of ``path`` that is written there.
 
@@ -84,7 +99,7 @@ class Document:
 
 def read_documents(path: Path) -> tuple[Document, ...]:
     """The documents of a file that are not empty. InvalidInputError: no such file, not text, over 2 MB, not YAML, a
-    key twice in one mapping, too deep, or over 100,000 nodes once its aliases are expanded."""
+    key twice in one mapping, too deep, or over 100,000 nodes in all its documents once aliases are expanded."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -165,6 +180,7 @@ class _Builder:
         self.roots: list[Node] = []
         self.problems: list[Problem] = []
         self._file = file
+        self._size = 0  # of the documents so far
         self._open: list[_Open] = []
         self._anchors: dict[str, Node] = {}
 
@@ -186,7 +202,9 @@ class _Builder:
         if event.tag and not event.implicit:
             self._complain(event.start_mark, f"the tag {event.tag} is not read", "remove the tag")
         if len(self._open) == MAX_DEPTH:
-            raise InvalidInputError([*self.problems, self._problem(event.start_mark, f"is nested over {MAX_DEPTH} deep")])
+            raise InvalidInputError(
+                [*self.problems, self._problem(event.start_mark, f"is nested over {MAX_DEPTH} deep")]
+            )
         self._open.append(_Open(event))
 
     def _scalar(self, event: Any) -> Node:
@@ -200,7 +218,7 @@ class _Builder:
             except ValueError as error:
                 self._complain(event.start_mark, str(error))
         in_key = bool(self._open) and self._open[-1].is_mapping and len(self._open[-1].items) % 2 == 0
-        return Node(line, column, event.value if in_key else content)
+        return Node(line, column, event.value if in_key else content, 1 + len(event.value) // 100)
 
     def _alias(self, event: Any) -> Node:
         anchored = self._anchors.get(event.anchor)
@@ -212,17 +230,11 @@ class _Builder:
 
     def _collection(self, opened: _Open) -> Node:
         size = 1 + sum(item.size for item in opened.items)
-        if size > MAX_NODES:
-            raise InvalidInputError(
-                [
-                    Problem(
-                        f"{self._file}:{opened.line}:{opened.column}",
-                        "",
-                        f"has more than {MAX_NODES:,} values once its aliases are expanded",
-                        "split the file, and check where its anchors and aliases come from",
-                    )
-                ]
-            )
+        if self._size + size > MAX_NODES:
+            what = f"brings the file over {MAX_NODES:,} values, aliases expanded"
+            remedy = "split the file, and check where its anchors and aliases come from"
+            where = f"{self._file}:{opened.line}:{opened.column}"
+            raise InvalidInputError([*self.problems, Problem(where, "", what, remedy)])
         if not opened.is_mapping:
             return Node(opened.line, opened.column, tuple(opened.items), size)
         return Node(opened.line, opened.column, self._mapping(opened), size)
@@ -256,6 +268,7 @@ class _Builder:
             self._open[-1].items.append(node)
         else:
             self.roots.append(node)
+            self._size += node.size
 
     def _at(self, node: Node) -> str:
         return f"{self._file}:{node.line}:{node.column}"

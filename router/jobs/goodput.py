@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, lambertw, ndtr
 
+_HOPELESS = 1e5  # more interruptions than this are expected before the work is done: it never is
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
 _CERTAIN = 1e-6  # a finish time known better than this share is taken as certain
 
@@ -95,6 +96,7 @@ class _FinishTime:
     spreads: NDArray[np.float64]
 
     def probability_by(self, wall_hours: float) -> float:
+        """P(done by then)."""
         return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
 
 
@@ -105,6 +107,9 @@ def _finish_time(risk: Risk, steps: float) -> _FinishTime:
     segment = risk.interval_hours + risk.stall_hours
     rate = risk.interruptions_per_hour
     survive, failed = math.exp(-rate * segment), -math.expm1(-rate * segment)
+    if segments * failed > _HOPELESS * survive:
+        never = np.full(1, math.inf)
+        return _FinishTime(np.ones(1), never, np.ones(1))
     mean = segments * failed / survive
     most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean / survive) + _TAIL_DEVIATIONS)
     counts = np.arange(most + 1, dtype=np.float64)
@@ -131,8 +136,13 @@ def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
 
 @cache
 def hours_with_probability(risk: Risk, steps: float, probability: float) -> float:
-    """Least wall hours after the first start-up in which ``steps`` are done with ``probability``; by bisection."""
+    """Least wall hours after the first start-up in which ``steps`` are done with ``probability``; by bisection.
+
+    Infinite where interruptions come so fast that the work is never done.
+    """
     finish = _finish_time(risk, steps)
+    if not math.isfinite(finish.centres[0]):
+        return math.inf
     low, high = 0.0, steps / expected_steps_per_hour(risk)
     while finish.probability_by(high) < probability:
         low, high = high, 2 * high

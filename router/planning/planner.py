@@ -15,14 +15,14 @@ from router.planning.candidates import Candidate, CandidateFinder, Dropped, step
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import undominated
 from router.planning.formulation import formulate
-from router.planning.plan import Plan, Status
+from router.planning.plan import Line, Move, Plan, Status
 from router.planning.polish import polished
 from router.planning.scene import Scene, last_use, window
 from router.planning.schedule import Run
 from router.planning.shared import amounts, binding, use_of
+from router.planning.shortlist import LARGE, shortlisted, size
 from router.planning.slots import make_slots
 from router.planning.solver import PulpSolver, Solver
-from router.planning.shortlist import LARGE, shortlisted, size
 from router.planning.stages import Answer, over_all_candidates, solve_in_stages
 from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
@@ -187,7 +187,9 @@ def _answer(
     clock.build += time.perf_counter() - began
     progress(f"solving {len(formulation.program.variables):,} variables, {len(formulation.program.rows):,} rows")
     began = time.perf_counter()
-    answer = solve_in_stages(scene, formulation, engine, request.gap, deadline)
+    # Part of the gap is the shortlist's own: what is left of it is for the search.
+    inner = request.gap if shortlist is None else request.gap / 2
+    answer = solve_in_stages(scene, formulation, engine, inner, deadline)
     if shortlist is not None:
         answer = over_all_candidates(answer, shortlist)
     answer = polished(keep_places(scene, formulation, engine, request.gap, deadline, answer))
@@ -243,7 +245,7 @@ def _finish(
         stage_one_proven=answer.stage_one_proven,
         time_limit_hit=answer.hit_time_limit,
         cost_usd=cost,
-        orders_usd=Usd.total([*(x.cost_usd for x in lines if x.kind == "order"), *(m.cost_usd for m in moves)]),
+        orders_usd=_orders(lines, moves),
         threshold_usd=answer.threshold,
         bound_usd=bound,
         gap=gap,
@@ -255,6 +257,13 @@ def _finish(
         shadow_prices=shadow,
         jobs=summaries,
     )
+
+
+def _orders(lines: Sequence[Line], moves: Sequence[Move]) -> Usd:
+    """What the orders cost: their lines, and the moves into regions that a job's orders use."""
+    orders = [line for line in lines if line.kind == "order"]
+    used = {(line.job, f"{line.cloud}/{line.region}") for line in orders}
+    return Usd.total([*(x.cost_usd for x in orders), *(m.cost_usd for m in moves if (m.job, m.to) in used)])
 
 
 def _status(answer: Answer, gap: float, request: PlanRequest) -> Status:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import RegionId
+from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import allowance_left, already_moved
@@ -27,7 +28,6 @@ from router.planning.formulation import Formulation, formulate, limit_row, team_
 from router.planning.program import Program
 from router.planning.scene import Scene
 from router.planning.solver import Solver
-from pricing.units import BYTES_PER_GB
 
 LARGE = 8_000  # shares of slots; beyond this the program is built over a shortlist
 _FIRST = 3  # candidates a job to begin with

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -116,10 +117,12 @@ class PulpSolver:
 def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
     """Short names (x0, r0): the solver's own limits on names then never matter."""
     problem = pulp.LpProblem("plan", pulp.LpMinimize)
-    variables = [
-        pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
-        for i, v in enumerate(program.variables)
-    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces 4, which the pin keeps out
+        variables = [
+            pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
+            for i, v in enumerate(program.variables)
+        ]
     problem.addVariables(variables)
     costed = [(variables[i], v.cost) for i, v in enumerate(program.variables) if v.cost != 0.0]
     problem.setObjective(pulp.LpAffineExpression(costed))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from router.jobs import goodput
+from router.jobs.goodput import Risk
 from router.jobs.spec import Job
 from router.planning.alternatives import alternatives_of, around, runner_up
 from router.planning.candidates import Candidate, CandidateFinder, Dropped
@@ -14,8 +16,6 @@ from router.planning.relaxations import constraint_costs, relaxations_of
 from router.planning.scene import Scene
 from router.planning.schedule import Run
 from router.planning.stages import Answer
-from router.jobs import goodput
-from router.jobs.goodput import Risk
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""The one module that prints: data on stdout, all else on stderr; exit codes; errors without traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import TextIO
+
+from pricing.problems import InvalidInputError, Problem
+
+_MOST_PROBLEMS = 50
+_STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
+
+
+class ExitCode(IntEnum):
+    """What the process returns; documented in README.md."""
+
+    OK = 0
+    FAILURE = 1
+    INVALID_INPUT = 2
+    UNPLACED = 3
+    OVER_BUDGET = 4
+    PARTIAL = 5
+    STALE = 6
+    CREDENTIALS = 7
+    INTERRUPTED = 130
+
+
+class CommandError(Exception):
+    """An expected failure: the message goes to stderr, ``code`` to the shell."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.FAILURE, remedy: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.remedy = remedy
+
+
+class Stopped(Exception):  # noqa: N818  the end of a command, not always an error
+    """Everything has been said; the process ends with ``code``."""
+
+    def __init__(self, code: ExitCode) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def out(text: str) -> None:
+    """Data: to stdout, with one newline at its end."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def note(text: str, style: str = "") -> None:
+    """Anything that is not data: a line on stderr."""
+    print(styled(text, style, sys.stderr), file=sys.stderr)
+
+
+def write(text: str, file: Path | None) -> None:
+    """Data to ``--out``, whole or not at all (a temporary file beside it, then renamed); to stdout without one."""
+    if file is None:
+        out(text)
+        return
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text if text.endswith("\n") else f"{text}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """``text`` in a style (error, warning, good, dim, bold) where ``stream`` (stdout) shows colours."""
+    target = sys.stdout if stream is None else stream
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and shows_colour(target) else text
+
+
+def shows_colour(stream: TextIO) -> bool:
+    """Whether the stream is a terminal with colours and NO_COLOR (no-color.org) is not set."""
+    environment = os.environ  # noqa: TID251  this module is the edge
+    return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Shows ``text`` on stderr while the block runs, and nothing at all where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    sys.stderr.write(f"{text} ...")
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write(f"\r{' ' * (len(text) + 4)}\r")
+        sys.stderr.flush()
+
+
+def show_problems(error: InvalidInputError) -> None:
+    """Each problem on stderr as ``file:line:column: error: field: what``, its remedy below it."""
+    problems = dict.fromkeys(error.problems)
+    for problem in list(problems)[:_MOST_PROBLEMS]:
+        note("\n".join(_lines(problem)))
+    if len(problems) > _MOST_PROBLEMS:
+        note(f"... and {len(problems) - _MOST_PROBLEMS} more")
+    if len(problems) > 1:
+        note(f"{len(problems)} problems; nothing was done", "bold")
+
+
+def _lines(problem: Problem) -> Iterator[str]:
+    place = f"{problem.where}: " if problem.where else ""
+    field = f"{problem.field}: " if problem.field else ""
+    yield f"{place}{styled('error', 'error', sys.stderr)}: {field}{problem.what}"
+    if problem.remedy:
+        yield f"    {styled(problem.remedy, 'dim', sys.stderr)}"
+
+
+@contextmanager
+def guard() -> Iterator[None]:
+    """Around a whole command: every expected error becomes a message and :class:`Stopped` with its exit code."""
+    try:
+        yield
+        sys.stdout.flush()
+    except InvalidInputError as error:
+        show_problems(error)
+        raise Stopped(ExitCode.INVALID_INPUT) from None
+    except CommandError as error:
+        show_problems(InvalidInputError([Problem("", "", str(error), error.remedy)]))
+        raise Stopped(error.code) from None
+    except KeyboardInterrupt:
+        note("\ninterrupted")
+        raise Stopped(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. The interpreter flushes once more on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Stopped(ExitCode.OK) from None
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        show_problems(InvalidInputError.single(f"{name}{error.strerror or error}"))
+        raise Stopped(ExitCode.FAILURE) from None

@@ -1,0 +1,73 @@
+"""``stepfare import sky``: a SkyPilot task as a job file, and what of it a job cannot say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from pricing.bookfile import embedded_book
+from pricing.problems import InvalidInputError
+from router.cli.console import ExitCode, note, write
+from router.files.yamlfile import read_documents
+from router.jobs.sky import from_sky
+
+_HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"
+
+
+def import_sky(
+    task: Annotated[Path, typer.Argument(metavar="TASK", help="A SkyPilot task, e.g. task.yaml.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the job to a file.")] = None,
+) -> ExitCode:
+    """Turn a SkyPilot task into a job. What could not be carried over is listed on stderr.
+
+    A task does not say how many steps there are or how fast they go: such places hold `FILL IN`, and every command
+    refuses the job until you have written something there.
+
+    \b
+    Examples:
+      stepfare import sky task.yaml --out job.yaml
+      stepfare import sky task.yaml | less
+    """
+    documents = read_documents(task)
+    if not documents:
+        raise InvalidInputError.single("is empty", where=str(task), remedy="name a SkyPilot task")
+    if len(documents) > 1:
+        raise InvalidInputError.single(
+            "is a pipeline of several tasks; here the second document begins",
+            where=documents[1].where(),
+            remedy="give each task a file of its own",
+        )
+    try:
+        imported = from_sky(documents[0].plain(), embedded_book().machines)
+    except InvalidInputError as error:
+        places = [(problem, documents[0].where()) for problem in error.problems]
+        raise InvalidInputError(
+            type(problem)(problem.where or where, problem.field, problem.what, problem.remedy)
+            for problem, where in places
+        ) from None
+    write(_HINT + _as_yaml(imported.job_yaml), out)
+    for heading, lines in (
+        ("not carried over", imported.not_carried),
+        ("to be filled in", imported.to_fill),
+    ):
+        if lines:
+            note("\n".join([f"{heading}:", *(f"  {line}" for line in lines)]))
+    return ExitCode.OK
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text of several lines as a block, as people write it."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _as_yaml(job: dict[str, Any]) -> str:
+    return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -1,0 +1,130 @@
+"""The command ``stepfare``: which commands there are. Each is imported when it is called, so that help is quick."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from router.cli.console import ExitCode, Stopped, guard, out
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One command: the line that `stepfare --help` shows for it, and its function."""
+
+    help: str
+    module: str
+    function: str
+
+
+# A name may have two words: `plan show FILE` is that command, `plan PATH` is `plan`.
+COMMANDS = {
+    "offers": Entry("What the price book sells, cheapest first.", "router.cli.offers", "offers"),
+    "validate": Entry("Check job and limits files.", "router.cli.validate", "validate"),
+    "plan": Entry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
+    "plan show": Entry("Print a plan that was written with --out.", "router.cli.plan_show", "show"),
+    "plan diff": Entry("What moved from one plan to another, and why.", "router.cli.plan_diff", "diff"),
+    "explain": Entry("Why a job is placed where it is.", "router.cli.explain", "explain"),
+    "schema": Entry("JSON Schema of job, limits or plan.", "router.cli.schema", "schema"),
+    "import sky": Entry("Turn a SkyPilot task into a job.", "router.cli.import_sky", "import_sky"),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Commands of ``COMMANDS``, imported when asked for. Contexts are Any: their class is typer's own business."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """All names, in the order in which help shows them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """The command of that name; None when there is none."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name=cmd_name)(getattr(importlib.import_module(entry.module), entry.function))
+        return get_command(app)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The longest name that the arguments begin with."""
+        two = " ".join(args[:2])
+        if len(args) > 1 and two in COMMANDS:
+            return two, self.get_command(ctx, two), args[2:]
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}{_meant(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """The list in `stepfare --help`, from the table above."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what it returns, if an integer, is the exit code."""
+        try:
+            with guard():
+                code = super().invoke(ctx)
+        except Stopped as stopped:
+            code = stopped.code
+        if isinstance(code, int) and code:
+            raise typer.Exit(int(code))
+        return None
+
+
+def _meant(word: str) -> str:
+    """The commands that begin with a word, or the one that is spelt most like it."""
+    import difflib
+
+    longer = [name for name in COMMANDS if name.startswith(f"{word} ")]
+    near = longer or difflib.get_close_matches(word, COMMANDS, n=1)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        out(f"stepfare {version('stepfare')}")
+        raise typer.Exit(ExitCode.OK)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    name="stepfare",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="""
+\b
+Examples:
+  stepfare validate examples/nightly
+  stepfare plan examples/nightly --limits examples/nightly/limits.yaml
+  stepfare explain plan.json llama-7b
+\b
+Exit codes: 0 done, 1 failure, 2 usage or invalid input, 3 a job could not be
+placed, 4 over budget or guardrail, 5 partial, 6 stale plan or price moved,
+7 credentials or permission, 130 interrupted.
+""",
+)
+
+
+@app.callback()
+def stepfare(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Where should each training job run tonight so that a step costs least and the deadline still holds?"""
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="stepfare")

@@ -1,0 +1,92 @@
+"""``stepfare plan``: tonight's placement."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.options import length_of_time, moment_of_planning
+
+
+class PlanFormat(StrEnum):
+    """How a plan is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+def plan(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Job files, folders or globs.")],
+    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    limits: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
+    ] = None,
+    advisory: Annotated[
+        bool, typer.Option("--advisory", help="Plan with clouds that cannot be ordered from here, too.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
+    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to here, an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="TIME", help="Gangs start at these intervals.")] = "1h",
+    gap: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when this near to the bound.")
+    ] = 0.005,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Stop searching after this.")] = "60s",
+    max_age: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+    ] = None,
+    solver: Annotated[str, typer.Option(metavar="NAME", help="Any PuLP solver that is installed.")] = "highs",
+    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) here as well.")] = None,
+) -> int:
+    """Place jobs so that a step costs least and every deadline holds.
+
+    \b
+    stepfare plan examples/nightly --limits examples/nightly/limits.yaml
+    stepfare plan jobs/ --out plan.json && stepfare explain plan.json
+    stepfare plan job.yaml --now 2026-11-21T18:00Z --book embedded -o json
+    stepfare plan show plan.json
+    stepfare plan diff yesterday.json plan.json
+
+    Exit code 3 when a job could not be placed; the plan is still written.
+    """
+    from router.cli.plan_text import table, wide
+    from router.planning.plan_json import plan_to_json
+    from router.planning.planner import make_plan
+    from router.wiring import PlanOptions, plan_request
+
+    moment = moment_of_planning(now)
+    options = PlanOptions(
+        horizon=_length("--horizon", horizon, timedelta(hours=1)),
+        slot=_length("--slot", slot, timedelta(minutes=5)),
+        gap=gap,
+        time_limit=_length("--time-limit", time_limit, timedelta(seconds=1)),
+        solver=solver,
+        advisory=advisory,
+        max_age=length_of_time("--max-age", max_age),
+    )
+    if options.slot > options.horizon or options.horizon > timedelta(days=14):
+        raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
+    request, too_old = plan_request(paths, book, limits, moment, options)
+    if too_old:
+        console.note(f"{too_old} offers are older than {max_age} or undated and left out")
+    with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
+        made = make_plan(request)
+    document = plan_to_json(made)
+    if out is not None:
+        console.write(document, out)
+    console.out({"table": table, "wide": wide, "json": lambda _: document}[output.value](made))
+    return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)
+
+
+def _length(option: str, text: str, least: timedelta) -> timedelta:
+    found = length_of_time(option, text)
+    if found is None or found < least:
+        raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
+    return found

@@ -1,0 +1,100 @@
+"""``stepfare plan diff``: what moved from one plan to another, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pricing.money import Usd
+from router.cli import console
+from router.cli.text import columns, dollars, wrapped
+from router.planning.changes import Change, PlanDiff, plan_diff
+
+
+class DiffFormat(StrEnum):
+    """How a diff is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="The older plan (JSON).")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
+    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
+) -> None:
+    """What moved from one plan to another, and why.
+
+    \b
+    stepfare plan diff yesterday.json today.json
+    stepfare plan diff a.json b.json -o json
+    """
+    from router.files.plan_files import read_plan
+
+    found = plan_diff(read_plan(before), read_plan(after))
+    console.out(diff_json(found) if output is DiffFormat.JSON else diff_text(found))
+
+
+def diff_text(found: PlanDiff) -> str:
+    """One row a job that changed, its reasons below, totals at the end."""
+    changed = [c for c in found.changes if c.kind != "same"]
+    parts = []
+    if changed:
+        rows = [(c.job, c.kind, _cost(c.cost_before), _cost(c.cost_after)) for c in changed]
+        parts.append(columns(("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40}))
+        parts.append("\n".join(_where(c) for c in changed))
+    same = len(found.changes) - len(changed)
+    prices = "the same prices" if found.same_book else "other prices"
+    jobs = "the same jobs" if found.same_jobs else "other jobs"
+    total = found.cost_after - found.cost_before
+    sign = "+" if total.nanos >= 0 else ""
+    parts.append(
+        f"{len(changed)} changed, {same} as before; {prices}, {jobs}\n"
+        f"total {dollars(found.cost_before)} -> {dollars(found.cost_after)} ({sign}{dollars(total)})"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _cost(amount: Usd | None) -> str:
+    return "" if amount is None else dollars(amount)
+
+
+def _where(change: Change) -> str:
+    lines = [f"{change.job}"]
+    if change.before is not None:
+        lines.append(f"  from {change.before}")
+    if change.after is not None:
+        lines.append(f"  to   {change.after}")
+    if change.why:
+        lines.append(wrapped(f"why: {change.why}", "  "))
+    return "\n".join(lines)
+
+
+def diff_json(found: PlanDiff) -> str:
+    """``schema_version``, totals, changes; money as decimal strings."""
+
+    def plain(change: Change) -> dict[str, Any]:
+        return {
+            "job": change.job,
+            "change": change.kind,
+            "before": asdict(change.before) if change.before else None,
+            "after": asdict(change.after) if change.after else None,
+            "cost_before_usd": str(change.cost_before) if change.cost_before else None,
+            "cost_after_usd": str(change.cost_after) if change.cost_after else None,
+            "why": change.why,
+        }
+
+    document = {
+        "schema_version": 1,
+        "cost_before_usd": str(found.cost_before),
+        "cost_after_usd": str(found.cost_after),
+        "same_book": found.same_book,
+        "same_jobs": found.same_jobs,
+        "changes": [plain(c) for c in found.changes],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

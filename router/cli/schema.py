@@ -1,0 +1,43 @@
+"""``stepfare schema``: the JSON Schema of what users write and of what stepfare writes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from router.cli.console import write
+from router.jobs.schema import schema_text
+
+
+class Kind(StrEnum):
+    """What has a schema."""
+
+    JOB = "job"
+    LIMITS = "limits"
+    PLAN = "plan"
+
+
+def schema(
+    kind: Annotated[Kind, typer.Argument(help="Of what.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+) -> None:
+    """Print the JSON Schema (draft 2020-12) of a job file, a limits file or a plan.
+
+    An editor with YAML support checks a file while you type when its first line is, with the path seen from the file,
+    # yaml-language-server: $schema=docs/schema/job.json
+
+    \b
+    Examples:
+      stepfare schema job --out docs/schema/job.json
+      stepfare schema plan
+    """
+    if kind is Kind.PLAN:
+        # Imported by name: planning brings the solver with it.
+        text: str = import_module("router.planning.plan_schema").plan_schema_text()
+    else:
+        text = schema_text(kind)
+    write(text, out)

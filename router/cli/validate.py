@@ -1,0 +1,130 @@
+"""``stepfare validate``: are the files right, and what should their owners know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pricing.book import PriceBook
+from pricing.problems import InvalidInputError, Problem
+from router.cli.console import ExitCode, note, out, show_problems
+from router.cli.options import moment_of_planning, open_book
+from router.files.book_check import check_against_book, check_limits_against_book
+from router.files.finding import FoundFiles, find_files
+from router.files.job_files import LoadedJobs, load_jobs
+from router.files.limits_file import load_limits
+
+SCHEMA_VERSION = 1
+_SHORT_NOTICE = timedelta(hours=1)
+
+
+class Format(StrEnum):
+    """How the result is shown."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def validate(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders or globs of YAML.")],
+    book: Annotated[
+        str, typer.Option(help="Look names up in this book: latest, embedded, a file, or none.")
+    ] = "latest",
+    now: Annotated[str | None, typer.Option(metavar="ISO", help="Judge deadlines at this moment.")] = None,
+    output: Annotated[Format, typer.Option("--output", "-o", help="How to show the result.")] = Format.TABLE,
+) -> ExitCode:
+    """Check job files and the limits.yaml beside them, without planning anything.
+
+    Everything that is wrong is shown at once with file, line and column. Regions, accelerators, machines and gang
+    sizes are looked up in a price book as well. Returns 2 when anything is wrong.
+
+    \b
+    Examples:
+      stepfare validate jobs/
+      stepfare validate 'jobs/**/*.yaml' --book embedded
+      stepfare validate job.yaml --now 2026-11-21T18:00Z -o json
+    """
+    moment = moment_of_planning(now)
+    found = find_files(paths, limits_will_do=True)
+    prices = None if book == "none" else open_book(book)
+    jobs, problems = _check(found, prices, moment)
+    notes = tuple(_notes(jobs, moment))
+    if output is Format.JSON:
+        out(_as_json(jobs, problems, notes))
+    elif not problems:
+        out("\n".join([*map(_as_line, notes), _summary(jobs, found, prices)]))
+    if not problems:
+        return ExitCode.OK
+    if output is Format.TABLE:
+        show_problems(InvalidInputError(problems))
+    else:
+        note(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
+    return ExitCode.INVALID_INPUT
+
+
+def _check(found: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[LoadedJobs, tuple[Problem, ...]]:
+    jobs, problems = LoadedJobs((), ()), list[Problem]()
+    try:
+        if found.jobs:
+            jobs = load_jobs(found.jobs, now)
+            if prices is not None:
+                check_against_book(jobs, prices)
+    except InvalidInputError as error:
+        problems += error.problems
+    for file in found.limits:
+        try:
+            limits = load_limits(file)
+            if prices is not None:
+                check_limits_against_book(limits, prices)
+        except InvalidInputError as error:
+            problems += error.problems
+    return jobs, tuple(problems)
+
+
+def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
+    """What is allowed and probably not meant."""
+    for job, document in jobs:
+        if job.checkpoint is None:
+            what = f"{job.name} has no checkpoint: interrupted, it starts over"
+            yield Problem(document.where(("checkpoint",)), "checkpoint", what, "add `checkpoint: {size_gib: ...}`")
+        if job.steps_left == 0:
+            yield Problem(document.where(("status", "steps_done")), "status", f"{job.name} has no step left to do")
+        if job.deadline is not None and job.deadline.at(now) - now < _SHORT_NOTICE:
+            what = f"{job.name} must be done within the hour"
+            yield Problem(document.where(("deadline",)), "deadline", what)
+
+
+def _as_line(note_: Problem) -> str:
+    return f"{note_.where}: note: {note_.what}" + (f"\n    {note_.remedy}" if note_.remedy else "")
+
+
+def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
+    files = len({document.file for document in jobs.documents})
+    text = f"{_some(len(jobs.jobs), 'job')} in {_some(files, 'file')}"
+    if found.limits:
+        text += f", {_some(len(found.limits), 'limits file')}"
+    checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
+    return f"{text}: valid ({checked})"
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _as_json(jobs: LoadedJobs, problems: tuple[Problem, ...], notes: tuple[Problem, ...]) -> str:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "valid": not problems,
+        "jobs": [
+            {"job": job.name, "team": job.team, "job_digest": job.digest, "where": place.where()} for job, place in jobs
+        ],
+        "problems": [asdict(problem) for problem in problems],
+        "notes": [asdict(problem) for problem in notes],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,0 +1,20 @@
+"""Plans on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pricing.problems import InvalidInputError
+from router.planning.plan import Plan
+from router.planning.plan_json import plan_from_json
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file. InvalidInputError when it cannot be read, is no plan, or was edited."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise InvalidInputError.single("is not text", where=str(path)) from None
+    return plan_from_json(text, str(path))
