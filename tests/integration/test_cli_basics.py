@@ -1,0 +1,166 @@
+"""The command as a process: help, version, exit codes, streams, interruptions; nothing of it looks like a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from router.cli.console import ExitCode
+from router.cli.main import COMMANDS
+from tests.support.repository import ROOT
+
+COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
+
+
+def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    known = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **environment}
+    return subprocess.run([*COMMAND, *arguments], cwd=cwd, env=known, capture_output=True, text=True, check=False)
+
+
+def test_help_lists_every_command_in_80_columns_and_the_exit_codes() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    text = done.stdout.split("Exit codes:")[1]
+    assert all(f"{code.value} " in text for code in ExitCode)
+
+
+def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+    code = "import sys, router.cli.main; print(*{m.split('.')[0] for m in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    heavy = {"pandas", "pyarrow", "numpy", "scipy", "pydantic", "pulp", "highspy", "rich", "yaml"}
+    assert heavy & set(done.stdout.split()) == set()
+    best = min(_seconds("--help") for _ in range(3))
+    assert best < 0.4, f"stepfare --help takes {best:.2f} s"
+
+
+def _seconds(*arguments: str) -> float:
+    began = time.perf_counter()
+    run(*arguments)
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    done = run(*name.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Usage: stepfare {name} ")
+    assert f"stepfare {name} " in done.stdout.split("\n", 1)[1]
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    done = run("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("stepfare 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("valdate",), "did you mean validate?"),
+        (("import", "x.yaml"), "did you mean import sky?"),
+        (("validate",), "Missing argument"),
+        (("validate", "x", "--nonsense"), "No such option"),
+        (("schema", "jobs"), "'job', 'limits', 'plan'"),
+        (("validate", "x", "-o", "xml"), "table"),
+        (("validate", "x", "--now", "2026-11-21"), "no time zone"),
+        (("validate", "examples/nightly", "--book", "nowhere.parquet"), "nowhere.parquet"),
+    ],
+)
+def test_wrong_usage_is_2_with_what_was_meant(arguments: tuple[str, ...], word: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == ExitCode.INVALID_INPUT
+    assert done.stdout == ""
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["job", "limits"])
+def test_schemas_are_those_in_the_docs(kind: str, tmp_path: Path) -> None:
+    published = (ROOT / "docs" / "schema" / f"{kind}.json").read_text(encoding="utf-8")
+    assert run("schema", kind).stdout == published
+    done = run("schema", kind, "--out", str(tmp_path / "x.json"))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (tmp_path / "x.json").read_text(encoding="utf-8") == published
+
+
+def test_a_file_that_cannot_be_written_is_a_failure_and_leaves_nothing(tmp_path: Path) -> None:
+    done = run("schema", "job", "--out", str(tmp_path / "no" / "x.json"))
+    assert done.returncode == ExitCode.FAILURE
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "schema", "job"], stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interruption_is_130_without_traceback(tmp_path: Path) -> None:
+    pipe = tmp_path / "job.yaml"
+    os.mkfifo(pipe)  # a file whose reading waits for ever
+    process = subprocess.Popen(
+        [*COMMAND, "validate", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    with pipe.open("w"):  # opens as soon as the command has opened its end
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert stdout == ""
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+
+
+def test_a_sky_task_becomes_a_job_and_says_what_is_missing(tmp_path: Path) -> None:
+    task = tmp_path / "task.yaml"
+    task.write_text(
+        "name: My Train\nresources: {accelerators: H100:8, use_spot: true}\nservice_account: x\n"
+        "run: |\n  echo one\n  python train.py\n",
+        encoding="utf-8",
+    )
+    job = tmp_path / "job.yaml"
+    done = run("import", "sky", str(task), "--out", str(job))
+    assert done.returncode == 0, done.stderr
+    assert "not carried over:\n  service_account" in done.stderr
+    assert "to be filled in:\n  team\n  steps\n" in done.stderr
+    assert "accelerators:\n  - H100:8\n" in job.read_text(encoding="utf-8")
+    refused = run("validate", str(job))
+    assert refused.returncode == ExitCode.INVALID_INPUT
+    assert f"{job}:6:3: error: steps: is still to be filled in" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("", "is empty"), ("name: a\n---\nrun: b\n", "pipeline"), ("- a", "no SkyPilot task"), ("a: [", "is not YAML")],
+)
+def test_what_is_no_sky_task_is_refused_with_its_place(tmp_path: Path, text: str, word: str) -> None:
+    task = tmp_path / "task.yaml"
+    task.write_text(text, encoding="utf-8")
+    done = run("import", "sky", str(task))
+    assert done.returncode == ExitCode.INVALID_INPUT
+    assert str(task) in done.stderr
+    assert word in done.stderr
+    assert done.stdout == ""
+
+
+def test_colours_are_for_terminals_only_and_json_stays_json() -> None:
+    done = run("validate", "examples/nightly", "--now", "2026-11-21T18:00Z", "-o", "json")
+    assert "\x1b" not in done.stdout + done.stderr
+    assert json.loads(done.stdout)["valid"] is True

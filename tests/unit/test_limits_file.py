@@ -1,0 +1,101 @@
+"""The limits file: what is wrong in it, where, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pricing.bookfile import embedded_book
+from pricing.problems import InvalidInputError
+from router.files.book_check import check_limits_against_book
+from router.files.limits_file import load_limits, read_limits
+from router.jobs.limits import Limits
+from tests.support.repository import ROOT
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_example_is_read_and_all_its_names_are_known() -> None:
+    loaded = load_limits(ROOT / "examples" / "nightly" / "limits.yaml")
+    assert loaded.limits.limits
+    assert loaded.limits.reservations
+    check_limits_against_book(loaded, embedded_book())
+
+
+def test_an_empty_file_limits_nothing(folder: Path) -> None:
+    Path("limits.yaml").write_text("# none yet\n", encoding="utf-8")
+    assert read_limits(Path("limits.yaml")) == Limits.none()
+    check_limits_against_book(load_limits(Path("limits.yaml")), embedded_book())
+
+
+LIMIT = "{name: a, cloud: aws, amount: 8, unit: machines}"
+BAD = {
+    "unknown field": ("quotas: []", "1:1", "quotas", "no field of a limits file", ""),
+    "near field": ("limit: []", "1:1", "limit", "no field of a limits file", "did you mean limits?"),
+    "unknown unit": (
+        "limits: [{name: a, amount: 8, unit: gpus}]", "1:37", "limits[0].unit", "'gpus' is not one of", "",
+    ),
+    "field inside": (
+        "limits:\n- {name: a, amount: 8, unit: vcpus, regoin: x}", "2:37", "limits[0].regoin",
+        "limits[0] has no such field", "did you mean region?",
+    ),
+    "negative amount": ("limits: [{name: a, amount: -8, unit: vcpus}]", "1:28", "limits[0].amount", "at least 0", ""),
+    "twice": (f"limits:\n- {LIMIT}\n- {LIMIT}", "3:3", "limits[1]", "'a' is there twice", "keep one"),
+    "percent": ("discounts: [{cloud: aws, percent: 120}]", "1:35", "discounts[0].percent", "100", ""),
+    "market": ("discounts: [{cloud: aws, market: spott, percent: 2}]", "1:34", "discounts[0].market", "'spott'",
+               "did you mean spot?"),
+    "missing": ("teams: [{team: a}]", "1:9", "teams[0].budget", "is missing", "budget"),
+    "a list": ("- name: a", "1:1", "", "not a list", "limits:"),
+    "two documents": ("clouds: [aws]\n---\nclouds: [gcp]", "3:1", "", "one document", "---"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_line_is_refused_with_place_field_reason_and_remedy(folder: Path, case: str) -> None:
+    text, place, field, what, remedy = BAD[case]
+    Path("limits.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError) as caught:
+        read_limits(Path("limits.yaml"))
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.field) == (f"limits.yaml:{place}", field)
+    assert what in problem.what
+    assert remedy in problem.remedy
+
+
+BAD_NAMES = {
+    "clouds: [aws, gpc]": ("clouds[1]", "gcp"),
+    "limits: [{name: a, cloud: azur, amount: 1, unit: vcpus}]": ("limits[0].cloud", "azure"),
+    "limits: [{name: a, cloud: aws, region: us-eats-1, amount: 1, unit: vcpus}]": ("limits[0].region", "us-east-1"),
+    "limits: [{name: a, accelerator: H10O, amount: 1, unit: vcpus}]": ("limits[0].accelerator", "H100"),
+    "limits: [{name: a, cloud: aws, family: p55, amount: 1, unit: vcpus}]": ("limits[0].family", "p5"),
+    "limits: [{name: a, instance_type: p5.48xlrge, amount: 1, unit: vcpus}]": (
+        "limits[0].instance_type", "p5.48xlarge",
+    ),
+    "reservations: [{name: a, cloud: aws, region: us-eats-1, instance_type: p5.48xlarge, machines: 1}]": (
+        "reservations[0].region", "us-east-1",
+    ),
+    "discounts: [{cloud: gcp, family: a33, percent: 5}]": ("discounts[0].family", "a3"),
+    "egress_month_to_date_gb: {asw: 5}": ("egress_month_to_date_gb.asw", "aws"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BAD_NAMES)
+def test_a_limit_on_a_name_nobody_knows_is_refused(folder: Path, text: str) -> None:
+    """It would limit nothing, and nobody would notice."""
+    Path("limits.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError) as caught:
+        check_limits_against_book(load_limits(Path("limits.yaml")), embedded_book())
+    (problem,) = caught.value.problems
+    field, meant = BAD_NAMES[text]
+    assert problem.field == field
+    assert meant in problem.remedy
+
+
+def test_no_such_file_is_a_problem_with_its_name() -> None:
+    with pytest.raises(InvalidInputError, match=r"nowhere\.yaml: no such file"):
+        read_limits(Path("nowhere.yaml"))
