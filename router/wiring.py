@@ -51,9 +51,7 @@ def plan_request(
     check_against_book(loaded, book)
     young = book.offers
     if options.max_age is not None:
-        young = tuple(
-            o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= options.max_age
-        )
+        young = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= options.max_age)
         if not young:
             raise InvalidInputError.single(
                 f"every price of the book is older than {options.max_age.days} days or undated",

@@ -87,7 +87,9 @@ def _result(plan: Plan, job: JobSummary) -> str:
         left = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrapped(f"left out: {left.reason}", "  "))
         head += [
-            wrapped(f"it would fit with {r.change}: {r.detail}" + (f" ({dollars(r.cost_usd)})" if r.cost_usd else ""), "  ")
+            wrapped(
+                f"it would fit with {r.change}: {r.detail}" + (f" ({dollars(r.cost_usd)})" if r.cost_usd else ""), "  "
+            )
             for r in left.relaxations
         ]
         return "\n".join(head)
@@ -126,7 +128,8 @@ def _alternatives(job: JobSummary) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}", f"{a.machines}x {a.instance_type}", MARKETS[a.market],
-            dollars(a.cost_usd), _signed(a.cost_usd - job.cost_usd) if job.finish else "", str(number) if a.lacks else "",
+            dollars(a.cost_usd), _signed(a.cost_usd - job.cost_usd) if job.finish else "",
+            str(number) if a.lacks else "",
         )
         for number, a in enumerate(job.alternatives, start=1)
     ]  # fmt: skip
@@ -154,6 +157,8 @@ def _rules(job: JobSummary) -> list[str]:
 
 def _dropped(job: JobSummary) -> str:
     lines = ["Offers that cannot serve it"]
-    for row in job.dropped:
-        lines.append(wrapped(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  "))
+    lines += [
+        wrapped(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
+        for row in job.dropped
+    ]
     return "\n".join(lines)

@@ -81,7 +81,8 @@ def plan(
     document = plan_to_json(made)
     if out is not None:
         console.write(document, out)
-    console.out({"table": table, "wide": wide, "json": lambda _: document}[output.value](made))
+    texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
+    console.out(texts[output](made))
     return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)
 
 

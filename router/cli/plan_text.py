@@ -29,14 +29,17 @@ def table(plan: Plan) -> str:
 def wide(plan: Plan) -> str:
     """Every line and move, as wide as it needs to be."""
     header = (
-        "JOB", "KIND", "WHERE", "MACHINE", "N", "BUY", "START", "END", "BILLED H", "$/H", "STEPS", "$/STEP", "COST", "PRICED",
+        "JOB", "KIND", "WHERE", "MACHINE", "N", "BUY", "START", "END", "BILLED H",
+        "$/H", "STEPS", "$/STEP", "COST", "PRICED",
     )  # fmt: skip
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
     parts = [_head(plan), columns(header, rows, right, {})]
     if plan.moves:
         moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, dollars(m.cost_usd)) for m in plan.moves]
-        parts.append(columns(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {}))
+        parts.append(
+            columns(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
+        )
     parts += [_totals(plan), *_left_out(plan), *_limits(plan)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
@@ -66,7 +69,8 @@ def _wide_row(line: Line) -> tuple[str, ...]:
     share = "" if line.share >= 1 else f" {line.share:.0%}"
     return (
         line.job, line.kind + share, where, line.instance_type, str(line.machines), line.market,
-        stamp(line.start), stamp(line.end), f"{float(line.hours):.2f}", dollars(Usd(line.usd_per_hour.nanos)), f"{line.steps:,}",
+        stamp(line.start), stamp(line.end), f"{float(line.hours):.2f}",
+        dollars(Usd(line.usd_per_hour.nanos)), f"{line.steps:,}",
         small_dollars(line.usd_per_step), ("~" if line.weak else "") + dollars(line.cost_usd), line.price_as_of,
     )  # fmt: skip
 
@@ -75,8 +79,8 @@ def _head(plan: Plan) -> str:
     name = plan_content(plan)["plan_id"]
     return (
         f"{name} made for {stamp(plan.as_of)}, good until {stamp(plan.expires_at)}\n"
-        f"prices: book {plan.book_digest[:12]} of {plan.book_as_of:%Y-%m-%d}; "
-        f"orders until {stamp(plan.horizon_end)}, then outlook"
+        f"prices of book {plan.book_digest[:12]}, {plan.book_as_of:%Y-%m-%d}; "
+        f"orders until {plan.horizon_end:%d %H:%MZ}, then outlook"
     )
 
 
@@ -92,8 +96,8 @@ def _totals(plan: Plan) -> str:
     lines = [
         f"{placed} of {len(plan.jobs)} jobs placed, {words}"
         + ("; the time limit cut the search short" if plan.time_limit_hit else ""),
-        f"total    {dollars(plan.cost_usd):>13}   of it orders {dollars(plan.orders_usd)}, moving data {dollars(moves)}",
-        f"at least {dollars(plan.bound_usd):>13}   proven bound; gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
+        f"total    {dollars(plan.cost_usd):>13}   orders {dollars(plan.orders_usd)}, moving data {dollars(moves)}",
+        f"at least {dollars(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
     ]
     if plan.threshold_usd.nanos:
         lines.append(f"counted  {dollars(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)")
@@ -132,5 +136,7 @@ def _limits(plan: Plan) -> list[str]:
     lines = ["LIMITS THAT COST MONEY (what one more would save over the plan)"]
     for price in shown:
         basis = "" if price.basis == "resolved" else ", LP estimate"
-        lines.append(wrapped(f"{dollars(price.usd_per_unit)} a {price.unit.removesuffix('s')}: {price.limit}{basis}", "  "))
+        lines.append(
+            wrapped(f"{dollars(price.usd_per_unit)} a {price.unit.removesuffix('s')}: {price.limit}{basis}", "  ")
+        )
     return ["\n".join(lines)]

@@ -50,9 +50,7 @@ def shown(value: object) -> str:
 def as_number(value: object) -> float:
     """A finite number; RefusedError for text, true, NaN and the like."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RefusedError(
-            f"{shown(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5"
-        )
+        raise RefusedError(f"{shown(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5")
     try:
         number = float(value)
     except OverflowError:

@@ -69,9 +69,7 @@ def _option(name: str, count: object, at: Path) -> GangOption:
     if isinstance(count, str) and count.isdecimal() and len(count) < 10:
         count = int(count)
     if type(count) is not int or not 0 < count <= _MOST:
-        raise RefusedError(
-            f"{shown(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at
-        )
+        raise RefusedError(f"{shown(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at)
     return GangOption(accelerator=name, count=count)
 
 
@@ -89,15 +87,11 @@ def _parse_any_of(value: object) -> Iterator[GangOption]:
         raise RefusedError(f"{shown(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
     for index, item in enumerate(value):
         if not isinstance(item, dict) or "accelerators" not in item:
-            raise RefusedError(
-                "an alternative needs `accelerators`", "write `- accelerators: H100:8`", at=(index,)
-            )
+            raise RefusedError("an alternative needs `accelerators`", "write `- accelerators: H100:8`", at=(index,))
         for key in item:
             if key != "accelerators":
                 remedy = "alternatives differ in accelerators only; regions go under `residency`"
-                raise RefusedError(
-                    f"{key!r} cannot be said for one alternative", remedy, at=(index, str(key))
-                )
+                raise RefusedError(f"{key!r} cannot be said for one alternative", remedy, at=(index, str(key)))
         yield from parse_accelerators(item["accelerators"], (index, "accelerators"))
 
 
@@ -133,9 +127,7 @@ class Gang(Spec):
         description="Whether machines must be joined by an RDMA fabric (EFA, InfiniBand ...).",
     )
     same_zone: Flag = True
-    on_demand_share: Share = Field(
-        default=0.0, description="Share of the gang bought on demand, the rest on spot."
-    )
+    on_demand_share: Share = Field(default=0.0, description="Share of the gang bought on demand, the rest on spot.")
     regions: Count = Field(default=1, description="How many regions the job may use, one after the other.")
     min_saving: Dollars = Field(default=Usd(1_000_000_000), description="A move must save at least this.")
 
@@ -155,8 +147,6 @@ class Gang(Spec):
         if not given:
             raise RefusedError("no accelerators are given", "add e.g. `accelerators: H100:8`")
         if len(given) > 1:
-            raise RefusedError(
-                f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],)
-            )
+            raise RefusedError(f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],))
         value["options"] = _Written((given[0], value.pop(given[0])))
         return value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +76,8 @@ def useful_share(risk: Risk) -> float:
 def billed_share(risk: Risk) -> float:
     """Expected share of wall time that is billed: all but waiting for capacity.
 
-    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ R_unbilled / (1 + λR).
+    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ
+    R_unbilled / (1 + λR).
     """
     rate = risk.interruptions_per_hour
     return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
@@ -100,7 +101,7 @@ class _FinishTime:
         return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _finish_time(risk: Risk, steps: float) -> _FinishTime:
     compute = steps / risk.nominal_steps_per_hour
     segments = max(compute / risk.interval_hours, 1e-9)
@@ -114,7 +115,11 @@ def _finish_time(risk: Risk, steps: float) -> _FinishTime:
     most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean / survive) + _TAIL_DEVIATIONS)
     counts = np.arange(most + 1, dtype=np.float64)
     log_weights = (
-        gammaln(counts + segments) - gammaln(counts + 1) - gammaln(segments) - segments * rate * segment + counts * math.log(failed)
+        gammaln(counts + segments)
+        - gammaln(counts + 1)
+        - gammaln(segments)
+        - segments * rate * segment
+        + counts * math.log(failed)
     )
     lost_mean = 1 / rate - segment * survive / failed
     lost_variance = max(1 / rate**2 - segment**2 * survive / failed**2, 0.0)
@@ -134,7 +139,7 @@ def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
     return _finish_time(risk, steps).probability_by(wall_hours)
 
 
-@cache
+@lru_cache(maxsize=65536)
 def hours_with_probability(risk: Risk, steps: float, probability: float) -> float:
     """Least wall hours after the first start-up in which ``steps`` are done with ``probability``; by bisection.
 

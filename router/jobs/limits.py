@@ -88,9 +88,7 @@ class TeamBudget(Spec):
 
 def _dropping_empty(value: object) -> object:
     """``limits:`` with nothing after it is the same as not writing it."""
-    return (
-        {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
-    )
+    return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
 class Limits(Spec):

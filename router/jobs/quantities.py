@@ -48,9 +48,7 @@ def parse_duration(value: object) -> timedelta:
         parts = _PART.findall(text)
         units = [unit for _, unit in parts]
         if sorted(set(units), key="wdhms".index) != units:
-            raise RefusedError(
-                f"{shown(value)} is no duration", "give each unit once, the largest first, e.g. 1h30m"
-            )
+            raise RefusedError(f"{shown(value)} is no duration", "give each unit once, the largest first, e.g. 1h30m")
         seconds = sum(Decimal(number) * _SECONDS[unit] for number, unit in parts)
         if seconds > _LONGEST.total_seconds():
             raise RefusedError(f"{shown(value)} is longer than ten years", _DURATION_HELP)
@@ -155,9 +153,7 @@ def parse_gib(value: object) -> float:
         raise RefusedError(f"{shown(value)} has no unit", help_)
     if unit not in _BYTES:
         near = next((known for known in _BYTES if known.lower() in (unit.lower(), unit.lower() + "b")), None)
-        raise RefusedError(
-            f"{unit!r} is no unit of size", f"did you mean {amount} {near}?" if near else help_
-        )
+        raise RefusedError(f"{unit!r} is no unit of size", f"did you mean {amount} {near}?" if near else help_)
     return _bounded(float(Decimal(amount) * _BYTES[unit] / 2**30))
 
 
@@ -173,9 +169,7 @@ def parse_gib_per_s(value: object) -> float:
         return as_number(value)
     size, slash, per = value.strip().partition("/")
     if not slash or per.strip() != "s":
-        raise RefusedError(
-            f"{shown(value)} is no rate", "write a number of GiB a second, or a rate such as 2 GB/s"
-        )
+        raise RefusedError(f"{shown(value)} is no rate", "write a number of GiB a second, or a rate such as 2 GB/s")
     return parse_gib(size)
 
 
@@ -189,9 +183,7 @@ def parse_dollars(value: object) -> Decimal:
         text = value.strip()
         if not _MONEY.fullmatch(text):
             why = (
-                "has a thousands separator"
-                if re.fullmatch(r"\$?[\d,_ ]+(\.\d+)?", text)
-                else "is no amount of dollars"
+                "has a thousands separator" if re.fullmatch(r"\$?[\d,_ ]+(\.\d+)?", text) else "is no amount of dollars"
             )
             raise RefusedError(f"{shown(value)} {why}", help_)
         amount = Decimal(text.replace("$", ""))

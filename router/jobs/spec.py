@@ -51,9 +51,7 @@ def parse_name(value: object) -> str:
     text = as_text(value)
     if not _NAME.fullmatch(text):
         slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
-        raise RefusedError(
-            f"{shown(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}"
-        )
+        raise RefusedError(f"{shown(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
     return text
 
 
@@ -96,13 +94,9 @@ class MarketRule(Spec):
         value = dict(value)
         use_spot = value.pop("use_spot")
         if "spot" in value:
-            raise RefusedError(
-                "spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",)
-            )
+            raise RefusedError("spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(
-                f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
-            )
+            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
         return {**value, "spot": "only" if use_spot else "never"}
 
 
@@ -138,9 +132,7 @@ class EgressCap(Spec):
         if isinstance(value, str):
             return {"usd": parse_usd(value)} if value.strip().startswith("$") else {"gib": parse_gib(value)}
         if isinstance(value, (int, float)):
-            raise RefusedError(
-                f"{shown(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}"
-            )
+            raise RefusedError(f"{shown(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}")
         return value
 
     @model_validator(mode="after")
@@ -157,9 +149,7 @@ class Data(Spec):
     at: RegionName = Field(description="The region in which they lie.")
     gib: Annotated[Gib, Field(ge=0)]
     mode: Literal["copy", "stream"] = "copy"
-    passes: Positive = Field(
-        default=1.0, description="When streamed: how often they are read over all steps."
-    )
+    passes: Positive = Field(default=1.0, description="When streamed: how often they are read over all steps.")
     egress_cap: EgressCap | None = None
 
 
@@ -216,9 +206,7 @@ class Job(Spec):
     )
     workload: Workload
     gang: Gang
-    max_wait: Duration = Field(
-        default=timedelta(days=7), description="Without a deadline: start within this."
-    )
+    max_wait: Duration = Field(default=timedelta(days=7), description="Without a deadline: start within this.")
     market: MarketRule = MarketRule()
     checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_is_none)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
@@ -235,13 +223,9 @@ class Job(Spec):
         value = dict(value)
         use_spot = value.pop("use_spot")
         if "market" in value:
-            raise RefusedError(
-                "market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",)
-            )
+            raise RefusedError("market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(
-                f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
-            )
+            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
         return {**value, "market": {"spot": "only" if use_spot else "never"}}
 
     @model_validator(mode="after")

@@ -107,17 +107,13 @@ class Transformer(Spec):
     hidden: Count
     sequence_length: Count
     tokens_per_step: Count = Field(description="Tokens of the global batch (sequences x sequence length).")
-    active_parameters: Parameters | None = Field(
-        default=None, description="Used for a token, in a mixture of experts."
-    )
+    active_parameters: Parameters | None = Field(default=None, description="Used for a token, in a mixture of experts.")
     precision: Literal["bf16", "fp8"] = "bf16"
     recompute: Literal["none", "selective", "full"] = "selective"
     lora: Flag = False
     sharding: Literal["none", "zero1", "zero3"] = "zero3"
     causal: Flag = True
-    optimizer_bytes_per_parameter: Count = Field(
-        default=16, description="Weights, gradients, optimizer states."
-    )
+    optimizer_bytes_per_parameter: Count = Field(default=16, description="Weights, gradients, optimizer states.")
 
     @model_validator(mode="after")
     def _sensible(self) -> Transformer:
@@ -150,8 +146,7 @@ class Workload(Spec):
         if tokens is None or not isinstance(points, (list, tuple)):
             return value
         filled = [
-            {"tokens_per_step": tokens, **p} if isinstance(p, dict) and "tokens_per_second" in p else p
-            for p in points
+            {"tokens_per_step": tokens, **p} if isinstance(p, dict) and "tokens_per_second" in p else p for p in points
         ]
         return {**value, "profile": filled}
 

@@ -43,7 +43,8 @@ def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]]) -> Ar
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The whole rest of the job in one run on one candidate; ``finish`` None when it does not fit (``lacks`` says why)."""
+    """The whole rest of the job in one run on one candidate; ``finish`` None when it does not fit (``lacks``
+    says why)."""
 
     candidate: Candidate
     cost: Usd
@@ -53,7 +54,8 @@ class Alone:
 
 
 def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = None) -> Alone:
-    """Cost and finish on one candidate, as early as limits allow; exact money, moves priced as if nothing else moved."""
+    """Cost and finish on one candidate, as early as limits allow; exact money, moves priced as if nothing else
+    moved."""
     scene, job = here.scene, here.job
     holds = earliest_run(scene, job, candidate, here.load, slots)
     moves = move_cost(scene, candidate)
@@ -64,12 +66,8 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
         return Alone(candidate, cost, cost, None, lacks)
     runs = runs_of(scene, job, holds)
     parts = candidate.parts
-    cost = moves + Usd.total(
-        p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts
-    )
-    amortised = moves + Usd.total(
-        p.listing.amortised.times(p.machines).over(run.billed) for run in runs for p in parts
-    )
+    cost = moves + Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
+    amortised = moves + Usd.total(p.listing.amortised.times(p.machines).over(run.billed) for run in runs for p in parts)
     return Alone(candidate, cost, amortised, runs[-1].end, _lacks(job, candidate, cost))
 
 
@@ -93,7 +91,7 @@ def move_cost(scene: Scene, candidate: Candidate) -> Usd:
     return total
 
 
-def ranked(scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
+def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
     """Cheapest first by expected cost, moves at their dearest."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
@@ -106,7 +104,7 @@ def ranked(scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[Cand
 def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
     """The cheapest candidate that fits; None when none of the cheapest few does."""
     local = here.with_candidates(candidates)
-    found = [alone(local, c, slots) for c in ranked(here.scene, here.job, candidates)[:_TRIED]]
+    found = [alone(local, c, slots) for c in ranked(here.job, candidates)[:_TRIED]]
     fitting = [a for a in found if a.finish is not None and not a.lacks]
     return min(fitting, key=lambda a: (a.cost, a.candidate.key), default=None)
 
@@ -114,19 +112,20 @@ def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Sl
 def alternatives_of(
     here: Around, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
 ) -> tuple[Alternative, ...]:
-    """The cheapest few that the job does not use, dominated ones included; first what could be had, then what lacks something.
+    """The cheapest few that the job does not use, dominated ones included; first what could be had, then what
+    lacks something.
 
     The cheapest offer that cannot be ordered from here is among them when there is one.
     """
     local = here.with_candidates([*candidates, *advisory])
-    usable = [c for c in ranked(here.scene, here.job, candidates) if c.key not in chosen]
+    usable = [c for c in ranked(here.job, candidates) if c.key not in chosen]
     found: list[Alone] = []
     for candidate in usable[:_TRIED]:
         found.append(alone(local, candidate))
         if sum(not a.lacks for a in found) >= SHOWN:
             break
     found.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
-    elsewhere = [alone(local, c) for c in ranked(here.scene, here.job, advisory)[:1]]
+    elsewhere = [alone(local, c) for c in ranked(here.job, advisory)[:1]]
     kept = {c.key for c in here.scene.candidates.get(here.job.name, ())}
     return tuple(_shown(here.job, a, dominated=a.candidate.key not in kept) for a in [*found[:SHOWN], *elsewhere])
 

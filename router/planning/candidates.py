@@ -40,7 +40,8 @@ class Part:
 class Candidate:
     """A gang that could run a job: one offer, or an on-demand core (first part) with a spot rest.
 
-    Rates as in ``docs/design/003-the-placement-program.md``: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour``
+    Rates as in ``docs/design/003-the-placement-program.md``: ``steps_per_hour`` g is expected,
+    ``on_time_steps_per_hour``
     g(α) is reached with the job's confidence (equal without a deadline), ``billed_share`` b of run time is billed.
     ``running`` marks where the job runs now. ``weak`` says why to doubt price or risk.
     """

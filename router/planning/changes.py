@@ -67,9 +67,7 @@ def plan_diff(before: Plan, after: Plan) -> PlanDiff:
     new = {job.job: job for job in after.jobs}
     changes = [_change(name, before, after, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
     same_jobs = {n: j.job_digest for n, j in old.items()} == {n: j.job_digest for n, j in new.items()}
-    return PlanDiff(
-        tuple(changes), before.cost_usd, after.cost_usd, before.book_digest == after.book_digest, same_jobs
-    )
+    return PlanDiff(tuple(changes), before.cost_usd, after.cost_usd, before.book_digest == after.book_digest, same_jobs)
 
 
 def _change(name: str, before: Plan, after: Plan, old: JobSummary | None, new: JobSummary | None) -> Change:

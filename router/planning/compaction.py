@@ -66,7 +66,8 @@ def load_without(scene: Scene, holdings: Mapping[str, Sequence[Hold]], job: str)
 def earliest_run(
     scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot] | None = None
 ) -> tuple[Hold, ...] | None:
-    """The first unbroken stretch of the job's window that carries all its steps on one candidate; None if there is none."""
+    """The first unbroken stretch of the job's window that carries all its steps on one candidate; None if
+    there is none."""
     window = scene.window(job) if slots is None else slots
     for first in range(len(window)):
         goes_on = candidate.running and window[first].index == 0

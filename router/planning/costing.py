@@ -76,7 +76,8 @@ def per_step(amount: Usd, steps: int) -> Usd | None:
 
 
 def ceiling(scene: Scene, part: Part) -> UsdPerHour:
-    """The price above which the line must not be bought: on spot the on-demand price there, else 125 % of the spot price."""
+    """The price above which the line must not be bought: on spot the on-demand price there, else 125 % of the
+    spot price."""
     offer = part.offer
     if offer.market is not Market.SPOT:
         return offer.usd_per_hour.times(part.machines)
@@ -157,7 +158,7 @@ def job_cost(lines: Sequence[Line], moves: Sequence[Move], job: str) -> Usd:
     return Usd.total([*(x.cost_usd for x in lines if x.job == job), *(m.cost_usd for m in moves if m.job == job)])
 
 
-def amortised_per_step(scene: Scene, runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
+def amortised_per_step(runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
     """A job's whole cost a step, reservations at their amortised price, moves included."""
     paid = Usd.total(run.candidate.amortised_usd_per_hour.over(run.billed) for run in runs)
     return per_step(paid + Usd.total(m.cost_usd for m in moves), sum(run.steps for run in runs))

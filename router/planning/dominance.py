@@ -1,7 +1,9 @@
 """Leaving out candidates that can never be part of a better plan. Exact: the optimum stays the same.
 
-A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on time), and takes no
-more of every limit that could bind; what the job runs on now is never dropped. A whole region is dropped for another when
+A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on
+time), and takes no
+more of every limit that could bind; what the job runs on now is never dropped. A whole region is dropped for
+another when
 each of its candidates is so dropped by one of the other's, and moving there is free or on the very same meters
 (for a job that uses one region only). What is dropped stays known as alternative and fallback.
 """
@@ -81,6 +83,4 @@ def _covers(candidates: Sequence[Candidate], rich: list[int], poor: list[int], b
     if not bool(better[np.ix_(rich, poor)].any(axis=0).all()):
         return False
     there = {(t.what, t.tariff.meter, t.volume_bytes) for t in candidates[poor[0]].transfers}
-    return all(
-        t.free or (t.what, t.tariff.meter, t.volume_bytes) in there for t in candidates[rich[0]].transfers
-    )
+    return all(t.free or (t.what, t.tariff.meter, t.volume_bytes) in there for t in candidates[rich[0]].transfers)

@@ -1,6 +1,7 @@
 """Egress in the program: a month's volume on a meter through its tiers, and one free allowance an account.
 
-V = Σ seg_k with segments filled in order: seg_k >= size_k b_k, seg_(k+1) <= size_(k+1) b_k, b binary, needed only where some
+V = Σ seg_k with segments filled in order: seg_k >= size_k b_k, seg_(k+1) <= size_(k+1) b_k, b binary, needed
+only where some
 later tier in reach is cheaper than an earlier one. Of the allowance tier, f is really free (Σ over meters of the cloud
 at most what is left), the rest costs the next tier's price.
 """
@@ -48,9 +49,7 @@ def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], sce
             # With several regions the checkpoint comes from the region before: charged afterwards, not here.
             if transfer.free or (transfer.what == "checkpoint" and scene.job[job].gang.regions > 1):
                 continue
-            meter = meters.setdefault(
-                (transfer.tariff.meter, month), _Meter(transfer.tariff, month, [])
-            )
+            meter = meters.setdefault((transfer.tariff.meter, month), _Meter(transfer.tariff, month, []))
             meter.volumes.append((variable, transfer.volume_bytes))
     free: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for (name, month), meter in sorted(meters.items(), key=lambda item: item[0]):
@@ -63,7 +62,8 @@ def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], sce
 
 
 def _meter_rows(builder: Builder, meter: _Meter, already: int, name: str) -> int | None:
-    """Segments of one meter in GB; the variable of what is really free, None where there is no allowance tier in reach."""
+    """Segments of one meter in GB; the variable of what is really free, None where there is no allowance tier
+    in reach."""
     tariff = meter.tariff
     most = already + sum(volume for _, volume in meter.volumes)
     parts: list[int] = []

@@ -41,7 +41,8 @@ class Formulation:
 
 
 def formulate(scene: Scene) -> Formulation:
-    """Minimise Σ p(κ w + R z) + egress + thresholds over all rows; jobs left out cost nothing (fix ``u`` or minimise it first)."""
+    """Minimise Σ p(κ w + R z) + egress + thresholds over all rows; jobs left out cost nothing (fix ``u`` or
+    minimise it first)."""
     builder, layout = Builder(), Layout()
     for job in scene.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
@@ -58,9 +59,7 @@ def formulate(scene: Scene) -> Formulation:
     return Formulation(builder.build(), layout)
 
 
-def _candidate(
-    builder: Builder, layout: Layout, scene: Scene, job: Job, c: Candidate, slots: tuple[Slot, ...]
-) -> None:
+def _candidate(builder: Builder, layout: Layout, scene: Scene, job: Job, c: Candidate, slots: tuple[Slot, ...]) -> None:
     """x, z, w of one candidate.
 
     starts      z_t >= x_t - x_(t-1), x before ``now`` is 1 where the job runs; z_t = 0 where no run may begin
@@ -100,16 +99,26 @@ def _candidate(
 
 
 def _steps(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
-    """Σ g(α) w >= S (1 - u), divided by S; a job that cannot resume and leaves its place does the done steps again."""
+    """Σ g(α) w >= S (1 - u), divided by S."""
+    terms = _steps_done(layout, scene, job, scene.candidates[job.name])
+    builder.row(f"steps {job.name}", [*terms, (layout.u[job.name], 1.0)], ">=", 1.0)
+
+
+def _steps_done(layout: Layout, scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
+    """Share of the steps done on these; a job that cannot resume and leaves its place does the done steps again."""
+    candidates = tuple(candidates)
     left = float(job.steps_left if _runs(scene, job) else steps_to_do(job, running=False))
-    terms = [
-        (layout.w[job.name, c.key], c.on_time_steps_per_hour / left) for c in scene.candidates[job.name]
-    ]
-    terms.append((layout.u[job.name], 1.0))
+    terms = [(layout.w[job.name, c.key], c.on_time_steps_per_hour / left) for c in candidates]
     if job.checkpoint is None and _runs(scene, job):
         again = (job.steps - job.steps_left) / left
-        terms += [(z, -again) for (name, _, _), z in layout.z.items() if name == job.name]
-    builder.row(f"steps {job.name}", terms, ">=", 1.0)
+        terms += [(z, -again) for z, _ in _starts_on(layout, job, candidates)]
+    return terms
+
+
+def _starts_on(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
+    """Σ z of these candidates."""
+    keys = {c.key for c in candidates}
+    return [(z, 1.0) for (name, key, _), z in layout.z.items() if name == job.name and key in keys]
 
 
 def _runs(scene: Scene, job: Job) -> bool:
@@ -131,7 +140,8 @@ def _one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: t
 
 
 def _starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
-    """Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the first."""
+    """Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start
+    beyond the first."""
     starts = [(z, 1.0) for (name, _, _), z in layout.z.items() if name == job.name]
     runs = _runs(scene, job)
     if not runs:
@@ -186,15 +196,37 @@ def _regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tu
                 )  # fmt: skip
         once = [(layout.y[job.name, region, m], 1.0) for m in months]
         builder.row(f"once {job.name} {region}", once, "<=", 1.0)
+        if job.gang.regions == 1:
+            _all_in_one(builder, layout, scene, job, members, once)
     everywhere = [(y, 1.0) for (name, _, _), y in layout.y.items() if name == job.name]
+    builder.row(f"somewhere {job.name}", [*everywhere, (layout.u[job.name], 1.0)], ">=", 1.0)
     count = float(job.gang.regions)
     builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
     if job.gang.regions > 1:
         _several_regions(builder, layout, scene, job, by_region, months)
 
 
+def _all_in_one(
+    builder: Builder, layout: Layout, scene: Scene, job: Job, members: list[Candidate], y: list[tuple[int, float]]
+) -> None:
+    """With one region a job: all steps are done where it goes, and it starts there (unless it runs there).
+
+    Implied for whole y; in the relaxation it keeps a job from mixing regions that cannot carry it alone.
+    """
+    chosen = [(i, -a) for i, a in y]
+    name = f"{job.name} {members[0].region}"
+    builder.row(f"steps in {name}", [*_steps_done(layout, scene, job, members), *chosen], ">=", 0.0)
+    if not any(c.running for c in members):
+        builder.row(f"start in {name}", [*_starts_on(layout, job, members), *chosen], ">=", 0.0)
+
+
 def _several_regions(
-    builder: Builder, layout: Layout, scene: Scene, job: Job, by_region: Mapping[RegionId, list[Candidate]], months: list[str]
+    builder: Builder,
+    layout: Layout,
+    scene: Scene,
+    job: Job,
+    by_region: Mapping[RegionId, list[Candidate]],
+    months: list[str],
 ) -> None:
     cap = job.data.egress_cap if job.data else None
     for unit in ("gib", "usd"):
@@ -226,7 +258,8 @@ def _several_regions(
 
 
 def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) -> float | None:
-    """Dollars for the checkpoint at the cheapest tier of the cheaper direction: a lower bound; None when a tariff is unknown."""
+    """Dollars for the checkpoint at the cheapest tier of the cheaper direction: a lower bound; None when a
+    tariff is unknown."""
     one, two = scene.book.region(first), scene.book.region(second)
     if one is None or two is None or job.checkpoint is None:
         return None

@@ -1,4 +1,5 @@
-"""What is for sale to us: the book's offers after discounts, allowed clouds and reservations, indexed by accelerator."""
+"""What is for sale to us: the book's offers after discounts, allowed clouds and reservations, indexed by
+accelerator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The plan's JSON form: canonical bytes, a digest over them, and back again. Schema: ``docs/schema/plan.json``.
 
-Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers. ``digest`` is SHA-256 over the document
-without ``digest`` and ``plan_id``; a file whose digest does not fit was edited and is refused.
+Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers. ``digest`` is SHA-256 over
+the document without ``digest`` and ``plan_id``; a file whose digest does not fit was edited and is refused.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def plan_from_json(text: str, where: str = "") -> Plan:
         raise InvalidInputError.single("is no plan: schema_version is missing", where=where)
     if content["schema_version"] != SCHEMA_VERSION:
         raise InvalidInputError.single(
-            f"schema_version {content['schema_version']} is not {SCHEMA_VERSION}, which this stepfare reads", where=where
+            f"schema_version {content['schema_version']} is not {SCHEMA_VERSION}, which this stepfare reads",
+            where=where,
         )
     if content.get("digest") != _digest(content):
         raise InvalidInputError.single(

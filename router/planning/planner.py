@@ -87,7 +87,7 @@ def make_plan(
         progress(f"sieving {len(request.book.offers):,} offers for {len(jobs)} jobs")
         gathered = _gather(request, jobs, surer, clock)
         answer = _answer(request, gathered, engine, deadline, progress, clock)
-        short = _short_of_confidence(gathered.scene, jobs, answer.runs)
+        short = _short_of_confidence(jobs, answer.runs)
         if not short or rounds >= request.confidence_rounds:
             break
         rounds += 1
@@ -149,13 +149,9 @@ def _scene(
     use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
     shared = amounts((c for found in everything.values() for c in found), request.limits)
     tight = binding({job.name: kept[job.name] for job in placeable}, use, shared)
-    ends = [
-        last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in placeable
-    ]
+    ends = [last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in placeable]
     edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
-    slots = make_slots(
-        request.now, request.slot, request.horizon, edges, max([*ends, request.now + request.slot])
-    )
+    slots = make_slots(request.now, request.slot, request.horizon, edges, max([*ends, request.now + request.slot]))
     return Scene(
         jobs=placeable,
         now=request.now,
@@ -197,12 +193,10 @@ def _answer(
     return answer
 
 
-def _short_of_confidence(
-    scene: Scene, jobs: Sequence[Job], runs: Mapping[str, tuple[Run, ...]]
-) -> tuple[Job, ...]:
+def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[Run, ...]]) -> tuple[Job, ...]:
     short = []
     for job in jobs:
-        probability = on_time_of(scene, job, runs.get(job.name, ()))
+        probability = on_time_of(job, runs.get(job.name, ()))
         if probability is not None and probability < job.confidence - 0.005:
             short.append(job)
     return tuple(short)
@@ -272,4 +266,3 @@ def _status(answer: Answer, gap: float, request: PlanRequest) -> Status:
         return "infeasible" if answer.stage_one_proven else "time_limit"
     tolerance = max(request.gap, 1e-6)
     return "optimal" if answer.stage_one_proven and gap <= tolerance + 1e-12 else "feasible"
-

@@ -1,4 +1,5 @@
-"""Small repairs after the program stopped within its gap: a job whose best other place, the others held, is cheaper goes there."""
+"""Small repairs after the program stopped within its gap: a job whose best other place, the others held, is
+cheaper goes there."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _WORTH = 10_000_000  # nano-dollars: a cent
 
 
 def polished(answer: Answer) -> Answer:
-    """The same jobs placed, never dearer; jobs that run now stay. Exact: each change is accepted by the re-priced total."""
+    """The same jobs placed, never dearer; jobs that run now stay. Exact: each change is accepted by the
+    re-priced total."""
     scene = answer.scene
     best = answer
     for job in scene.jobs:
@@ -22,7 +24,7 @@ def polished(answer: Answer) -> Answer:
         if holds is None or any(scene.candidate[job.name, h.key].running for h in holds):
             continue
         here = around(scene, job, best.holdings)
-        for candidate in ranked(scene, job, scene.all_candidates[job.name])[:_TRIED]:
+        for candidate in ranked(job, scene.all_candidates[job.name])[:_TRIED]:
             if candidate.running or {h.key for h in holds} == {candidate.key}:
                 continue
             found = earliest_run(scene, job, candidate, here.load)
@@ -50,10 +52,13 @@ def _rebuilt(answer: Answer, holdings: dict[str, tuple[Hold, ...]]) -> Answer:
 
 
 def _over_budget(answer: Answer, name: str) -> bool:
-    """Whether the job's own budget is broken, moves at their dearest; a team's cannot be, as the total fell by this job alone."""
+    """Whether the job's own budget is broken, moves at their dearest; a team's cannot be, as the total fell by
+    this job alone."""
     job = answer.scene.job[name]
     if job.budget is None:
         return False
-    return sum(r.candidate.expected_usd(r.steps) for r in answer.runs[name]) + sum(
-        t.dearest.dollars() for t in answer.runs[name][0].candidate.transfers
-    ) > job.budget.dollars()
+    return (
+        sum(r.candidate.expected_usd(r.steps) for r in answer.runs[name])
+        + sum(t.dearest.dollars() for t in answer.runs[name][0].candidate.transfers)
+        > job.budget.dollars()
+    )

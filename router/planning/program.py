@@ -39,9 +39,7 @@ class Program:
 
     def minimising(self, costs: Mapping[int, float]) -> Program:
         """With another objective: these coefficients, zero elsewhere."""
-        return replace(
-            self, variables=tuple(replace(v, cost=costs.get(i, 0.0)) for i, v in enumerate(self.variables))
-        )
+        return replace(self, variables=tuple(replace(v, cost=costs.get(i, 0.0)) for i, v in enumerate(self.variables)))
 
     def with_rows(self, rows: Sequence[Row]) -> Program:
         """With more rows at the end."""

@@ -30,7 +30,8 @@ def without_egress_cap(job: Job) -> Job:
 
 
 def relaxations_of(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Relaxation, ...]:
-    """One for each rule that is enough on its own, the others held in place: later deadline, more budget, wider rules."""
+    """One for each rule that is enough on its own, the others held in place: later deadline, more budget,
+    wider rules."""
     found: list[Relaxation | None] = [_later(here, candidates), _richer(here, candidates)]
     for change, words in _wider(here.job):
         found.append(_with_rules(here, change, words, candidates, finder))
@@ -73,10 +74,10 @@ def _later(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
     first, last = window(job, scene.now)
     if last is None:
         return None
-    slots = _beyond(here, first, last)
+    slots = _beyond(here, first)
     local = here.with_candidates(candidates)
     fastest = sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key))[:_TRIED]
-    tried = [alone(local, c, slots) for c in {c.key: c for c in [*fastest, *ranked(scene, job, candidates)[:4]]}.values()]
+    tried = [alone(local, c, slots) for c in {c.key: c for c in [*fastest, *ranked(job, candidates)[:4]]}.values()]
     done = [a for a in tried if a.finish is not None and not a.lacks]
     best = min(done, key=lambda a: (a.finish or last, a.cost, a.candidate.key), default=None)
     if best is None or best.finish is None or best.finish <= last:
@@ -85,7 +86,7 @@ def _later(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
     return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
 
 
-def _beyond(here: Around, first: datetime, last: datetime) -> tuple[Slot, ...]:
+def _beyond(here: Around, first: datetime) -> tuple[Slot, ...]:
     """Hours from the job's first instant to well past its deadline; limits count where the plan's slots reach."""
     scene = here.scene
     known = [s for s in scene.slots if s.start >= first]
@@ -102,7 +103,9 @@ def _richer(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
     if best is None:
         return None
     if job.budget is not None and best.cost > job.budget:
-        return Relaxation(f"+{_dollars(best.cost - job.budget)}", f"budget of the job, then {best.candidate.key}", best.cost)
+        return Relaxation(
+            f"+{_dollars(best.cost - job.budget)}", f"budget of the job, then {best.candidate.key}", best.cost
+        )
     team = next((t for t in here.scene.limits.teams if t.team == job.team), None)
     if team is not None and best.cost > team.budget - team.spent:
         short = best.cost - (team.budget - team.spent)
@@ -152,8 +155,7 @@ def constraint_costs(
     if job.data is not None and job.data.egress_cap is not None:
         found.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
     if job.deadline is not None:
-        first, last = window(job, here.scene.now)
-        slots = _beyond(here, first, last or first)
+        slots = _beyond(here, window(job, here.scene.now)[0])
         found.append(_cost_of(here, "deadline", cost, candidates, slots))
     return tuple(found)
 

@@ -60,7 +60,8 @@ class Scene:
         return tuple(s for s in self.slots if s.start >= first and (last is None or s.end <= last))
 
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
-        """Slots of the window that the candidate can use: without a deadline, none after its own longest wait and run."""
+        """Slots of the window that the candidate can use: without a deadline, none after its own longest wait
+        and run."""
         if job.deadline is not None:
             return self.window(job)
         steps = steps_to_do(job, running=candidate.running)

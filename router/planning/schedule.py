@@ -131,7 +131,8 @@ def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
 
 
 def _whole_starts(pieces: list[_Piece], whole: float) -> None:
-    """Beyond the horizon a share of a slot is a share of a start; a candidate still pays at least its part of one, a job one."""
+    """Beyond the horizon a share of a slot is a share of a start; a candidate still pays at least its part of
+    one, a job one."""
     for candidate in {p.candidate.key: p.candidate for p in pieces}.values():
         own = [p for p in pieces if p.candidate is candidate]
         part = sum(p.productive for p in own) * candidate.on_time_steps_per_hour / whole
@@ -142,7 +143,8 @@ def _whole_starts(pieces: list[_Piece], whole: float) -> None:
 
 
 def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
-    """What rounding left over goes to the last piece beyond the horizon, or, if it is tiny, to the last piece at all."""
+    """What rounding left over goes to the last piece beyond the horizon, or, if it is tiny, to the last piece
+    at all."""
     loose = [p for p in pieces if not p.order]
     if not loose and need > 1e-5 * whole:
         raise RuntimeError(f"{job.name}: {need} of {whole} steps are not carried by what it holds")

@@ -1,13 +1,16 @@
-"""For programs too large to write down whole: few candidates a job, chosen by prices of the limits, and a bound over all of them.
+"""For programs too large to write down whole: few candidates a job, chosen by prices of the limits, and a
+bound over all of them.
 
-The relaxed program over the shortlist gives a price for every limit and slot (its duals). At those prices each job's cheapest
+The relaxed program over the shortlist gives a price for every limit and slot (its duals). At those prices each
+job's cheapest
 way is found over *all* its candidates, region by region, without a solver; candidates that would be cheaper join the
 shortlist, until none helps. The bound is Lagrange's: for any prices π >= 0,
 
     Σ_j min(penalty_j, v_j(π)) - Σ π K  <=  the least cost,
 
 with v_j the *dual* value of the job's own problem, a lower bound whatever step value ν it is taken at:
-v = max_ν ν - Σ_t max(0, max_c h_t (ν g_c/S - κ_c p_c) - Σ_p a_cp π_pt), plus the least start-up and moves of the region.
+v = max_ν ν - Σ_t max(0, max_c h_t (ν g_c/S - κ_c p_c) - Σ_p a_cp π_pt), plus the least start-up and moves of
+the region.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shortlist:
-    """A smaller scene, and floors of what each job costs at the last prices of the limits (``shared`` is to be taken off)."""
+    """A smaller scene, and floors of what each job costs at the last prices of the limits (``shared`` is to be
+    taken off)."""
 
     scene: Scene
     floors: Mapping[str, float]
@@ -57,8 +61,10 @@ def size(scene: Scene) -> int:
 
 
 def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Shortlist:
-    """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist (a quarter of ``gap``)."""
-    pricers = {job.name: _Pricer(scene, job) for job in scene.jobs}
+    """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist (a
+    quarter of ``gap``)."""
+    reach = _reach(scene)
+    pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in scene.jobs}
     best = Shortlist(_restricted(scene, chosen), dict.fromkeys(pricers, 0.0), 0.0)
@@ -138,18 +144,11 @@ class _Prices:
 class _Pricer:
     """One job's candidates as arrays, regions contiguous."""
 
-    def __init__(self, scene: Scene, job: Job) -> None:
+    def __init__(self, scene: Scene, job: Job, reach: Mapping[str, int]) -> None:
         self._job = job
         self._scene = scene
         self._candidates: Sequence[Candidate] = sorted(scene.candidates[job.name], key=lambda c: (c.region, c.key))
-        steps = [float(steps_to_do(job, running=c.running)) for c in self._candidates]
-        self._rate = np.array([c.usd_per_reserved_hour for c in self._candidates])
-        self._done = np.array(
-            [c.on_time_steps_per_hour / s for c, s in zip(self._candidates, steps, strict=True)]
-        )
-        self._start = np.array(
-            [0.0 if c.running else c.usd_per_hour.dollars() * c.startup_hours for c in self._candidates]
-        )
+        self._rate, self._done = _per_held_hour(self._candidates, job)
         self._hours = np.zeros((len(self._candidates), len(scene.slots)))
         for i, c in enumerate(self._candidates):
             for slot in scene.slots_for(job, c):
@@ -157,8 +156,8 @@ class _Pricer:
         regions = [c.region for c in self._candidates]
         self._firsts = [i for i, r in enumerate(regions) if i == 0 or regions[i - 1] != r]
         self._region = np.cumsum([i in set(self._firsts) for i in range(len(regions))]) - 1
-        self._moves = np.array([_least_moves(scene, self._candidates[i]) for i in self._firsts])
-        self._whole = self._rate / self._done + self._start
+        self._moves = np.array([_least_moves(scene, self._candidates[i], reach) for i in self._firsts])
+        self._whole = self._rate / self._done
         self.dearest = float(self._whole.max() + self._moves.max()) if len(regions) else 0.0
 
     def first(self) -> set[str]:
@@ -198,8 +197,7 @@ class _Pricer:
             work = np.maximum.reduceat(np.where(winner, self._hours * self._done[:, None], 0.0), self._firsts, axis=0)
             rising = work.sum(axis=1) < 1.0
             low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-        start = np.minimum.reduceat(self._start, self._firsts) * dearer
-        total = best + start + self._moves
+        total = best + self._moves
         keys: set[str] = set()
         for r in np.argsort(total, kind="stable")[:_MORE_REGIONS]:
             if total[r] < penalty:
@@ -214,19 +212,52 @@ class _Pricer:
         return {self._candidates[int(members[i])].key for i in sorted(winners)[:3]}
 
 
-def _least_moves(scene: Scene, candidate: Candidate) -> float:
-    """Dollars for the region's moves at the cheapest paid tier from here on."""
-    month = scene.now.strftime("%Y-%m")
+def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector]:
+    """Dollars and share of the job for an hour held, the start-up spread over all the steps.
+
+    What is used was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in
+    money and time.
+    """
+    rates, done = [], []
+    for c in candidates:
+        whole = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
+        startup = 0.0 if c.running else c.startup_hours
+        held = whole + startup
+        rates.append((c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
+        done.append(1.0 / held)
+    return np.array(rates), np.array(done)
+
+
+def _reach(scene: Scene) -> Mapping[str, int]:
+    """The most bytes that could ever be moved on each meter: every job that might use it does."""
+    most: dict[str, int] = {}
+    for name, found in scene.candidates.items():
+        volumes: dict[str, int] = {}
+        for c in found:
+            own: dict[str, int] = {}
+            for t in c.transfers:
+                own[t.tariff.meter] = own.get(t.tariff.meter, 0) + t.volume_bytes
+            for meter, volume in own.items():
+                volumes[meter] = max(volumes.get(meter, 0), volume)
+        for meter, volume in volumes.items():
+            most[meter] = most.get(meter, 0) + volume * scene.job[name].gang.regions
+    return most
+
+
+def _least_moves(scene: Scene, candidate: Candidate, reach: Mapping[str, int]) -> float:
+    """Dollars for the region's moves at the cheapest paid tier within reach."""
     total = 0.0
     for transfer in candidate.transfers:
         if transfer.what == "checkpoint" and scene.job[candidate.job].gang.regions > 1:
             continue
-        already = min(already_moved(scene, transfer.tariff, m) for m in {month, scene.slots[-1].month})
+        moved = [already_moved(scene, transfer.tariff, m) for m in sorted({s.month for s in scene.slots})]
+        most = max(moved) + reach[transfer.tariff.meter]
         paid = [
             tier.price.dollars()
             for index, tier in enumerate(transfer.tariff.tiers)
             if not (index == 0 and transfer.tariff.allowance_bytes)
-            and (tier.to_bytes is None or tier.to_bytes > already)
+            and (tier.to_bytes is None or tier.to_bytes > min(moved))
+            and tier.from_bytes < most
         ]
         total += min(paid, default=0.0) * transfer.volume_bytes / BYTES_PER_GB
     return total

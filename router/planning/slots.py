@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 _SIX_HOURS = timedelta(hours=6)
 _DAY = timedelta(days=1)
@@ -39,9 +40,11 @@ class Slot:
 def make_slots(
     now: datetime, slot: timedelta, horizon: timedelta, edges: Iterable[datetime], last: datetime
 ) -> tuple[Slot, ...]:
-    """Slots from ``now`` to ``last`` (UTC): every ``slot`` up to ``now + horizon``, every 6 h (UTC) up to seven days, then midnights.
+    """Slots from ``now`` to ``last`` (UTC): every ``slot`` up to ``now + horizon``, every 6 h (UTC) up to
+    seven days, then midnights.
 
-    ``edges`` (deadlines, earliest starts) are edges too, and so is each start of a month. Every slot lies wholly inside or outside the horizon.
+    ``edges`` (deadlines, earliest starts) are edges too, and so is each start of a month. Every slot lies
+    wholly inside or outside the horizon.
     """
     end_of_orders = now + horizon
     marks = {now, min(end_of_orders, last), last}
@@ -51,10 +54,7 @@ def make_slots(
     marks.update(m for m in _steps(midnight, _SIX_HOURS, min(now + _FINE_OUTLOOK, last)) if m > end_of_orders)
     marks.update(m for m in _steps(midnight, _DAY, last) if m > end_of_orders or m.day == 1)
     ordered = sorted(m for m in marks if now <= m <= last)
-    return tuple(
-        Slot(index, start, end, end <= end_of_orders)
-        for index, (start, end) in enumerate(zip(ordered, ordered[1:], strict=False))
-    )
+    return tuple(Slot(index, start, end, end <= end_of_orders) for index, (start, end) in enumerate(pairwise(ordered)))
 
 
 def _steps(start: datetime, step: timedelta, end: datetime) -> Iterable[datetime]:

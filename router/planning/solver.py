@@ -24,7 +24,8 @@ _TINY = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """``values`` by variable index (empty unless optimal or feasible); ``bound`` is a proven lower bound (-inf if none)."""
+    """``values`` by variable index (empty unless optimal or feasible); ``bound`` is a proven lower bound (-inf
+    if none)."""
 
     outcome: Outcome
     values: tuple[float, ...]

@@ -25,7 +25,8 @@ _LEAST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the program answered, as runs by job. ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed."""
+    """What the program answered, as runs by job. ``bound_usd`` is a proven floor of cost + thresholds for the
+    jobs placed."""
 
     scene: Scene
     stage_two: Program
@@ -54,9 +55,7 @@ class Answer:
         return shadow_prices(self.scene, self.stage_two, solver, resolve, deadline)
 
 
-def solve_in_stages(
-    scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float
-) -> Answer:
+def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float) -> Answer:
     """All jobs first; only where that is impossible, tier by tier from the highest priority down; then the cost.
 
     ``deadline`` is on the monotonic clock; half of what is left may go into the first attempt.
@@ -94,7 +93,13 @@ def solve_in_stages(
 
 
 def resolve(
-    scene: Scene, formulation: Formulation, program: Program, solver: Solver, gap: float, deadline: float, before: Answer
+    scene: Scene,
+    formulation: Formulation,
+    program: Program,
+    solver: Solver,
+    gap: float,
+    deadline: float,
+    before: Answer,
 ) -> Answer | None:
     """Another answer under more rows, with ``before``'s bound and stages; None when there is none in time."""
     solution = solver.solve(program, _inner(gap), _left(deadline))
@@ -110,7 +115,8 @@ def resolve(
 
 
 def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
-    """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven only if nobody is left out."""
+    """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven
+    only if nobody is left out."""
     left_out = len(answer.scene.jobs) - len(answer.runs)
     bound = _rounded_down(shortlist.bound(left_out))
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
@@ -129,9 +135,7 @@ def _nothing(scene: Scene, program: Program, *, proven: bool) -> Answer:
     return Answer(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
 
 
-def _answer(
-    scene: Scene, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
-) -> Answer:
+def _answer(scene: Scene, formulation: Formulation, program: Program, solution: Solution, *, proven: bool) -> Answer:
     holdings = compacted(scene, holdings_of(scene, formulation.layout, solution.values))
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
     return Answer(

@@ -1,4 +1,5 @@
-"""A job that runs stays where it is unless moving it is proven to save its ``min_saving``: nothing flips within the gap."""
+"""A job that runs stays where it is unless moving it is proven to save its ``min_saving``: nothing flips
+within the gap."""
 
 from __future__ import annotations
 
@@ -33,4 +34,3 @@ def keep_places(
 def _left_its_place(scene: Scene, name: str, runs: tuple[Run, ...]) -> bool:
     here = next((c for c in scene.candidates[name] if c.running), None)
     return here is not None and bool(runs) and not (runs[0].candidate.running and runs[0].startups == 0)
-

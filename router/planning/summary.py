@@ -28,7 +28,7 @@ class Findings:
     finder: CandidateFinder
 
 
-def on_time_of(scene: Scene, job: Job, runs: Sequence[Run]) -> float | None:
+def on_time_of(job: Job, runs: Sequence[Run]) -> float | None:
     """Probability that the job is done within the time it has reserved; None without a deadline or when left out."""
     if job.deadline is None or not runs:
         return None
@@ -72,13 +72,13 @@ def _summary(
         team=job.team,
         project=job.project,
         cost_usd=cost,
-        usd_per_step=amortised_per_step(scene, runs, own_moves) if runs else None,
+        usd_per_step=amortised_per_step(runs, own_moves) if runs else None,
         steps=sum(run.steps for run in runs),
         start=runs[0].start if runs else None,
         finish=max(run.end for run in runs) if runs else None,
         deadline=job.deadline.at(scene.now) if job.deadline else None,
         confidence=job.confidence,
-        on_time_probability=on_time_of(scene, job, runs),
+        on_time_probability=on_time_of(job, runs),
         runner_up=runner_up(found, cost) if runs else None,
         alternatives=found,
         constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs else (),

@@ -78,7 +78,8 @@ def checkpoint_home(job: Job) -> RegionId | None:
 
 
 def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBook) -> Transfer | None:
-    """The checkpoint from one region to another; None where there is none to move. LookupError if no tariff is known."""
+    """The checkpoint from one region to another; None where there is none to move. LookupError if no tariff is
+    known."""
     if job.checkpoint is None:
         return None
     region = book.region(to)

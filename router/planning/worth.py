@@ -22,8 +22,8 @@ def shadow_prices(
 ) -> tuple[ShadowPrice, ...]:
     """Of every limit and team budget with a price above half a cent, dearest first.
 
-    ``lp_estimate`` is the dual of the relaxation with who is placed held fixed; the top ``resolve`` limits are solved again with one
-    unit more (``resolved``) where the program is small enough for both optima to be proven.
+    ``lp_estimate`` is the dual of the relaxation with who is placed held fixed; the top ``resolve`` limits are
+    solved again with one unit more (``resolved``) where the program is small enough for both optima to be proven.
     """
     relaxed = solver.relax(program, max(1.0, deadline - time.monotonic()))
     if relaxed.outcome != "optimal":
@@ -39,7 +39,9 @@ def shadow_prices(
     ranked = sorted((f for f in found if f[0] >= _WORTH_SHOWING), key=lambda f: (-f[0], f[1]))
     exact = _resolved(program, solver, ranked[:resolve], deadline) if resolve else {}
     prices = [
-        ShadowPrice(name, Usd(round(exact.get(name, price) * NANOS)), unit, "resolved" if name in exact else "lp_estimate")
+        ShadowPrice(
+            name, Usd(round(exact.get(name, price) * NANOS)), unit, "resolved" if name in exact else "lp_estimate"
+        )
         for price, name, unit, _ in ranked
     ]
     return tuple(sorted(prices, key=lambda p: (-p.usd_per_unit.nanos, p.limit)))
@@ -48,7 +50,8 @@ def shadow_prices(
 def _resolved(
     program: Program, solver: Solver, top: list[tuple[float, str, str, tuple[str, ...]]], deadline: float
 ) -> Mapping[str, float]:
-    """Optimum less optimum with one unit more, both proven to a tenth of the estimate; what cannot be proven is left out."""
+    """Optimum less optimum with one unit more, both proven to a tenth of the estimate; what cannot be proven
+    is left out."""
     found: dict[str, float] = {}
     if not top or program.integers > _MOST_INTEGERS:
         return found

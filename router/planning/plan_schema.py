@@ -1,0 +1,152 @@
+"""The JSON Schema of what :mod:`router.planning.plan_json` writes, for other programs; kept in ``docs/schema/plan.json``.
+
+Types are read off the frozen values, so that a field cannot be added to a plan without a line about it here (KeyError).
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from dataclasses import fields
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, Literal
+
+from pricing.money import Usd, UsdPerHour
+from router.planning import plan
+from router.planning.plan_json import SCHEMA_VERSION
+from router.planning.plan_schema_words import PLAN, WORDS
+
+Schema = dict[str, Any]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MONEY: Schema = {
+    "type": "string",
+    "pattern": r"^-?(0|[1-9][0-9]*)\.[0-9]{2,9}$",
+    "examples": ["912.60", "0.006182354"],
+    "description": "US dollars as an exact decimal string, to the nano-dollar.",
+}
+_TIME: Schema = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z$",
+    "description": "An instant in UTC.",
+}
+_DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_DEFINITIONS = {"usd": _MONEY, "time": _TIME}
+_PARTS: tuple[type, ...] = (
+    plan.Line,
+    plan.Move,
+    plan.Unplaced,
+    plan.Relaxation,
+    plan.ShadowPrice,
+    plan.JobSummary,
+    plan.Alternative,
+    plan.ConstraintCost,
+    plan.DroppedOffers,
+)
+# As plan_json writes them: a move says `from`, a line's exact hours are whole microseconds, book and horizon are objects.
+_RENAMED = {(plan.Move, "source"): "from"}
+_NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
+_BOUNDS: dict[str, Schema] = {
+    "accelerators": {"minimum": 1},
+    "billed_share": {"minimum": 0, "maximum": 1},
+    "confidence": {"minimum": 0, "maximum": 1},
+    "gap": {"minimum": 0, "maximum": 1},
+    "gap_asked": {"minimum": 0},
+    "gib": {"minimum": 0},
+    "hours": {"minimum": 0},
+    "machines": {"minimum": 1},
+    "month": {"pattern": "^[0-9]{4}-[0-9]{2}$"},
+    "market": {"enum": ["on_demand", "spot", "reserved"]},
+    "on_time_probability": {"minimum": 0, "maximum": 1},
+    "share": {"minimum": 0, "maximum": 1},
+    "steps": {"minimum": 0},
+    "what": {"enum": ["data", "stream", "checkpoint"]},
+}
+
+
+def plan_schema() -> Schema:
+    """The schema (draft 2020-12) of one plan; equal on every call."""
+    own = _properties(plan.Plan)
+    properties: Schema = {
+        "schema_version": {"const": SCHEMA_VERSION, "description": PLAN["schema_version"]},
+        "plan_id": {"type": "string", "pattern": "^plan-[0-9a-f]{12}$", "description": PLAN["plan_id"]},
+        "digest": {**_DIGEST, "description": PLAN["digest"]},
+        "book": _object({"digest": {**_DIGEST, "description": PLAN["book_digest"]}, "as_of": _at("book_as_of")})
+        | {"description": PLAN["book"]},
+        "horizon": _object({"start": _at("horizon_start"), "end": _at("horizon_end")})
+        | {"description": PLAN["horizon"]},
+        **own,
+    }
+    return {
+        "$schema": _DIALECT,
+        "title": "A stepfare plan",
+        "description": PLAN["plan"],
+        **_object(properties),
+        "$defs": {**_DEFINITIONS, **{_name(part): _part(part) for part in _PARTS}},
+    }
+
+
+def plan_schema_text() -> str:
+    """The schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
+    return json.dumps(plan_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _object(properties: Schema) -> Schema:
+    """Every field always there, and no other."""
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _at(name: str) -> Schema:
+    return {"$ref": "#/$defs/time", "description": PLAN[name]}
+
+
+def _part(kind: type) -> Schema:
+    properties = _properties(kind)
+    if kind is plan.Line:
+        words = WORDS[kind]["billed_microseconds"]
+        properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
+    return {"description": WORDS[kind][""], **_object(properties)}
+
+
+def _properties(kind: type) -> Schema:
+    """By JSON name, in the order of the fields."""
+    words = PLAN if kind is plan.Plan else WORDS[kind]
+    hints = typing.get_type_hints(kind)
+    found: Schema = {}
+    for field in fields(kind):
+        if kind is plan.Plan and field.name in _NESTED:
+            continue
+        name = _RENAMED.get((kind, field.name), field.name)
+        found[name] = {**_type(hints[field.name], _BOUNDS.get(field.name, {})), "description": words[field.name]}
+    return found
+
+
+_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", Fraction: "number"}
+
+
+def _type(hint: Any, bounds: Schema) -> Schema:
+    """A Python type as JSON Schema. TypeError for one that a plan does not use."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (Usd, UsdPerHour):
+        return {"$ref": "#/$defs/usd"}
+    if hint is datetime:
+        return {"$ref": "#/$defs/time"}
+    if hint in _PARTS:
+        return {"$ref": f"#/$defs/{_name(hint)}"}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint], **bounds}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin is tuple:
+        return {"type": "array", "items": _type(inner[0], {})}
+    if origin is types.UnionType:
+        known = next(kind for kind in inner if kind is not type(None))
+        return {"anyOf": [_type(known, bounds), {"type": "null"}]}
+    raise TypeError(f"a plan holds no {hint}")
+
+
+def _name(kind: type) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
