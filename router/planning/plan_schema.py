@@ -1,4 +1,4 @@
-"""The JSON Schema of what :mod:`router.planning.plan_json` writes, for other programs; kept in ``docs/schema/plan.json``.
+"""The JSON Schema of what :mod:`router.planning.plan_json` writes, for other programs: ``docs/schema/plan.json``.
 
 Types are read off the frozen values, so that a field cannot be added to a plan without a line about it here (KeyError).
 """
@@ -46,8 +46,8 @@ _PARTS: tuple[type, ...] = (
     plan.ConstraintCost,
     plan.DroppedOffers,
 )
-# As plan_json writes them: a move says `from`, a line's exact hours are whole microseconds, book and horizon are objects.
-_RENAMED = {(plan.Move, "source"): "from"}
+# As plan_json writes them: a move says `from`; book and horizon are objects.
+_RENAMED: dict[tuple[type, str], str] = {(plan.Move, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 _BOUNDS: dict[str, Schema] = {
     "accelerators": {"minimum": 1},

@@ -19,7 +19,7 @@ PLAN: Mapping[str, str] = {
     "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
     "plan_id": "`plan-` and the first 12 digits of the digest.",
-    "digest": "SHA-256 of the document without digest and plan_id, as JSON with sorted keys and no spaces.",
+    "digest": "SHA-256 of the document without digest and plan_id, as JSON of sorted keys, no spaces, \\u escapes.",
     "as_of": "The moment for which the plan was made.",
     "expires_at": "After this the prices are too old to order by.",
     "book": "The price book that was planned with.",
@@ -29,8 +29,8 @@ PLAN: Mapping[str, str] = {
     "horizon_start": "First instant of the orders.",
     "horizon_end": "First instant of the outlook.",
     "status": (
-        "optimal: the most jobs by priority are placed and the gap asked for is kept; feasible: placed, one of the two not "
-        "proven; infeasible: it is proven that nothing can be placed; time_limit: nothing was found in time."
+        "optimal: the most jobs by priority are placed and the gap asked for is kept; feasible: placed, one of the two "
+        "not proven; infeasible: it is proven that nothing can be placed; time_limit: nothing was found in time."
     ),
     "stage_one_proven": "Whether it is proven that no more jobs (by priority) could be placed.",
     "time_limit_hit": "Whether the time limit cut a search short; only then may the same inputs give another plan.",
@@ -63,14 +63,14 @@ WORDS: Mapping[type, Mapping[str, str]] = {
         "start": "From here on the machines are held.",
         "end": "Until here the machines are held.",
         "hours": "Hours expected to be billed, rounded to six decimals; exact in billed_microseconds.",
-        "billed_microseconds": "Time expected to be billed, in microseconds: cost_usd is usd_per_hour over it, rounded once.",
+        "billed_microseconds": "Time expected to be billed, in microseconds; cost_usd is usd_per_hour over it.",
         "share": "Share of the time from start to end that is held; 1 for an order.",
         "startup": "Whether a start-up is paid in it.",
         "usd_per_hour": _USD_PER_HOUR,
         "amortised_usd_per_hour": "The same with reservations at what they really cost.",
         "steps": "Expected steps; on the gang's first line.",
         "steps_per_hour": "Expected steps an hour, checkpoints and interruptions counted.",
-        "on_time_steps_per_hour": "Steps an hour that are reached with the job's confidence; by it the time is reserved.",
+        "on_time_steps_per_hour": "Steps an hour reached with the job's confidence; by it time is reserved.",
         "billed_share": "Share of running time that is billed (waiting for a new gang is not).",
         "usd_per_step": "Amortised dollars a step of this line; null without steps.",
         "cost_usd": "Dollars of the line.",

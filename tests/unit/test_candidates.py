@@ -1,0 +1,179 @@
+"""Candidates: what they cost, how fast they are, where the job runs; and why an offer is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pricing.money import UsdPerHour
+from pricing.places import Market
+from router.planning.candidates import steps_to_do
+from tests.support.made_up_book import offer
+from tests.support.made_up_jobs import simple_job
+from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, found_for
+
+HERE = "aws/north-1/p9.48xlarge/on_demandx8"
+SPOT = "aws/north-1/p9.48xlarge/spotx8"
+RUNNING: dict[str, Any] = {
+    "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
+}  # fmt: skip
+
+
+def codes(*arguments: Any, **more: Any) -> dict[str, str]:
+    """By code the first reason."""
+    _, dropped = found_for(*arguments, **more)
+    return {d.code: d.reason for d in reversed(dropped)}
+
+
+def test_one_offer_makes_one_candidate() -> None:
+    kept, dropped = found_for(a_job(), [NORTH])
+    assert (list(kept), dropped) == ([HERE], [])
+    c = kept[HERE]
+    assert (c.machines, c.accelerators, c.accelerator, c.market) == (1, 8, "H100", Market.ON_DEMAND)
+    assert (c.usd_per_hour, c.amortised_usd_per_hour) == (NORTH.usd_per_hour, NORTH.usd_per_hour)
+    assert (c.startup_hours, c.running, c.provisionable, c.weak) == (0.2, False, True, "")
+    # One failure in 30,000 accelerator-hours: a little slower than measured, and a little time not billed.
+    assert 99.5 < c.steps_per_hour < 100
+    assert 0.999 < c.billed_share < 1
+    assert c.usd_per_step == pytest.approx(60 * c.billed_share / c.steps_per_hour)
+    assert c.reserved_hours(300) == pytest.approx(0.2 + 300 / c.on_time_steps_per_hour)
+    assert c.expected_usd(300) == pytest.approx(60 * 0.2 + 300 * c.usd_per_step)
+
+
+def test_without_a_deadline_the_expected_speed_is_reserved_with_one_a_surer_one() -> None:
+    loose = found_for(a_job(relative_error=0.1), [NORTH])[0][HERE]
+    firm = found_for(a_job(relative_error=0.1, deadline="+8h"), [NORTH])[0][HERE]
+    surer = found_for(a_job(relative_error=0.1, deadline="+8h", confidence=0.99), [NORTH])[0][HERE]
+    assert loose.on_time_steps_per_hour == loose.steps_per_hour
+    assert surer.on_time_steps_per_hour < firm.on_time_steps_per_hour < firm.steps_per_hour
+    assert firm.billed_per_reserved < firm.billed_share
+    assert firm.usd_per_reserved_hour == pytest.approx(60 * firm.billed_per_reserved)
+
+
+def test_spot_is_cheaper_an_hour_and_slower_by_its_interruptions() -> None:
+    kept, _ = found_for(a_job(), [NORTH, NORTH_SPOT])
+    assert sorted(kept) == [HERE, SPOT]
+    assert kept[SPOT].steps_per_hour < kept[HERE].steps_per_hour
+    assert kept[SPOT].billed_share < kept[HERE].billed_share
+    assert kept[SPOT].weak == "made up"
+
+
+def test_a_gang_of_many_machines_pays_for_all() -> None:
+    job = simple_job("b", ("H100", 16), steps=300, steps_per_hour=180)
+    (c,) = found_for(job, [NORTH])[0].values()
+    assert (c.machines, c.usd_per_hour) == (2, UsdPerHour.parse("120"))
+
+
+def test_the_best_discount_applies_and_discounts_do_not_add() -> None:
+    limits = {
+        "discounts": [
+            {"cloud": "aws", "percent": 50},
+            {"cloud": "aws", "family": "p9", "percent": 10},
+            {"cloud": "gcp", "percent": 25},
+        ]
+    }
+    kept, _ = found_for(a_job(), [NORTH, LAKE], limits)
+    assert kept[HERE].usd_per_hour == UsdPerHour.parse("54")
+    assert kept["gcp/lake-1/a9-highgpu-8g/on_demandx8"].usd_per_hour == UsdPerHour.parse("30")
+
+
+def test_a_reservation_costs_nothing_more_and_keeps_its_own_price_for_the_step() -> None:
+    paid = {
+        "name": "paid", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
+        "usd_per_hour": "33.02",
+    }  # fmt: skip
+    kept, _ = found_for(a_job(), [NORTH], {"reservations": [paid]})
+    c = kept["aws/north-1/p9.48xlarge/reserved(paid)x8"]
+    assert (c.usd_per_hour, c.amortised_usd_per_hour) == (UsdPerHour(0), UsdPerHour.parse("33.02"))
+    assert (c.usd_per_step, c.parts[0].listing.cap) == (0, 1)
+    assert c.amortised_usd_per_step > 0
+
+
+def test_an_on_demand_core_stands_beside_its_spot_rest() -> None:
+    job = simple_job("b", ("H100", 32), steps=300, steps_per_hour=300, on_demand_share=0.3)
+    kept, dropped = found_for(job, [NORTH, NORTH_SPOT, replace(SOUTH, market=Market.SPOT)])
+    mixed = kept["aws/north-1/p9.48xlarge/spotx32+core"]
+    assert [(p.offer.market, p.machines) for p in mixed.parts] == [(Market.ON_DEMAND, 2), (Market.SPOT, 2)]
+    assert (mixed.usd_per_hour, mixed.market) == (UsdPerHour.parse("168"), Market.SPOT)
+    assert [d.code for d in dropped] == ["core"]
+    assert "no on-demand offer beside" in dropped[0].reason
+
+
+def test_a_core_that_is_the_whole_gang_is_no_spot_gang() -> None:
+    assert "core is the whole gang" in codes(a_job(on_demand_share=0.5), [NORTH_SPOT])["core"]
+
+
+def test_clouds_that_nobody_here_can_order_from_are_for_advice() -> None:
+    assert codes(a_job(), [BAY])["advisory"].startswith("cannot be ordered from here")
+    ((c,), dropped) = found_for(a_job(), [BAY], advisory=True)[0].values(), []
+    assert (c.provisionable, dropped) == (False, [])
+
+
+@pytest.mark.parametrize(
+    ("job", "code", "words"),
+    [
+        ({"steps": 10**7}, "too slow", "days of run time: over 90"),
+        ({"residency": {"allow": ["DE"]}}, "residency", ""),
+        (
+            {"data": {"uri": "s3://a", "at": "azure/fjord-1", "gib": 5}},
+            "egress unknown", "no known egress tariff from azure/fjord-1",
+        ),
+        (
+            {"data": {"uri": "s3://a", "at": "aws/south-1", "gib": 50, "egress_cap": {"gib": 49}}},
+            "egress cap", "50 GiB to move, 49 allowed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_serve_is_dropped_with_its_reason(job: dict[str, Any], code: str, words: str) -> None:
+    found = codes(a_job(**job), [NORTH])
+    assert list(found) == [code]
+    assert words in found[code]
+
+
+def test_a_gang_without_a_known_speed_is_dropped() -> None:
+    job = simple_job("b", ("A100-80GB", 8), steps=300, steps_per_hour=100)
+    other = job.model_copy(update={"workload": a_job().workload})
+    assert "A100-80GB" in codes(other, [offer("aws/north-1", "g9.48xlarge", "on_demand", "30")])["speed"]
+
+
+def test_the_place_where_it_runs_is_marked_once() -> None:
+    job = a_job(status={"steps_done": 100, "running": RUNNING})
+    kept, _ = found_for(job, [NORTH, NORTH_SPOT, SOUTH])
+    assert [key for key, c in kept.items() if c.running] == [HERE]
+
+
+def test_its_own_zone_is_preferred_an_unknown_one_fits_any() -> None:
+    zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
+    there = a_job(status={"running": RUNNING | {"zone": "north-1b"}})
+    assert [c.offer.zone for c in found_for(there, zones)[0].values() if c.running] == ["north-1b"]
+    somewhere = a_job(status={"running": RUNNING})
+    assert [c.offer.zone for c in found_for(somewhere, zones)[0].values() if c.running] == ["north-1a"]
+    gone = a_job(status={"running": RUNNING | {"zone": "north-1c"}})
+    assert [c for c in found_for(gone, zones)[0].values() if c.running] == []
+
+
+def test_steps_to_do_start_over_where_nothing_was_saved() -> None:
+    status = {"steps_done": 100}
+    saved, bare = a_job(status=status), a_job(status=status, checkpoint=None)
+    assert (steps_to_do(saved, running=False), steps_to_do(saved, running=True)) == (200, 200)
+    assert (steps_to_do(bare, running=False), steps_to_do(bare, running=True)) == (300, 200)
+
+
+def test_a_job_that_cannot_resume_loses_more_to_interruptions() -> None:
+    saved = found_for(a_job(), [NORTH_SPOT])[0][SPOT]
+    bare = found_for(a_job(checkpoint=None), [NORTH_SPOT])[0][SPOT]
+    assert bare.steps_per_hour < saved.steps_per_hour
+    assert (saved.risk.resumes, bare.risk.resumes) == (True, False)
+
+
+def test_a_fixed_interval_is_kept_and_an_asynchronous_checkpoint_does_not_stall() -> None:
+    def risk_of(**more: Any) -> Any:
+        return found_for(a_job(checkpoint={"size_gib": 360, **more}), [ALPS])[0].popitem()[1].risk
+
+    assert risk_of(interval="30m").interval_hours == 0.5
+    assert risk_of().stall_hours == pytest.approx(0.1)
+    assert (risk_of(asynchronous=True).stall_hours, risk_of(asynchronous=True).loss_extra_hours) == (0, 0.1)
+    assert a_job().startup == timedelta(minutes=12)
