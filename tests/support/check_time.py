@@ -145,9 +145,11 @@ def check_runs(view: View) -> Iterator[str]:
 
 def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
     line = stretch.head
-    startup = job.startup / HOUR if line.startup else 0.0
+    startup = stretch.startup_hours(job.startup)
     worked = stretch.worked_hours(job.startup)
-    slack = RELATIVE * (1 + float(stretch.held))
+    slack = RELATIVE * (1 + float(stretch.held)) + 1 / line.on_time_steps_per_hour
+    if not -slack <= startup <= job.startup / HOUR + slack:
+        yield f"{job.name} {line.start}: a start-up of {startup:.6f} h"
     if not -slack <= worked <= float(stretch.held) - startup + slack:
         yield (
             f"{job.name} {line.start}: works {worked:.6f} h after a start-up of {startup:.3f} h "

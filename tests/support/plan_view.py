@@ -40,11 +40,36 @@ class Stretch:
     def accelerators(self) -> int:
         return sum(line.accelerators for line in self.lines)
 
+    @property
+    def offers(self) -> tuple[tuple[str, str, str | None, str, str, int], ...]:
+        """What is held: place, machine, market and number of each part."""
+        return tuple(
+            sorted(
+                ((x.cloud, x.region, x.zone, x.instance_type, x.market, x.machines) for x in self.lines),
+                key=str,
+            )
+        )
+
+    @property
+    def billed_per_reserved(self) -> float:
+        """Hours billed for an hour of productive time reserved: b g(α)/g."""
+        line = self.head
+        return line.billed_share * line.on_time_steps_per_hour / line.steps_per_hour
+
+    def startup_hours(self, startup: timedelta) -> float:
+        """Start-up that is paid: all or nothing in an order; in an outlook, where a share of a slot takes a share
+        of a start, what the hours billed leave beside the steps."""
+        line = self.head
+        if not line.startup:
+            return 0.0
+        if line.kind == "order":
+            return startup / HOUR
+        steps = sum(part.steps for part in self.lines)
+        return float(line.hours) - steps / line.on_time_steps_per_hour * self.billed_per_reserved
+
     def worked_hours(self, startup: timedelta) -> float:
         """Productive hours W from the hours billed: R + b g(α)/g W."""
-        line = self.head
-        rest = float(line.hours) - (startup / HOUR if line.startup else 0.0)
-        return rest / (line.billed_share * line.on_time_steps_per_hour / line.steps_per_hour)
+        return (float(self.head.hours) - self.startup_hours(startup)) / self.billed_per_reserved
 
 
 @dataclass(frozen=True)
@@ -109,7 +134,7 @@ class View:
 
 
 def _adjoins(before: Stretch, after: Stretch) -> bool:
-    return before.head.gang == after.head.gang and before.head.end == after.head.start
+    return before.offers == after.offers and before.head.end == after.head.start
 
 
 def exact_hours(duration: timedelta) -> Fraction:

@@ -1,0 +1,209 @@
+"""What must hold of any plan: more choice never hurts, order does not matter, sums add up, a second look agrees."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from pricing.book import PriceBook
+from pricing.offers import Offer
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.plan import Plan
+from router.planning.plan_json import plan_to_json
+from router.planning.planner import PlanRequest, make_plan
+from tests.support.checker import check_plan
+from tests.support.instances import Instance, make_instance
+from tests.support.steady_instances import later, steady_instance
+
+FEW = range(4, 40, 6)
+MANY = range(300, 380)
+SOLVER = 1e-6
+T = TypeVar("T")
+Worth = tuple[tuple[int, ...], float]
+
+
+def plan_of(instance: Instance, gap: float = 0.0) -> Plan:
+    """The planner's answer with its usual settings."""
+    return make_plan(
+        PlanRequest(
+            jobs=instance.jobs,
+            book=instance.book,
+            limits=instance.limits,
+            now=instance.now,
+            horizon=instance.horizon,
+            slot=instance.slot,
+            gap=gap,
+        )
+    )
+
+
+def worth(instance: Instance) -> Worth:
+    """Unplaced by priority, highest first; then what is minimised: cost and thresholds."""
+    plan = plan_of(instance)
+    count = Counter(item.priority for item in plan.unplaced)
+    tiers = sorted({job.priority for job in instance.jobs}, reverse=True)
+    return tuple(count[tier] for tier in tiers), plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+
+
+def worse(one: Worth, other: Worth) -> bool:
+    """Lexicographically, beyond what a solver's tolerances explain."""
+    if one[0] != other[0]:
+        return one[0] > other[0]
+    return one[1] > other[1] * (1 + SOLVER) + 1e-6
+
+
+def with_offers(instance: Instance, offers: Sequence[Offer]) -> Instance:
+    return replace(instance, book=instance.book.with_offers(offers))
+
+
+def looser(limits: Limits, rng: Random) -> Limits:
+    """One limit, reservation or budget of the file a little larger; the file as it is when it has none."""
+    found = list(limits.limits)
+    index = rng.randrange(len(found))
+    found[index] = found[index].model_copy(update={"amount": found[index].amount + rng.choice((1, 8, 192))})
+    return limits.model_copy(update={"limits": tuple(found)})
+
+
+def broken_monotony(seed: int) -> list[str]:
+    """Which of the three changes made the plan move the wrong way."""
+    rng = Random(seed)
+    instance = make_instance(seed)
+    base = worth(instance)
+    offers = instance.book.offers
+    found = []
+    fewer = with_offers(instance, [o for o in offers if o is not rng.choice(offers)])
+    if worse(base, worth(fewer)):
+        found.append(f"seed {seed}: an offer more made it worse")
+    if worse(worth(replace(instance, limits=looser(instance.limits, rng))), base):
+        found.append(f"seed {seed}: a looser limit made it worse")
+    dear = rng.randrange(len(offers))
+    price = offers[dear].usd_per_hour.scaled(Fraction(rng.choice((11, 15, 30)), 10))
+    raised = [replace(o, usd_per_hour=price) if i == dear else o for i, o in enumerate(offers)]
+    if worse(base, worth(with_offers(instance, raised))):
+        found.append(f"seed {seed}: a higher price made it better")
+    return found
+
+
+def test_more_choice_never_hurts() -> None:
+    """An offer more or a looser limit never makes it worse, a higher price never better (gap 0)."""
+    assert [words for seed in FEW for words in broken_monotony(seed)] == []
+
+
+@pytest.mark.slow
+def test_more_choice_never_hurts_in_many_instances() -> None:
+    """The same on more of them."""
+    assert [words for seed in MANY for words in broken_monotony(seed)] == []
+
+
+def shuffled(instance: Instance, rng: Random) -> Instance:
+    """The same with everything that has an order in another one."""
+
+    def mixed(items: Sequence[T]) -> tuple[T, ...]:
+        return tuple(rng.sample(items, len(items)))
+
+    book, limits = instance.book, instance.limits
+    return replace(
+        instance,
+        jobs=mixed(instance.jobs),
+        book=PriceBook(
+            book.as_of,
+            mixed(book.offers),
+            mixed(book.machines),
+            mixed(book.accelerators),
+            mixed(book.regions),
+            mixed(book.tariffs),
+            mixed(book.priors),
+        ),
+        limits=limits.model_copy(
+            update={
+                "limits": mixed(limits.limits),
+                "reservations": mixed(limits.reservations),
+                "discounts": mixed(limits.discounts),
+                "teams": mixed(limits.teams),
+            }
+        ),
+    )
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.005])
+def test_order_of_inputs_changes_nothing(gap: float) -> None:
+    """Byte for byte, as long as the time limit does not cut in."""
+    for seed in FEW:
+        instance = make_instance(seed)
+        plan = plan_of(instance, gap)
+        assert not plan.time_limit_hit
+        assert plan_to_json(plan_of(shuffled(instance, Random(seed)), gap)) == plan_to_json(plan), seed
+        assert plan_to_json(plan_of(instance, gap)) == plan_to_json(plan), seed
+
+
+def test_lines_and_moves_add_up_in_what_is_written() -> None:
+    """To the nano-dollar, read from the JSON as anyone would."""
+    for seed in FEW:
+        plan = json.loads(plan_to_json(plan_of(make_instance(seed))), parse_float=Decimal)
+        parts = [Decimal(item["cost_usd"]) for item in (*plan["lines"], *plan["moves"])]
+        assert sum(parts) == Decimal(plan["cost_usd"]), seed
+        jobs = [Decimal(item["cost_usd"]) for item in plan["jobs"]]
+        assert sum(jobs) == Decimal(plan["cost_usd"]), seed
+
+
+def second_looks(seed: int, gap: float) -> list[str]:
+    """Plan again at each slot edge, with status from the plan: what is not as it was."""
+    instance = steady_instance(seed)
+    plan = plan_of(instance, gap)
+    found = [f"seed {seed}: {words}" for words in check_plan(plan, instance.jobs, instance.book, instance.limits)]
+    total = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    for slots in range(1, instance.horizon // instance.slot):
+        at = instance.now + slots * instance.slot
+        there = later(instance, plan, at)
+        if not there.jobs:
+            break
+        again = plan_of(replace(instance, jobs=there.jobs, now=at), gap)
+        where = f"seed {seed} after {timedelta(hours=slots)}"
+        left = again.cost_usd.dollars() + again.threshold_usd.dollars()
+        if there.spent + left > total * (1 + gap) * (1 + 1e-4) + 1e-3:
+            found.append(f"{where}: {there.spent} spent and {left} to come, was {total}")
+        if again.unplaced:
+            found.append(f"{where}: {[item.job for item in again.unplaced]} no longer placed")
+        found += [f"{where}: {words}" for words in _moved(tuple(there.going_on), there.jobs, again)]
+    return found
+
+
+def _moved(going_on: Sequence[str], jobs: Sequence[Job], again: Plan) -> list[str]:
+    """Jobs that the old plan keeps where they run and the new one does not."""
+    moved = []
+    for job in jobs:
+        if job.name not in going_on or job.status is None or job.status.running is None:
+            continue
+        here = job.status.running
+        own = [line for line in again.lines if line.job == job.name]
+        stays = own and all(
+            (line.cloud, line.region, line.instance_type, line.market)
+            == (here.cloud, here.region, here.instance_type, here.market)
+            for line in own[:1]
+        )
+        if not stays or own[0].startup or own[0].start != again.horizon_start:
+            moved.append(f"{job.name} leaves {here.cloud}/{here.region} {here.market}")
+    return moved
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.005])
+def test_a_second_look_finds_nothing_better(gap: float) -> None:
+    """No started job moves, and what is spent and still to come stays within the old total and the gap."""
+    assert [words for seed in range(4) for words in second_looks(seed, gap)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.0, 0.005])
+def test_a_second_look_finds_nothing_better_in_many_instances(gap: float) -> None:
+    """The same on more of them."""
+    assert [words for seed in range(4, 40) for words in second_looks(seed, gap)] == []
