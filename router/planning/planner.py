@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from router.planning.polish import polished
 from router.planning.scene import Scene, last_use, window
 from router.planning.schedule import Run
 from router.planning.shared import amounts, binding, use_of
-from router.planning.shortlist import LARGE, shortlisted, size
+from router.planning.shortlist import LARGE, WIDEST, shortlisted, size
 from router.planning.slots import make_slots
 from router.planning.solver import PulpSolver, Solver
-from router.planning.stages import Answer, over_all_candidates, solve_in_stages
+from router.planning.stages import Answer, over_all_candidates, solve_in_stages, widened
 from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
 
@@ -188,6 +189,16 @@ def _answer(
     answer = solve_in_stages(scene, formulation, engine, inner, deadline)
     if shortlist is not None:
         answer = over_all_candidates(answer, shortlist)
+        slack = (answer.spent - answer.bound_usd).dollars()
+        if len(answer.runs) < len(scene.jobs) or slack > request.gap * answer.spent.dollars():
+            slack = slack if len(answer.runs) == len(scene.jobs) else math.inf
+            progress("the shortlist leaves a gap: solving again over everything that could close it")
+            wide, complete = shortlist.within(gathered.scene, slack * (1 + 1e-9), WIDEST)
+            again = formulate(wide)
+            found = solve_in_stages(wide, again, engine, request.gap, deadline)
+            answer = widened(answer, found, complete=complete)
+            if answer.scene is wide:
+                scene, formulation = wide, again
     answer = polished(keep_places(scene, formulation, engine, request.gap, deadline, answer))
     clock.solve += time.perf_counter() - began
     return answer
@@ -262,7 +273,7 @@ def _orders(lines: Sequence[Line], moves: Sequence[Move]) -> Usd:
 
 def _status(answer: Answer, gap: float, request: PlanRequest) -> Status:
     """Optimal only with stage one proven and the gap kept; infeasible when nothing at all could be placed."""
-    if not answer.runs:
+    if not answer.runs and (answer.stage_one_proven or answer.hit_time_limit):
         return "infeasible" if answer.stage_one_proven else "time_limit"
     tolerance = max(request.gap, 1e-6)
     return "optimal" if answer.stage_one_proven and gap <= tolerance + 1e-12 else "feasible"

@@ -79,9 +79,12 @@ class Builder:
         return self.variable(name, high=1.0, integer=True, cost=cost)
 
     def row(self, name: str, terms: Sequence[tuple[int, float]], sense: Sense, rhs: float) -> None:
-        """Add a row; one without terms is left out (it says nothing)."""
-        if terms:
-            self.rows.append(Row(name, tuple(terms), sense, rhs))
+        """Add a row; terms of one variable add up; a row without terms is left out (it says nothing)."""
+        merged: dict[int, float] = {}
+        for variable, coefficient in terms:
+            merged[variable] = merged.get(variable, 0.0) + coefficient
+        if merged:
+            self.rows.append(Row(name, tuple(merged.items()), sense, rhs))
 
     def build(self) -> Program:
         """The finished value."""

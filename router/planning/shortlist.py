@@ -33,6 +33,7 @@ from router.planning.scene import Scene
 from router.planning.solver import Solver
 
 LARGE = 8_000  # shares of slots; beyond this the program is built over a shortlist
+WIDEST = 24_000  # the most a second program may hold
 _FIRST = 3  # candidates a job to begin with
 _MORE_REGIONS = 3
 _ROUNDS = 12
@@ -48,6 +49,31 @@ class Shortlist:
     scene: Scene
     floors: Mapping[str, float]
     shared: float
+    groups: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
+
+    def within(self, scene: Scene, slack: float, most: int) -> tuple[Scene, bool]:
+        """The whole scene's candidates whose way of running their job lies within ``slack`` dollars of its floor, the
+        nearest first up to ``most`` shares of slots; and whether that is all of them.
+
+        With ``slack`` the distance from the bound to a known plan nothing else can be part of a cheaper one.
+        """
+        chosen = {name: {c.key for c in found} for name, found in self.scene.candidates.items()}
+        near = sorted(
+            (total - self.floors[name], name, sorted(keys))
+            for name, groups in self.groups.items()
+            for total, keys in groups
+            if total - self.floors[name] <= slack
+        )
+        shares, complete = size(self.scene), True
+        for _, name, keys in near:
+            job = scene.job[name]
+            fresh = [c for c in scene.candidates[name] if c.key in keys and c.key not in chosen[name]]
+            shares += sum(len(scene.slots_for(job, c)) for c in fresh)
+            if shares > most:
+                complete = False
+                break
+            chosen[name] |= {c.key for c in fresh}
+        return _restricted(scene, chosen), complete
 
     def bound(self, left_out: int) -> float:
         """Least cost over all candidates when so many jobs are left out (whichever they are)."""
@@ -67,28 +93,38 @@ def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Sh
     pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in scene.jobs}
-    best = Shortlist(_restricted(scene, chosen), dict.fromkeys(pricers, 0.0), 0.0)
+    best, _ = _floored(scene, _restricted(scene, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
         small = _restricted(scene, chosen)
-        formulation = formulate(small)
-        relaxed = solver.relax(_penalised(formulation, penalty), max(1.0, deadline - time.monotonic()))
+        relaxed = solver.relax(_penalised(formulate(small), penalty), max(1.0, deadline - time.monotonic()))
         if relaxed.outcome != "optimal":
             break
-        prices = _Prices(scene, relaxed.duals)
-        floors: dict[str, float] = {}
-        grown = False
-        for job in scene.jobs:
-            floors[job.name], keys = pricers[job.name].price(prices, penalty[job.name])
-            fresh = keys - chosen[job.name]
-            grown = grown or bool(fresh)
-            chosen[job.name] |= fresh
-        found = Shortlist(small, floors, prices.shared + _free_moves(scene))
-        best = max(best, found, key=lambda s: s.bound(0))
-        best = replace(best, scene=small)
+        found, worth = _floored(scene, small, pricers, penalty, relaxed.duals)
+        grown = any(worth[name] - chosen[name] for name in worth)
+        for name, keys in worth.items():
+            chosen[name] |= keys
+        best = replace(max(found, best, key=lambda s: s.bound(0)), scene=small)
         close = relaxed.objective - best.bound(0) <= gap / 4 * abs(relaxed.objective)
         if close or not grown or time.monotonic() > deadline:
             break
     return best
+
+
+def _floored(
+    scene: Scene,
+    small: Scene,
+    pricers: Mapping[str, _Pricer],
+    penalty: Mapping[str, float],
+    duals: Mapping[str, float],
+) -> tuple[Shortlist, dict[str, set[str]]]:
+    """Floors of all jobs at these prices of the limits, and the candidates worth having at them."""
+    prices = _Prices(scene, duals)
+    groups: dict[str, tuple[tuple[float, frozenset[str]], ...]] = {}
+    worth: dict[str, set[str]] = {}
+    for name, pricer in pricers.items():
+        groups[name], worth[name] = pricer.price(prices, penalty[name])
+    floors = {name: min([penalty[name], *(total for total, _ in found)]) for name, found in groups.items()}
+    return Shortlist(small, floors, prices.shared + _free_moves(scene), groups), worth
 
 
 def _restricted(scene: Scene, chosen: Mapping[str, set[str]]) -> Scene:
@@ -153,10 +189,13 @@ class _Pricer:
         for i, c in enumerate(self._candidates):
             for slot in scene.slots_for(job, c):
                 self._hours[i, slot.index] = slot.hours
-        regions = [c.region for c in self._candidates]
+        # A job that may use several regions mixes them: all its candidates are one group then.
+        alone = job.gang.regions == 1
+        regions = [c.region if alone else self._candidates[0].region for c in self._candidates]
         self._firsts = [i for i, r in enumerate(regions) if i == 0 or regions[i - 1] != r]
         self._region = np.cumsum([i in set(self._firsts) for i in range(len(regions))]) - 1
-        self._moves = np.array([_least_moves(scene, self._candidates[i], reach) for i in self._firsts])
+        moves = np.array([_least_moves(scene, c, reach) for c in self._candidates])
+        self._moves = np.minimum.reduceat(moves, self._firsts)
         self._whole = self._rate / self._done
         self.dearest = float(self._whole.max() + self._moves.max()) if len(regions) else 0.0
 
@@ -175,8 +214,9 @@ class _Pricer:
         keys.add(self._candidates[int(np.argmax(self._done))].key)
         return keys
 
-    def price(self, prices: _Prices, penalty: float) -> tuple[float, set[str]]:
-        """Floor of the job's cost at these prices, and the candidates of the regions that come nearest to it."""
+    def price(self, prices: _Prices, penalty: float) -> tuple[tuple[tuple[float, frozenset[str]], ...], set[str]]:
+        """At these prices: the floor of the job's cost in each region with the candidates there, and the candidates
+        worth having of the regions where it is least."""
         dearer = 1.0 + prices.team.get(self._job.team, 0.0)
         taken = np.zeros_like(self._hours)
         for i, c in enumerate(self._candidates):
@@ -202,7 +242,11 @@ class _Pricer:
         for r in np.argsort(total, kind="stable")[:_MORE_REGIONS]:
             if total[r] < penalty:
                 keys |= self._used(int(r), high[r], rate, taken)
-        return float(min(penalty, total.min(initial=penalty))), keys
+        groups = tuple(
+            (float(total[r]), frozenset(self._candidates[int(i)].key for i in np.flatnonzero(self._region == r)))
+            for r in range(len(self._firsts))
+        )
+        return groups, keys
 
     def _used(self, region: int, value: float, rate: Vector, taken: Vector) -> set[str]:
         """The region's candidates that win some slot at this value of the whole job."""

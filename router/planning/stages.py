@@ -122,6 +122,27 @@ def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
 
 
+def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
+    """The better of two answers. Over a ``complete`` choice of candidates the second one's own bound holds for all:
+    what was left out of it cannot be part of a plan cheaper than the first. Otherwise only the first one's
+    bound does.""" if not found.runs or _left_out(found) > _left_out(before):
+        return before
+    same = _left_out(found) == _left_out(before)
+    if same and found.spent > before.spent and not complete:
+        return before
+    better = found if not same or found.spent <= before.spent else before
+    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.scene.jobs))
+    floor = min(found.bound_usd, better.spent) if complete else Usd(0)
+    least = before.bound_usd if same else Usd(0)
+    return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
+
+
+def _left_out(answer: Answer) -> tuple[int, ...]:
+    """How many jobs of each priority are left out, highest first."""
+    tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
+    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
+
+
 def _inner(gap: float) -> float:
     """The solver measures its gap against the plan's cost; ask a little more, so that cost <= bound x (1 + gap) too."""
     return gap / (1 + gap)

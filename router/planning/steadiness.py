@@ -10,13 +10,15 @@ from router.planning.schedule import Run
 from router.planning.solver import Solver
 from router.planning.stages import Answer, resolve
 
+_SAME = 1e-8  # costs that differ by no more are the same but for the solver's arithmetic
+
 
 def keep_places(
     scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float, answer: Answer
 ) -> Answer:
     """The answer, or one with the moved jobs held in place where that is within the gap of the bound as well."""
     moved = [job.name for job in scene.jobs if _left_its_place(scene, job.name, answer.runs.get(job.name, ()))]
-    if not moved or gap == 0:
+    if not moved:
         return answer
     rows = []
     for name in moved:
@@ -28,7 +30,7 @@ def keep_places(
     if steady is None:
         return answer
     off = (steady.spent - answer.bound_usd).nanos
-    return steady if off <= gap * steady.spent.nanos else answer
+    return steady if off <= max(gap, _SAME) * steady.spent.nanos else answer
 
 
 def _left_its_place(scene: Scene, name: str, runs: tuple[Run, ...]) -> bool:
