@@ -108,8 +108,8 @@ def test_a_core_that_is_the_whole_gang_is_no_spot_gang() -> None:
 
 def test_clouds_that_nobody_here_can_order_from_are_for_advice() -> None:
     assert codes(a_job(), [BAY])["advisory"].startswith("cannot be ordered from here")
-    ((c,), dropped) = found_for(a_job(), [BAY], advisory=True)[0].values(), []
-    assert (c.provisionable, dropped) == (False, [])
+    kept, dropped = found_for(a_job(), [BAY], advisory=True)
+    assert ([c.provisionable for c in kept.values()], dropped) == ([False], [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,100 @@
+"""Repairs after the search: never dearer, never over a budget or a limit, and what runs stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pricing.money import Usd
+from pricing.offers import Offer
+from router.jobs.spec import Job
+from router.planning.compaction import compacted, earliest_run
+from router.planning.formulation import formulate
+from router.planning.polish import polished
+from router.planning.schedule import Hold, runs_of
+from router.planning.stages import Answer, threshold_of
+from tests.support.made_up_book import offer
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request, scene_of
+
+HERE = "aws/north-1/p9.48xlarge/on_demandx8"
+THERE = "aws/south-1/p9.48xlarge/on_demandx8"
+RUNNING = {
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "market": "on_demand",
+    "accelerators": 8,
+}
+
+
+def placed(jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = None, late: int = 0) -> Answer:
+    """An answer that puts each job on the candidate named, so many slots later than it could."""
+    scene = scene_of(a_request(jobs, offers, limits))
+    holdings: dict[str, tuple[Hold, ...]] = {}
+    for job in scene.jobs:
+        found = earliest_run(scene, job, scene.candidate[job.name, keys[job.name]], {}, scene.window(job)[late:])
+        assert found is not None
+        holdings[job.name] = found
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return Answer(scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False)
+
+
+def where(answer: Answer) -> dict[str, set[str]]:
+    return {name: {run.candidate.key for run in runs} for name, runs in answer.runs.items()}
+
+
+def test_a_job_goes_where_it_is_cheaper() -> None:
+    before = placed([a_job("a"), a_job("b")], {"a": HERE, "b": THERE}, NORTH, SOUTH)
+    after = polished(before)
+    assert where(after) == {"a": {THERE}, "b": {THERE}}
+    assert after.spent < before.spent
+    assert after.bound_usd == before.bound_usd
+
+
+def test_nothing_to_repair_is_the_same_answer() -> None:
+    before = placed([a_job("a")], {"a": THERE}, NORTH, SOUTH)
+    assert polished(before) is before
+
+
+def test_a_job_that_runs_stays() -> None:
+    before = placed([a_job("a", status={"steps_done": 10, "running": RUNNING})], {"a": HERE}, NORTH, SOUTH)
+    assert polished(before) is before
+
+
+def test_limits_hold_as_before() -> None:
+    one = offer("aws/south-1", "p9.48xlarge", "on_demand", "50", cap=1)
+    jobs = [a_job(name, deadline="+4h") for name in "ab"]
+    before = placed(jobs, {"a": HERE, "b": THERE}, NORTH, one)
+    assert polished(before) is before
+
+
+def test_the_move_counts_and_may_make_the_cheaper_place_the_dearer_one() -> None:
+    data = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 5000}
+    before = placed([a_job("a", data=data)], {"a": HERE}, NORTH, SOUTH)
+    assert polished(before) is before
+
+
+def test_a_budget_counts_moves_at_their_dearest() -> None:
+    """$185.60 and nothing to move within the free allowance; $8.70 more at the dearest tier: nobody else decides it."""
+    lake = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "58")
+    data = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 90}
+    for budget, moves in (("$195", True), ("$190", False)):
+        before = placed([a_job("a", data=data, budget=budget)], {"a": HERE}, NORTH, lake)
+        assert (where(polished(before)) == {"a": {"gcp/lake-1/a9-highgpu-8g/on_demandx8"}}) is moves
+
+
+def test_the_same_place_sooner_costs_the_same() -> None:
+    before = placed([a_job("a")], {"a": HERE}, NORTH, late=3)
+    sooner = compacted(before.scene, before.holdings)
+    assert sooner["a"][0].slot.index == 0
+    assert before.holdings["a"][0].slot.index == 3
+    assert [h.key for h in sooner["a"]] == [h.key for h in before.holdings["a"]]
+
+
+def test_sooner_keeps_what_others_hold_and_goes_by_priority() -> None:
+    one = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
+    jobs = [a_job("a", steps=150, max_wait="1d"), a_job("b", steps=150, priority=5, max_wait="1d")]
+    before = placed(jobs, {"a": HERE, "b": HERE}, one, late=6)
+    apart = {"a": before.holdings["a"], "b": placed(jobs, {"a": HERE, "b": HERE}, one, late=3).holdings["b"]}
+    sooner = compacted(before.scene, apart)
+    assert [h.slot.index for h in sooner["b"]] == [0, 1]
+    assert [h.slot.index for h in sooner["a"]] == [2, 3]

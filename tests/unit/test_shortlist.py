@@ -1,0 +1,125 @@
+"""A shortlist in place of the whole program: its bound never lies above what the whole program finds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from router.planning import planner
+from router.planning.formulation import formulate
+from router.planning.planner import PlanRequest, make_plan
+from router.planning.scene import Scene
+from router.planning.shortlist import LARGE, shortlisted, size
+from router.planning.solver import PulpSolver
+from router.planning.stages import solve_in_stages
+from tests.support.instances import make_instance
+from tests.support.made_up_book import offer
+from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, scene_of
+
+SEEDS = range(4100, 4130)
+RHINE = offer("gcp/rhine-1", "a9-highgpu-8g", "on_demand", "44")
+FEW = {"limits": [{"name": "few", "cloud": "gcp", "amount": 8, "unit": "accelerators"}]}
+
+
+def instance(seed: int) -> PlanRequest:
+    i = make_instance(seed)
+    return a_request(i.jobs, i.book.offers, i.limits, now=i.now, horizon=i.horizon, slot=i.slot, resolve_limits=0)
+
+
+def crowd() -> PlanRequest:
+    """Six jobs that all want the cheapest place, which takes one at a time."""
+    data = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 100}
+    jobs = [
+        a_job(f"j{n}", steps=150 + 40 * n, deadline=f"+{5 + n % 3}h", data=data if n % 2 else None) for n in range(6)
+    ]
+    return a_request(jobs, [NORTH, SOUTH, ALPS, LAKE, RHINE], FEW, resolve_limits=0)
+
+
+def optimum(scene: Scene) -> tuple[int, float]:
+    """Jobs left out, and the least cost with thresholds."""
+    answer = solve_in_stages(scene, formulate(scene), PulpSolver(), 0.0, time.monotonic() + 30)
+    return len(scene.jobs) - len(answer.runs), answer.spent.dollars()
+
+
+def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
+    tight = 0
+    for seed in SEEDS:
+        scene = scene_of(instance(seed))
+        if not scene.jobs:
+            continue
+        left_out, least = optimum(scene)
+        found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+        bound = found.bound(left_out)
+        assert bound <= least * (1 + 1e-9) + 1e-6, seed
+        tight += bound > 0.9 * least
+    assert tight > 10
+
+
+def test_it_prices_a_crowd_within_a_few_percent() -> None:
+    scene = scene_of(crowd())
+    left_out, least = optimum(scene)
+    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    assert left_out == 0
+    assert 0.9 * least < found.bound(0) <= least * (1 + 1e-9)
+    assert {job: len(c) <= len(scene.candidates[job]) for job, c in found.scene.candidates.items()} == dict.fromkeys(
+        scene.candidates, True
+    )
+
+
+def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
+    scene = scene_of(crowd())
+    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    assert found.bound(1) == pytest.approx(found.bound(0) - max(found.floors.values()))
+    assert found.bound(6) == pytest.approx(-found.shared)
+
+
+def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
+    running = {
+        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
+    }  # fmt: skip
+    job = a_job(status={"steps_done": 10, "running": running})
+    scene = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
+    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    assert [c.key for c in found.scene.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
+
+
+def test_size_counts_shares_of_slots() -> None:
+    scene = scene_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
+    assert size(scene) == 2 * len(scene.slots)
+    assert size(replace(scene, candidates={"a": ()})) == 0
+    assert size(scene) < LARGE
+
+
+def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = {seed: make_plan(instance(seed)) for seed in SEEDS[:12]}
+    monkeypatch.setattr(planner, "LARGE", 0)
+    for seed, whole in exact.items():
+        plan = make_plan(replace(instance(seed), gap=0.005))
+        if len(plan.unplaced) == len(whole.unplaced):
+            best = (whole.cost_usd + whole.threshold_usd).nanos
+            assert plan.bound_usd.nanos <= best * (1 + 1e-9) + 1000, seed
+            assert (plan.cost_usd + plan.threshold_usd).nanos >= best * (1 - 1e-6) - 1000, seed
+            if plan.status == "optimal":
+                assert plan.gap <= 0.005 + 1e-9, seed
+        else:
+            assert len(plan.unplaced) > len(whole.unplaced), seed
+            assert plan.status != "optimal", seed
+            assert not plan.stage_one_proven, seed
+
+
+def test_a_crowd_is_planned_alike_over_a_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = make_plan(replace(crowd(), gap=0.001))
+    monkeypatch.setattr(planner, "LARGE", 0)
+    plan = make_plan(replace(crowd(), gap=0.005))
+    assert (plan.status, plan.unplaced) == ("optimal", ())
+    assert plan.cost_usd.dollars() == pytest.approx(whole.cost_usd.dollars(), rel=0.006)
+    assert sum("gcp" in place for place in places(plan).values()) >= 2
+
+
+def test_the_same_bytes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "LARGE", 0)
+    request = replace(crowd(), time_limit=timedelta(seconds=60))
+    assert make_plan(request) == make_plan(request)
