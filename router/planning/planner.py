@@ -150,7 +150,7 @@ def _scene(
     use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
     shared = amounts((c for found in everything.values() for c in found), request.limits)
     tight = binding({job.name: kept[job.name] for job in placeable}, use, shared)
-    ends = [last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in placeable]
+    ends = [last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
     slots = make_slots(request.now, request.slot, request.horizon, edges, max([*ends, request.now + request.slot]))
     return Scene(

@@ -120,7 +120,9 @@ def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
                 before = 0.0
             rise = max(0.0, hold.share - before)
             last = pieces[-1] if pieces and pieces[-1].candidate is candidate else None
-            if before > 0 and last is not None and last.order == hold.slot.order:
+            # Beyond the horizon a line ends where its share changes, so that shares add up in every slot.
+            level = hold.slot.order or abs(hold.share - before) <= _NOTHING
+            if before > 0 and level and last is not None and last.order == hold.slot.order:
                 last.slots.append(hold.slot)
                 last.shares.append(hold.share)
                 last.startups += rise
@@ -162,7 +164,7 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
         productive = timedelta(microseconds=round(piece.productive * 3_600_000_000))
         start = piece.slots[0].start
         held = productive + piece.startups * c.startup
-        full = min(piece.shares) > 1 - 1e-6 or (len(piece.shares) == 1 and held <= piece.slots[0].length)
+        full = min(piece.shares) > 1 - _NOTHING
         end = start + held if full else piece.slots[-1].end
         share = 1.0 if full else min(1.0, held / (end - start))
         runs.append(Run(job.name, c, piece.order, start, end, share, piece.startups, productive, upto - counted))

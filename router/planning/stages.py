@@ -125,7 +125,8 @@ def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
 def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
     """The better of two answers. Over a ``complete`` choice of candidates the second one's own bound holds for all:
     what was left out of it cannot be part of a plan cheaper than the first. Otherwise only the first one's
-    bound does.""" if not found.runs or _left_out(found) > _left_out(before):
+    bound does."""
+    if not found.runs or _left_out(found) > _left_out(before):
         return before
     same = _left_out(found) == _left_out(before)
     if same and found.spent > before.spent and not complete:
