@@ -8,16 +8,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, read_book
-from pricing.problems import InvalidInputError
-from router.files.book_check import check_against_book
-from router.files.job_files import load_jobs
-from router.files.limits_file import read_limits
+from pricing.offers import Offer
+from pricing.problems import InvalidInputError, Problem
+from router.files.book_check import check_against_book, check_limits_against_book
+from router.files.books import load_book
+from router.files.job_files import LoadedJobs, load_jobs
+from router.files.limits_file import LoadedLimits, load_limits
 from router.jobs.limits import Limits
 from router.planning.planner import PlanRequest
-
-LATEST = "latest"
-EMBEDDED = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +31,24 @@ class PlanOptions:
     max_age: timedelta | None = None
 
 
-def load_book(name: str) -> PriceBook:
-    """``latest`` (the last one fetched, else the embedded one), ``embedded``, or a .parquet or .csv file.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left."""
 
-    Nothing fetches books yet, so ``latest`` is the embedded one. InvalidInputError for a file that is no book.
-    """
-    return embedded_book() if name in {LATEST, EMBEDDED} else read_book(Path(name))
+    request: PlanRequest
+    offers_too_old: int
+    finished: tuple[str, ...]
 
 
 def plan_request(
     paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions
-) -> tuple[PlanRequest, int]:
-    """The request, and how many offers ``max_age`` left out. InvalidInputError with every problem of every input."""
+) -> Prepared:
+    """Everything read and checked. InvalidInputError with every problem of the book, or else of jobs and limits."""
     book = load_book(book_name)
-    limits = read_limits(limits_file) if limits_file is not None else Limits.none()
-    loaded = load_jobs(paths, now)
-    check_against_book(loaded, book)
-    young = book.offers
-    if options.max_age is not None:
-        young = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= options.max_age)
-        if not young:
-            raise InvalidInputError.single(
-                f"every price of the book is older than {options.max_age.days} days or undated",
-                field="--max-age", remedy="raise it, or fetch a newer book",
-            )  # fmt: skip
+    loaded, limits = _inputs(paths, limits_file, now, book)
+    young = _young(book, options.max_age, now)
     request = PlanRequest(
-        jobs=loaded.jobs,
+        jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
         book=book if len(young) == len(book.offers) else book.with_offers(young),
         limits=limits,
         now=now,
@@ -69,4 +59,39 @@ def plan_request(
         solver=options.solver,
         advisory=options.advisory,
     )
-    return request, len(book.offers) - len(young)
+    finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
+    return Prepared(request, len(book.offers) - len(young), finished)
+
+
+def _inputs(
+    paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook
+) -> tuple[LoadedJobs, Limits]:
+    problems: list[Problem] = []
+    jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
+    try:
+        if limits_file is not None:
+            limits = load_limits(limits_file)
+            check_limits_against_book(limits, book)
+    except InvalidInputError as error:
+        problems += error.problems
+    try:
+        jobs = load_jobs(paths, now)
+        check_against_book(jobs, book)
+    except InvalidInputError as error:
+        problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+    return jobs, limits.limits
+
+
+def _young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
+    if max_age is None:
+        return book.offers
+    young = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
+    if not young:
+        raise InvalidInputError.single(
+            f"every price of the book is older than {max_age.days} days or undated",
+            field="--max-age",
+            remedy="raise it, or fetch a newer book",
+        )
+    return young

@@ -14,7 +14,8 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from router.cli import console, offers_text
 from router.cli.offers_rows import Filters, SortKey, select, unknown_names
-from router.cli.options import length_of_time, moment_of_planning, open_book
+from router.cli.options import length_of_time, moment_of_planning
+from router.files.books import load_book
 
 
 class OffersFormat(StrEnum):
@@ -81,7 +82,7 @@ def offers(
         provisionable=provisionable,
         max_age=length_of_time("--max-age", max_age),
     )
-    source = open_book(book)
+    source = load_book(book)
     _refuse_unknown(source, filters)
     found, too_old = select(source, filters, sort, moment.date())
     if too_old:

@@ -1,4 +1,4 @@
-"""Options that several commands share: the book, the moment of planning, lengths of time.
+"""Options that several commands share: the moment of planning, lengths of time.
 
 Each raises InvalidInputError that names the option, so that the command exits with 2.
 """
@@ -6,25 +6,8 @@ Each raises InvalidInputError that names the option, so that the command exits w
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
-
-LATEST = "latest"
-EMBEDDED = "embedded"
-
-
-def open_book(name: str) -> PriceBook:
-    """``--book``: ``latest`` (the last one fetched, else the embedded one), ``embedded``, or a file.
-
-    Nothing fetches books yet, so ``latest`` is the embedded one.
-    """
-    from pricing.bookfile import embedded_book, read_book
-
-    if name in {LATEST, EMBEDDED}:
-        return embedded_book()
-    return read_book(Path(name))
 
 
 def moment_of_planning(text: str | None) -> datetime:

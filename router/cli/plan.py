@@ -73,9 +73,12 @@ def plan(
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    request, too_old = plan_request(paths, book, limits, moment, options)
-    if too_old:
-        console.note(f"{too_old} offers are older than {max_age} or undated and left out")
+    prepared = plan_request(paths, book, limits, moment, options)
+    request = prepared.request
+    if prepared.offers_too_old:
+        console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")
+    for name in prepared.finished:
+        console.note(f"{name} has no steps left and is left out")
     with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
         made = make_plan(request)
     document = plan_to_json(made)

@@ -14,8 +14,9 @@ import typer
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.cli.console import ExitCode, note, out, show_problems
-from router.cli.options import moment_of_planning, open_book
+from router.cli.options import moment_of_planning
 from router.files.book_check import check_against_book, check_limits_against_book
+from router.files.books import load_book
 from router.files.finding import FoundFiles, find_files
 from router.files.job_files import LoadedJobs, load_jobs
 from router.files.limits_file import load_limits
@@ -52,7 +53,7 @@ def validate(
     """
     moment = moment_of_planning(now)
     found = find_files(paths, limits_will_do=True)
-    prices = None if book == "none" else open_book(book)
+    prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = tuple(_notes(jobs, moment))
     if output is Format.JSON:

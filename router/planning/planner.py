@@ -81,7 +81,7 @@ def make_plan(
     clock = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
     deadline = time.monotonic() + request.time_limit.total_seconds()
-    jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
+    jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
     surer: dict[str, float] = {}
     rounds = 0
     while True:
@@ -98,6 +98,7 @@ def make_plan(
 
 @dataclass(frozen=True)
 class _Gathered:
+    jobs: tuple[Job, ...]
     finder: CandidateFinder
     scene: Scene
     advisory: Mapping[str, tuple[Candidate, ...]]
@@ -125,7 +126,7 @@ def _gather(request: PlanRequest, jobs: tuple[Job, ...], surer: Mapping[str, flo
     placeable = tuple(job for job in jobs if job.name not in hopeless)
     scene = _scene(request, jobs, placeable, kept)
     clock.sieve += time.perf_counter() - began
-    return _Gathered(finder, scene, advisory, dropped, hopeless)
+    return _Gathered(jobs, finder, scene, advisory, dropped, hopeless)
 
 
 def _hopeless(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
@@ -229,7 +230,7 @@ def _finish(
     moves = moves_of(scene, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
     findings = Findings(gathered.advisory, gathered.dropped, gathered.hopeless, gathered.finder)
-    summaries, unplaced = summarise(request.jobs, scene, answer, lines, moves, findings)
+    summaries, unplaced = summarise(gathered.jobs, scene, answer, lines, moves, findings)
     clock.price += time.perf_counter() - began
     began = time.perf_counter()
     # Over a shortlist a re-solve would miss what a larger limit makes worth having: estimates only.
