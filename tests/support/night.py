@@ -1,0 +1,27 @@
+"""The plan of the nightly examples, made once for all tests of a run."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+
+from router.planning.plan import Plan
+from router.planning.planner import PlanRequest, make_plan
+from router.wiring import PlanOptions, plan_request
+from tests.support.repository import ROOT
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+FOLDER = ROOT / "examples" / "nightly"
+
+
+@cache
+def nightly_request() -> PlanRequest:
+    """What ``make plan`` asks, with a gap that is quickly reached."""
+    options = PlanOptions(gap=0.03)
+    return plan_request([str(FOLDER)], "embedded", FOLDER / "limits.yaml", NOW, options).request
+
+
+@cache
+def nightly_plan() -> Plan:
+    """The plan; equal for every test."""
+    return make_plan(nightly_request())

@@ -1,0 +1,225 @@
+"""Relaxations are promises: the rule changed as they say, the job is placed, at the cost they state or less."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pricing.money import Usd
+from pricing.offers import Offer
+from router.jobs.quantities import Moment
+from router.jobs.residency import Residency
+from router.jobs.spec import Job, MarketRule
+from router.planning.plan import Plan, Relaxation
+from router.planning.planner import PlanRequest, make_plan
+from router.wiring import PlanOptions, plan_request
+from tests.support.made_up_book import offer
+from tests.support.night import NOW
+from tests.support.repository import ROOT
+from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request
+
+EXAMPLES = ("deadline-too-tight", "budget-too-small", "residency-nobody-satisfies")
+DATA = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 90}
+ONE = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
+
+
+def later(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    more = timedelta(hours=int(found.change.removeprefix("+").removesuffix(" h")))
+    assert job.deadline is not None
+    moment = Moment.parse((job.deadline.at(request.now) + more).isoformat())
+    return with_job(request, job.model_copy(update={"deadline": moment}))
+
+
+def richer(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    more = Usd.parse(found.change.removeprefix("+$").replace(",", ""))
+    if "budget of team" not in found.detail:
+        assert job.budget is not None
+        return with_job(request, job.model_copy(update={"budget": job.budget + more}))
+    teams = tuple(
+        t.model_copy(update={"budget": t.budget + more}) if t.team == job.team else t for t in request.limits.teams
+    )
+    return replace(request, limits=request.limits.model_copy(update={"teams": teams}))
+
+
+def wider(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    """The region is allowed beside what was allowed, and forbidden no longer."""
+    place = found.change.removeprefix("allow ")
+    allow = [str(rule) for rule in job.residency.allow]
+    rules = Residency.model_validate({"allow": [*allow, place] if allow else []})
+    return with_job(request, job.model_copy(update={"residency": rules}))
+
+
+def any_market(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
+    return with_job(request, job.model_copy(update={"market": MarketRule()}))
+
+
+def more_egress(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    gib = float(found.change.removeprefix("raise the egress cap to ").removesuffix(" GiB").replace(",", ""))
+    assert job.data is not None
+    assert job.data.egress_cap is not None
+    cap = job.data.egress_cap.model_copy(update={"gib": gib, "usd": None})
+    return with_job(request, job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": cap})}))
+
+
+def any_fabric(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
+    return with_job(request, job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})}))
+
+
+def roomier(request: PlanRequest, _: Job, found: Relaxation) -> PlanRequest:
+    for part in found.change.split(", +"):
+        amount, name = re.fullmatch(r"\+?(\d+) \w+ of (.+)", part).groups()  # type: ignore[union-attr]
+        limits = tuple(
+            limit.model_copy(update={"amount": limit.amount + int(amount)}) if limit.name == name else limit
+            for limit in request.limits.limits
+        )
+        request = replace(request, limits=request.limits.model_copy(update={"limits": limits}))
+        if name.startswith("capacity "):
+            offers = [
+                replace(o, machines_cap=o.machines_cap + int(amount)) if o.machines_cap is not None else o
+                for o in request.book.offers
+            ]
+            request = replace(request, book=request.book.with_offers(offers))
+    return request
+
+
+FORMS: tuple[tuple[str, Callable[[PlanRequest, Job, Relaxation], PlanRequest]], ...] = (
+    (r"\+\d+ h", later),
+    (r"\+\$[\d,]+\.\d\d", richer),
+    (r"allow (spot|on-demand)", any_market),
+    (r"allow [a-z]+/[\w-]+", wider),
+    (r"raise the egress cap to [\d,]+ GiB", more_egress),
+    (r"do without an RDMA fabric", any_fabric),
+    (r"\+\d+ (machines|accelerators|vcpus) of .+", roomier),
+)
+
+
+def with_job(request: PlanRequest, job: Job) -> PlanRequest:
+    return replace(request, jobs=tuple(job if j.name == job.name else j for j in request.jobs))
+
+
+def kept(request: PlanRequest, plan: Plan, name: str) -> list[str]:
+    """Applies every relaxation of the job, checks that it is placed by it, and returns the changes."""
+    job = next(j for j in request.jobs if j.name == name)
+    left = next(u for u in plan.unplaced if u.job == name)
+    others = {j.job for j in plan.jobs if j.finish is not None}
+    for found in left.relaxations:
+        apply = next(change for form, change in FORMS if re.fullmatch(form, found.change))
+        after = make_plan(apply(request, job, found))
+        assert {u.job for u in after.unplaced} == {u.job for u in plan.unplaced} - {name}, found
+        assert others <= {j.job for j in after.jobs if j.finish is not None}, found
+        placed = next(j for j in after.jobs if j.job == name)
+        assert found.cost_usd is not None
+        if not others:
+            tolerance = Usd(round(found.cost_usd.nanos * 0.005) + 1000)
+            assert placed.cost_usd <= found.cost_usd + tolerance, found
+    return [found.change for found in left.relaxations]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_what_the_instructive_examples_are_told_is_enough(name: str) -> None:
+    path = str(ROOT / "examples" / "instructive" / f"{name}.yaml")
+    request = plan_request([path], "embedded", None, NOW, PlanOptions()).request
+    plan = make_plan(request)
+    assert (plan.status, len(plan.unplaced)) == ("infeasible", 1)
+    assert plan.unplaced[0].reason != ""
+    assert kept(request, plan, name) != []
+
+
+def checked(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, name: str = "a") -> list[str]:
+    request = a_request(jobs, offers, limits, resolve_limits=0)
+    return kept(request, make_plan(request), name)
+
+
+def test_a_deadline_is_moved_by_as_few_hours_as_do() -> None:
+    assert checked([a_job(deadline="+2h")], [NORTH, SOUTH]) == ["+2 h"]
+    request = a_request([a_job(deadline="+3h")], [NORTH])
+    assert [u.job for u in make_plan(request).unplaced] == ["a"]
+
+
+def test_a_deadline_far_beyond_the_horizon() -> None:
+    (change,) = checked([a_job(steps=3000, deadline="+20h")], [NORTH])
+    assert change == "+11 h"
+
+
+def test_a_budget_is_raised_by_what_is_missing() -> None:
+    (change,) = checked([a_job(budget="$100")], [NORTH, SOUTH])
+    assert change.startswith("+$60.")
+
+
+def test_a_budget_that_must_pay_for_moves_is_raised_by_their_dearest_price() -> None:
+    """Budgets count moves at their dearest tier, so the raise must too, free allowance or not."""
+    assert checked([a_job(budget="$100", data=DATA)], [LAKE]) != []
+
+
+def test_a_teams_budget() -> None:
+    limits = {"teams": [{"team": "red", "budget": "$100", "spent": "$20"}]}
+    (change,) = checked([a_job()], [NORTH], limits)
+    assert change.startswith("+$112.")
+
+
+def test_a_teams_budget_that_others_used_up() -> None:
+    limits = {"teams": [{"team": "red", "budget": "$250"}]}
+    assert checked([a_job(priority=-1), a_job("b")], [NORTH], limits) != []
+
+
+@pytest.mark.parametrize(
+    ("fields", "change"),
+    [
+        ({"residency": {"allow": ["DE"]}}, "allow aws/south-1"),
+        ({"residency": {"deny": ["US"]}, "deadline": "+9h"}, "allow aws/south-1"),
+        ({"spot": "only"}, "allow on-demand"),
+        ({"data": {**DATA, "at": "aws/alps-1", "egress_cap": {"gib": 10}}}, "raise the egress cap to 90 GiB"),
+    ],
+)
+def test_a_rule_about_places_or_markets(fields: dict[str, Any], change: str) -> None:
+    assert checked([a_job(**fields)], [NORTH, SOUTH]) == [change]
+
+
+def test_spot_where_it_was_forbidden() -> None:
+    assert checked([a_job(spot="never")], [NORTH_SPOT]) == ["allow spot"]
+
+
+def test_a_fabric_that_nobody_has() -> None:
+    slow = offer("aws/north-1", "g9.48xlarge", "on_demand", "30")
+    job = a_job()
+    point = {"accelerator": "A100-80GB", "count": 16, "steps_per_hour": 100, "fabric": "ethernet"}
+    fields = {
+        "workload": {"profile": [point]}, "gang": {"options": ["A100-80GB:16"], "rdma": "required"},
+        "name": "a", "team": "red", "steps": 300, "checkpoint": job.checkpoint,
+    }  # fmt: skip
+    assert checked([Job.model_validate(fields)], [slow]) == ["do without an RDMA fabric"]
+
+
+def test_more_of_a_limit_that_others_hold() -> None:
+    limits = {"limits": [{"name": "quota", "amount": 8, "unit": "accelerators"}]}
+    jobs = [a_job("a", deadline="+4h"), a_job("b", deadline="+4h", priority=1)]
+    changes = checked(jobs, [NORTH], limits)
+    assert "+8 accelerators of quota" in changes
+    assert "+4 h" in changes
+
+
+def test_more_machines_of_an_offer_that_others_hold() -> None:
+    jobs = [a_job("a", deadline="+4h"), a_job("b", deadline="+4h", priority=1)]
+    assert "+1 machines of capacity aws/north-1/p9.48xlarge/on_demand" in checked(jobs, [ONE])
+
+
+def test_a_wider_rule_does_not_send_it_where_others_are() -> None:
+    """The place that the rule would open is taken by a job of the same hours: opening it is not enough."""
+    jobs = [a_job("a", deadline="+4h", residency={"allow": ["DE"]}), a_job("b", deadline="+4h", priority=1)]
+    assert "allow aws/north-1" not in checked(jobs, [ONE])
+
+
+def test_a_job_without_deadline_whose_rule_nobody_satisfies_beside_others() -> None:
+    jobs = [a_job("a", steps=700, residency={"allow": ["DE"]}), a_job("b", steps=50)]
+    assert checked(jobs, [NORTH]) == ["allow aws/north-1"]
+
+
+def test_two_rules_at_once_are_not_relaxed_one_by_one() -> None:
+    job = a_job(residency={"allow": ["DE"]}, spot="only", deadline="+6h")
+    assert checked([job], [NORTH]) == []
+    assert checked([a_job(deadline="+1h", residency={"allow": ["DE"]})], [NORTH, ALPS]) == ["+3 h"]
