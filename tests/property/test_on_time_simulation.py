@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, candidates_for
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
+from tests.support.checker import check_plan
 from tests.support.plan_view import Stretch, View
 from tests.support.repository import ROOT
 from tests.support.simulated_runs import Outcome, Stage, simulate
@@ -45,6 +46,12 @@ def example() -> Example:
     plan = make_plan(PlanRequest(jobs=tuple(jobs), book=book, limits=limits, now=NOW))
     kept = {(job.name, offers_of(c)): c for job in jobs for c in candidates_for(job, book, limits, NOW, False)[0]}
     return Example(plan, View(plan, tuple(jobs), book, limits, False, None), kept)
+
+
+def test_the_example_keeps_its_promises(example: Example) -> None:
+    """What ``make plan`` shows passes the independent checker."""
+    view = example.view
+    assert check_plan(view.plan, view.jobs, view.book, view.limits, slot=timedelta(hours=1)) == []
 
 
 def offers_of(candidate: Candidate) -> Offers:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import combinations, pairwise
 
 from pricing.places import Market
 from router.jobs.spec import Job
@@ -76,35 +76,74 @@ def _moments(lines: Sequence[Line], edges: Sequence[datetime]) -> list[tuple[dat
 
 def check_one_gang(view: View) -> Iterator[str]:
     """No job is in two places at once."""
-    edges = _edges(view)
     for job in view.jobs:
         heads = [stretch.head for stretch in view.stretches(job)]
-        for begin, end in _moments(heads, edges):
-            shares = [h.share for h in heads if h.start <= begin and end <= _held_until(h, edges)]
-            if sum(shares) > 1 + RELATIVE:
-                yield f"{job.name}: {len(shares)} gangs at once at {begin}"
+        for begin, end, shares in _uses(view, heads, lambda _: 1):
+            if shares > 1 + RELATIVE:
+                yield f"{job.name}: {shares:.3f} gangs at once between {begin} and {end}"
 
 
 def check_shared(view: View) -> Iterator[str]:
-    """Caps, quotas and reservations at every instant (shares of outlook slots on average)."""
+    """Caps, quotas and reservations: at every instant of the horizon, on average in the outlook."""
     offers = {(o.cloud, o.region, o.zone, o.instance_type, o.market.value): o.machines_cap for o in view.book.offers}
     used: dict[OfferName, int | None] = {_name(line): offers.get(_name(line)) for line in view.plan.lines}
     things = shared_things(view.limits, used)
-    edges = _edges(view)
-    for begin, end in _moments(view.plan.lines, edges):
-        alive = [line for line in view.plan.lines if line.start <= begin and end <= _held_until(line, edges)]
-        for thing in things:
-            try:
-                use = sum(thing.use(_holding(view, line)) * line.share for line in alive)
-            except ValueError as error:
-                yield str(error)
-                continue
+    for thing in things:
+        try:
+            takes = {id(line): thing.use(_holding(view, line)) for line in view.plan.lines}
+        except ValueError as error:
+            yield str(error)
+            continue
+        lines = [line for line in view.plan.lines if takes[id(line)]]
+        for begin, end, use in _uses(view, lines, lambda line, takes=takes: takes[id(line)]):  # type: ignore[misc]
             if use > thing.amount * (1 + RELATIVE) + RELATIVE:
-                yield f"{thing.name}: {use:g} of {thing.amount} {thing.unit} at {begin}"
+                yield f"{thing.name}: {use:g} of {thing.amount} {thing.unit} between {begin} and {end}"
     paid = {thing.offer for thing in things if thing.offer is not None}
     for line in view.plan.lines:
         if line.market == Market.RESERVED and _name(line) not in paid:
             yield f"{line.job}: {_name(line)} is no reservation"
+
+
+def _uses(
+    view: View, lines: Sequence[Line], amount: Callable[[Line], int]
+) -> Iterator[tuple[datetime, datetime, float]]:
+    """Use at every instant of the horizon, and the least possible mean use over every stretch of the outlook.
+
+    An outlook line holds a share of its slots on average, anywhere in them: only what cannot lie outside a stretch
+    counts in it.
+    """
+    edges = _edges(view)
+    orders = [line for line in lines if line.kind == "order"]
+    for begin, end in _moments(orders, edges):
+        alive = [x for x in orders if x.start <= begin and end <= _held_until(x, edges)]
+        yield begin, end, float(sum(amount(line) for line in alive))
+    outlook = [line for line in lines if line.kind != "order"]
+    slots = outlook_edges(view)
+    until = {id(line): min((edge for edge in slots if edge >= line.end), default=line.end) for line in outlook}
+    marks = sorted({line.start for line in outlook} | set(until.values()))
+    for begin, end in combinations(marks, 2):
+        least = sum(amount(line) * _least_inside(line, until[id(line)], begin, end) for line in outlook)
+        yield begin, end, least / ((end - begin) / HOUR)
+
+
+def _least_inside(line: Line, until: datetime, begin: datetime, end: datetime) -> float:
+    """Hours that a line must hold between two moments, wherever in its slots it holds the others."""
+    held = line.share * ((line.end - line.start) / HOUR)
+    inside = max(0.0, (min(until, end) - max(line.start, begin)) / HOUR)
+    return max(0.0, held - ((until - line.start) / HOUR - inside))
+
+
+def outlook_edges(view: View) -> tuple[datetime, ...]:
+    """Every 6 h (UTC) up to seven days after now, then every midnight; deadlines and earliest starts."""
+    now, start = view.now, view.plan.horizon_end
+    last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
+    edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
+    at = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    while at < last:
+        if at.hour == 0 or at <= now + timedelta(days=7):
+            edges.add(at)
+        at += timedelta(hours=6)
+    return tuple(sorted(edge for edge in edges if edge >= start))
 
 
 def _name(line: Line) -> OfferName:
@@ -130,14 +169,16 @@ def check_runs(view: View) -> Iterator[str]:
             for position, stretch in enumerate(run):
                 line = stretch.head
                 due = position == 0 and not stays
-                if line.startup != due:
+                # Beyond the horizon a run that goes on may take a larger share of a slot, and starts that much.
+                grows = position > 0 and line.kind == "outlook"
+                if job.startup and line.startup != due and not grows:
                     yield f"{job.name} {line.start}: start-up {line.startup}, should be {due}"
                 yield from _check_work(job, stretch)
                 done += stretch.worked_hours(job.startup) * line.on_time_steps_per_hour
                 promised += sum(part.steps for part in stretch.lines)
         whole = job.checkpoint is None and not (len(runs) == 1 and view.stays(job, runs[0]))
         needed = job.steps if whole else job.steps_left
-        if done < needed * (1 - RELATIVE) or promised < needed:
+        if done < needed * (1 - RELATIVE) - len(view.lines_of(job)) or promised < needed:
             yield f"{job.name}: {done:.1f} steps ({promised} in its lines) of {needed}"
         if job.checkpoint is None and len(runs) != 1:
             yield f"{job.name}: {len(runs)} runs of a job that cannot resume"
