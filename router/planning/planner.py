@@ -233,9 +233,7 @@ def _finish(
     summaries, unplaced = summarise(gathered.jobs, scene, answer, lines, moves, findings)
     clock.price += time.perf_counter() - began
     began = time.perf_counter()
-    # Over a shortlist a re-solve would miss what a larger limit makes worth having: estimates only.
-    whole = size(scene) <= LARGE
-    shadow = answer.worth(engine, request.resolve_limits if whole else 0, deadline)
+    shadow = answer.worth(scene, engine, request.resolve_limits, deadline)
     clock.solve += time.perf_counter() - began
     objective = cost + answer.threshold
     bound = min(answer.bound_usd, objective)

@@ -48,11 +48,13 @@ class Answer:
         )
         return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
 
-    def worth(self, solver: Solver, resolve: int, deadline: float) -> tuple[ShadowPrice, ...]:
-        """Shadow prices of the limits that bind."""
+    def worth(self, whole: Scene, solver: Solver, resolve: int, deadline: float) -> tuple[ShadowPrice, ...]:
+        """Shadow prices of the limits that bind for the jobs that are placed; ``whole`` has all candidates."""
         if not self.runs:
             return ()
-        return shadow_prices(self.scene, self.stage_two, solver, resolve, deadline)
+        placed = tuple(job for job in self.scene.jobs if job.name in self.runs)
+        scene = replace(self.scene, jobs=placed)
+        return shadow_prices(scene, whole, self.stage_two, solver, resolve, deadline)
 
 
 def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float) -> Answer:

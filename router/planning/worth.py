@@ -3,74 +3,108 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pricing.money import NANOS, Usd
-from router.planning.formulation import limit_row, team_row
+from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.plan import ShadowPrice
 from router.planning.program import Program
 from router.planning.scene import Scene
-from router.planning.solver import Solver
+from router.planning.shortlist import size
+from router.planning.solver import Solution, Solver
 
 _WORTH_SHOWING = 0.005  # dollars
-_MOST_INTEGERS = 6000  # beyond this a re-solve costs more than its answer is worth
+_MOST_SHARES = 12_000  # a program with more shares of slots is not solved again
+_SMALL = 0.1  # of the figure: how near to the optimum both solutions must be proven
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    name: str
+    unit: str
+    rows: tuple[str, ...]
+    estimate: float
 
 
 def shadow_prices(
-    scene: Scene, program: Program, solver: Solver, resolve: int, deadline: float
+    scene: Scene, whole: Scene, program: Program, solver: Solver, resolve: int, deadline: float
 ) -> tuple[ShadowPrice, ...]:
     """Of every limit and team budget with a price above half a cent, dearest first.
 
-    ``lp_estimate`` is the dual of the relaxation with who is placed held fixed; the top ``resolve`` limits are
-    solved again with one unit more (``resolved``) where the program is small enough for both optima to be proven.
+    ``lp_estimate`` is the dual of the relaxation, with who is placed held fixed: at a kink it can be far above what one
+    more unit really saves. So the top ``resolve`` are solved again with one unit more (``resolved``), over ``scene``'s
+    candidates and all of ``whole``'s that touch them, where the program is not too large and both optima are proven to
+    a tenth of the figure.
     """
     relaxed = solver.relax(program, max(1.0, deadline - time.monotonic()))
     if relaxed.outcome != "optimal":
         return ()
-    found: list[tuple[float, str, str, tuple[str, ...]]] = []
-    for name in sorted(scene.binding):
-        rows = tuple(limit_row(name, slot.index) for slot in scene.slots)
-        price = sum(relaxed.duals.get(row, 0.0) for row in rows)
-        found.append((price, name, scene.shared[name].unit, rows))
+    found = [_limit(scene, name, relaxed.duals) for name in sorted(scene.binding)]
     for team in scene.limits.teams:
         row = team_row(team.team)
-        found.append((relaxed.duals.get(row, 0.0), row, "USD", (row,)))
-    ranked = sorted((f for f in found if f[0] >= _WORTH_SHOWING), key=lambda f: (-f[0], f[1]))
-    exact = _resolved(program, solver, ranked[:resolve], deadline) if resolve else {}
+        found.append(_Limit(row, "USD", (row,), relaxed.duals.get(row, 0.0)))
+    ranked = sorted((f for f in found if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
+    exact = _resolved(scene, whole, solver, ranked[:resolve], deadline)
     prices = [
         ShadowPrice(
-            name, Usd(round(exact.get(name, price) * NANOS)), unit, "resolved" if name in exact else "lp_estimate"
+            limit=limit.name,
+            usd_per_unit=Usd(round(exact.get(limit.name, limit.estimate) * NANOS)),
+            unit=limit.unit,
+            basis="resolved" if limit.name in exact else "lp_estimate",
         )
-        for price, name, unit, _ in ranked
+        for limit in ranked
     ]
     return tuple(sorted(prices, key=lambda p: (-p.usd_per_unit.nanos, p.limit)))
 
 
+def _limit(scene: Scene, name: str, duals: Mapping[str, float]) -> _Limit:
+    rows = tuple(limit_row(name, slot.index) for slot in scene.slots)
+    return _Limit(name, scene.shared[name].unit, rows, sum(duals.get(row, 0.0) for row in rows))
+
+
 def _resolved(
-    program: Program, solver: Solver, top: list[tuple[float, str, str, tuple[str, ...]]], deadline: float
+    scene: Scene, whole: Scene, solver: Solver, top: Sequence[_Limit], deadline: float
 ) -> Mapping[str, float]:
-    """Optimum less optimum with one unit more, both proven to a tenth of the estimate; what cannot be proven
-    is left out."""
+    """Optimum less optimum with one unit more; what cannot be proven in time is left out."""
     found: dict[str, float] = {}
-    if not top or program.integers > _MOST_INTEGERS:
+    if not top:
         return found
-    for price, name, _, rows in top:
-        seconds = (deadline - time.monotonic()) / 4
-        if seconds < 1:
+    wide = _touching(scene, whole, {limit.name for limit in top})
+    if size(wide) > _MOST_SHARES:
+        return found
+    formulation = formulate(wide)
+    program = formulation.program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
+    base: Solution | None = None
+    for limit in top:
+        left = deadline - time.monotonic()
+        if left < 1:
             break
-        objective_scale = max(abs(sum(v.cost for v in program.variables)), 1.0)
-        tight = min(1e-3, max(1e-7, 0.1 * price / objective_scale))
-        base = solver.solve(program, tight, seconds)
-        more = solver.solve(_raised(program, frozenset(rows)), tight, seconds)
-        if base.outcome == more.outcome == "optimal":
-            saved = base.objective - more.objective
-            if (base.objective - base.bound) + (more.objective - more.bound) <= 0.1 * max(saved, price):
-                found[name] = max(0.0, saved)
+        if base is None:
+            base = solver.solve(program, _TIGHT, left / 2)
+        more = solver.solve(_raised(program, frozenset(limit.rows)), _TIGHT, left / 2)
+        if not base.values or not more.values:
+            continue
+        saved = max(0.0, base.objective - more.objective)
+        doubt = (base.objective - base.bound) + (more.objective - more.bound)
+        if doubt <= max(_SMALL * saved, 0.01):
+            found[limit.name] = saved
     return found
 
 
+_TIGHT = 1e-6
+
+
+def _touching(scene: Scene, whole: Scene, names: set[str]) -> Scene:
+    """The scene with every candidate of the whole one that takes some of these limits; only jobs that were placed."""
+    kept = {name: {c.key for c in found} for name, found in scene.candidates.items()}
+    candidates = {
+        name: tuple(c for c in found if c.key in kept[name] or names & whole.use[name, c.key].keys())
+        for name, found in whole.candidates.items()
+    }
+    return replace(scene, candidates=candidates)
+
+
 def _raised(program: Program, rows: frozenset[str]) -> Program:
-    return replace(
-        program, rows=tuple(replace(row, rhs=row.rhs + 1) if row.name in rows else row for row in program.rows)
-    )
+    raised = (replace(row, rhs=row.rhs + 1) if row.name in rows else row for row in program.rows)
+    return replace(program, rows=tuple(raised))
