@@ -50,6 +50,7 @@ def broken_promises(seed: int, gap: float) -> list[str]:
             horizon=instance.horizon,
             slot=instance.slot,
             gap=gap,
+            resolve_limits=0,
         )
     )
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)

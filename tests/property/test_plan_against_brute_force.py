@@ -32,6 +32,7 @@ def plan_of(instance: Instance, gap: float) -> Plan:
             slot=instance.slot,
             gap=gap,
             confidence_rounds=0,
+            resolve_limits=0,
         )
     )
 

@@ -32,8 +32,8 @@ T = TypeVar("T")
 Worth = tuple[tuple[int, ...], float]
 
 
-def plan_of(instance: Instance, gap: float = 0.0) -> Plan:
-    """The planner's answer with its usual settings."""
+def plan_of(instance: Instance, gap: float = 0.0, resolve_limits: int = 0) -> Plan:
+    """The planner's answer with its usual settings; shadow prices are re-solved only when asked for."""
     return make_plan(
         PlanRequest(
             jobs=instance.jobs,
@@ -43,6 +43,7 @@ def plan_of(instance: Instance, gap: float = 0.0) -> Plan:
             horizon=instance.horizon,
             slot=instance.slot,
             gap=gap,
+            resolve_limits=resolve_limits,
         )
     )
 
@@ -140,10 +141,11 @@ def test_order_of_inputs_changes_nothing(gap: float) -> None:
     """Byte for byte, as long as the time limit does not cut in."""
     for seed in FEW:
         instance = make_instance(seed)
-        plan = plan_of(instance, gap)
+        plan = plan_of(instance, gap, resolve_limits=5)
         assert not plan.time_limit_hit
-        assert plan_to_json(plan_of(shuffled(instance, Random(seed)), gap)) == plan_to_json(plan), seed
-        assert plan_to_json(plan_of(instance, gap)) == plan_to_json(plan), seed
+        again = plan_of(shuffled(instance, Random(seed)), gap, resolve_limits=5)
+        assert plan_to_json(again) == plan_to_json(plan), seed
+        assert plan_to_json(plan_of(instance, gap, resolve_limits=5)) == plan_to_json(plan), seed
 
 
 def test_lines_and_moves_add_up_in_what_is_written() -> None:
@@ -199,11 +201,11 @@ def _moved(going_on: Sequence[str], jobs: Sequence[Job], again: Plan) -> list[st
 @pytest.mark.parametrize("gap", [0.0, 0.005])
 def test_a_second_look_finds_nothing_better(gap: float) -> None:
     """No started job moves, and what is spent and still to come stays within the old total and the gap."""
-    assert [words for seed in range(4) for words in second_looks(seed, gap)] == []
+    assert [words for seed in range(3) for words in second_looks(seed, gap)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.005])
 def test_a_second_look_finds_nothing_better_in_many_instances(gap: float) -> None:
     """The same on more of them."""
-    assert [words for seed in range(4, 40) for words in second_looks(seed, gap)] == []
+    assert [words for seed in range(3, 40) for words in second_looks(seed, gap)] == []
