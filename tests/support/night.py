@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
@@ -16,9 +17,10 @@ FOLDER = ROOT / "examples" / "nightly"
 
 @cache
 def nightly_request() -> PlanRequest:
-    """What ``make plan`` asks, with a gap that is quickly reached."""
+    """What ``make plan`` asks, with a gap that is quickly reached and shadow prices as estimates."""
     options = PlanOptions(gap=0.03)
-    return plan_request([str(FOLDER)], "embedded", FOLDER / "limits.yaml", NOW, options).request
+    made = plan_request([str(FOLDER)], "embedded", FOLDER / "limits.yaml", NOW, options).request
+    return replace(made, resolve_limits=0)
 
 
 @cache

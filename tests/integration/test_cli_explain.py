@@ -1,0 +1,83 @@
+"""``stepfare explain``: the plan in sentences, one job in full, names that are not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from router.planning.plan import JobSummary, Plan
+from router.planning.plan_json import plan_to_json
+from tests.support.command import plan, run, write_job
+from tests.support.night import nightly_plan
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("night") / "plan.json"
+    file.write_text(plan_to_json(nightly_plan()), encoding="utf-8")
+    return file
+
+
+def job(night: Plan, name: str) -> JobSummary:
+    return next(j for j in night.jobs if j.job == name)
+
+
+def test_the_whole_plan_has_a_sentence_a_job(night: Path) -> None:
+    made = nightly_plan()
+    result = run("explain", night)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert all(f"{j.job}: " in result.stdout for j in made.jobs)
+    flat = " ".join(result.stdout.split())
+    assert any(f"${j.cost_usd.dollars():,.2f}; next best " in flat for j in made.jobs if j.runner_up)
+
+
+@pytest.mark.parametrize("name", ["llama3-70b-sft-code", "resnet50-weekly", "mpt-13b-pretrain", "mpt-70b-continued"])
+def test_one_job_in_full(night: Path, name: str) -> None:
+    found = job(nightly_plan(), name)
+    result = run("explain", night, name)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"{name} (team {found.team})\n")
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    flat = " ".join(result.stdout.split())
+    assert "WHY HERE" in flat
+    assert "steps/h expected" in flat
+    assert ("OTHERWISE" in flat) == bool(found.alternatives)
+    assert len(found.alternatives) >= 3
+    assert ("Offers that cannot serve it" in flat) == bool(found.dropped)
+    assert all(f"{c.rule}: " in flat for c in found.constraint_costs)
+    if found.deadline is not None:
+        assert f"({found.confidence:.0%} asked)" in flat
+    else:
+        assert "no deadline" in flat
+
+
+def test_json_is_the_jobs_part_of_the_plan(night: Path) -> None:
+    whole = json.loads(run("explain", night, "-o", "json").stdout)
+    one = json.loads(run("explain", night, "resnet50-weekly", "-o", "json").stdout)
+    assert one["schema_version"] == whole["schema_version"] == 1
+    assert [j["job"] for j in one["jobs"]] == ["resnet50-weekly"]
+    assert {line["job"] for line in one["lines"]} == {"resnet50-weekly"}
+    assert len(whole["jobs"]) == len(nightly_plan().jobs)
+    assert whole["plan_id"] == one["plan_id"] == json.loads(night.read_text(encoding="utf-8"))["plan_id"]
+
+
+def test_an_unknown_job_is_2_with_the_nearest_name(night: Path) -> None:
+    for output in ("table", "json"):
+        result = run("explain", night, "resnet50-weekli", "-o", output)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"{night}: error: JOB: the plan has no job 'resnet50-weekli'" in result.stderr
+        assert "did you mean resnet50-weekly?" in result.stderr
+
+
+def test_a_job_that_was_left_out_is_told_what_would_do(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "rush", deadline="+1h")
+    file = tmp_path / "plan.json"
+    assert plan(tmp_path / "jobs", "--out", file).exit_code == 3
+    text = run("explain", file, "rush").stdout
+    assert "left out: the deadline is too near" in text
+    assert "it would fit with +1 h" in text
+    assert "WHY HERE" not in text
+    assert "left out" in run("explain", file).stdout

@@ -1,0 +1,166 @@
+"""``stepfare plan``, ``plan show`` and ``plan diff``: formats, streams, exit codes, what is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from router.planning.plan_json import plan_from_json, plan_to_json
+from tests.support.command import NOW, plan, run, write_job
+from tests.support.night import nightly_plan
+from tests.support.repository import ROOT
+
+COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two jobs that fit, one that comes too late; limits; their plans before and after the limits."""
+    at = tmp_path_factory.mktemp("plans")
+    data = "data: {uri: s3://corpus, at: aws/us-east-1, gib: 200}\n"
+    write_job(at / "jobs", "llama-7b")
+    write_job(at / "jobs", "long-run", steps=90000, deadline="+12d", more=data)
+    write_job(at / "jobs", "rush", deadline="+1h")
+    write_job(at / "good", "llama-7b")
+    (at / "limits.yaml").write_text("clouds: [aws]\n", encoding="utf-8")
+    assert plan(at / "jobs", "--out", at / "plan.json").exit_code == 3
+    assert plan(at / "jobs", "--limits", at / "limits.yaml", "--out", at / "aws.json").exit_code == 3
+    return at
+
+
+def longest(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+def test_the_table_says_what_where_and_how_sure(folder: Path) -> None:
+    result = plan(folder / "jobs")
+    assert result.exit_code == 3
+    assert result.stderr == ""
+    assert longest(result.stdout) <= 80
+    assert "2 of 3 jobs placed, optimal within the gap asked" in result.stdout
+    for word in ("llama-7b", "$/STEP", "total ", "at least ", "proven bound", "gap 0.", "LEFT OUT"):
+        assert word in result.stdout
+    assert "rush: the deadline is too near" in result.stdout
+    assert "it would fit with +1 h" in result.stdout
+
+
+def test_all_placed_is_0(folder: Path) -> None:
+    result = plan(folder / "good")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "1 of 1 jobs placed" in result.stdout
+
+
+def test_wide_has_every_line_and_move(folder: Path) -> None:
+    document = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    text = plan(folder / "jobs", "-o", "wide").stdout
+    assert sum(" order " in row or " outlook " in row for row in text.splitlines()) == len(document["lines"])
+    assert {"order", "outlook"} <= {line["kind"] for line in document["lines"]}
+    assert "PRICED" in text
+
+
+def test_json_on_stdout_is_the_plan_and_what_out_writes(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    result = plan(folder / "jobs", "-o", "json", "--out", file)
+    assert result.exit_code == 3
+    assert file.read_text(encoding="utf-8") == result.stdout == (folder / "plan.json").read_text(encoding="utf-8")
+    document = json.loads(result.stdout)
+    assert (document["schema_version"], document["status"]) == (1, "optimal")
+    assert [job["job"] for job in document["unplaced"]] == ["rush"]
+    assert plan_to_json(plan_from_json(result.stdout)) == result.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_files_globs_and_folders_are_all_jobs(folder: Path) -> None:
+    one = plan(folder / "jobs" / "llama-7b.yaml", "-o", "json").stdout
+    assert json.loads(one)["jobs"][0]["job"] == "llama-7b"
+    some = plan(folder / "jobs" / "l*.yaml", "-o", "json").stdout
+    assert [job["job"] for job in json.loads(some)["jobs"]] == ["llama-7b", "long-run"]
+
+
+def test_advisory_and_an_old_price_are_asked_for(folder: Path) -> None:
+    usual, advised = (json.loads(plan(folder / "good", "-o", "json", *more).stdout) for more in ((), ("--advisory",)))
+    assert all(line["provisionable"] for line in usual["lines"])
+    assert float(advised["cost_usd"]) <= float(usual["cost_usd"])
+    young = plan(folder / "good", "--max-age", "120d", "-o", "json")
+    assert "offers are older than 120d or undated and left out" in young.stderr
+    assert all(line["price_as_of"] >= "2026-07-24" for line in json.loads(young.stdout)["lines"])
+
+
+def test_show_prints_what_plan_printed(folder: Path) -> None:
+    for form in ("table", "wide", "json"):
+        shown = run("plan", "show", folder / "plan.json", "-o", form)
+        assert (shown.exit_code, shown.stderr) == (0, "")
+        assert shown.stdout == plan(folder / "jobs", "-o", form).stdout
+
+
+def test_diff_names_what_moved_and_the_difference(folder: Path) -> None:
+    result = run("plan", "diff", folder / "plan.json", folder / "aws.json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert longest(result.stdout) <= 80
+    assert "llama-7b moved" in result.stdout
+    assert "  from gcp/" in result.stdout
+    assert "  to   aws/" in result.stdout
+    assert "why: " in result.stdout
+    assert "the same prices, the same jobs" in result.stdout
+    document = json.loads(run("plan", "diff", folder / "plan.json", folder / "aws.json", "-o", "json").stdout)
+    changes = {c["job"]: c for c in document["changes"]}
+    assert (document["schema_version"], document["same_book"]) == (1, True)
+    assert changes["llama-7b"]["after"]["cloud"] == "aws"
+    assert changes["rush"]["change"] == "same"
+
+
+def test_diff_of_a_plan_with_itself_is_nothing(folder: Path) -> None:
+    result = run("plan", "diff", folder / "plan.json", folder / "plan.json")
+    assert result.stdout.startswith("0 changed, 3 as before")
+    assert "(+$0.00)" in result.stdout
+
+
+def test_the_night_fits_in_80_columns(tmp_path: Path) -> None:
+    file = tmp_path / "night.json"
+    file.write_text(plan_to_json(nightly_plan()), encoding="utf-8")
+    for command in (("plan", "show", file), ("explain", file), ("plan", "diff", file, file)):
+        result = run(*command)
+        assert result.exit_code == 0, result.stderr
+        assert longest(result.stdout) <= 80, command
+
+
+def test_nothing_is_said_on_stderr_unless_it_is_a_terminal(folder: Path) -> None:
+    command = [*COMMAND, "plan", str(folder / "good"), "--now", NOW]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_on_a_terminal_progress_goes_to_stderr_and_no_color_is_kept(folder: Path, no_color: str) -> None:
+    reading, writing = pty.openpty()
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm"}
+    with subprocess.Popen(
+        [*COMMAND, "plan", str(folder / "good"), "--solver", "higs" if no_color else "highs", "--now", NOW],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=writing, text=True,
+    ) as process:  # fmt: skip
+        stdout, _ = process.communicate(timeout=60)
+    os.close(writing)
+    seen = os.read(reading, 65536).decode()
+    os.close(reading)
+    assert "planning 1 jobs over" in seen
+    assert "\x1b" not in stdout
+    if no_color:
+        assert (process.returncode, stdout) == (2, "")
+        assert "PuLP knows no solver 'higs'" in seen
+        assert "\x1b[" not in seen
+    else:
+        assert (process.returncode, "1 of 1 jobs placed" in stdout) == (0, True)
+
+
+def test_the_schema_of_a_plan_is_the_one_in_the_docs(tmp_path: Path) -> None:
+    published = (ROOT / "docs" / "schema" / "plan.json").read_text(encoding="utf-8")
+    assert run("schema", "plan").stdout == published
+    assert run("schema", "plan", "--out", tmp_path / "plan.json").exit_code == 0
+    assert (tmp_path / "plan.json").read_text(encoding="utf-8") == published
