@@ -1,0 +1,122 @@
+"""``make bench``: how long planning takes. Every figure is measured in this run, on this machine, as it is loaded now.
+
+    python -m tests.bench.run [--jobs 100] [--time-limit 60]
+
+Run from the repository's root. Phases are the planner's own: sieve (offers to candidates), build (the program), solve
+(shortlist, PuLP, HiGHS, re-solving for shadow prices), price (exact costs, alternatives, reasons).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from router.planning.planner import PlanRequest
+from router.wiring import PlanOptions, plan_request
+from tests.bench.hundred_jobs import many_jobs, many_limits
+from tests.bench.stopwatch import Timed, timed_plan
+from tests.support.repository import ROOT
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+NIGHTLY = ROOT / "examples" / "nightly"
+INSTRUCTIVE = ROOT / "examples" / "instructive"
+COMMAND = (str(Path(sys.executable).parent / "stepfare"),)
+PLANNED = (0, 3)  # all placed; some could not be placed
+
+
+def main() -> None:
+    """Prints the figures; fails if a command does."""
+    parser = argparse.ArgumentParser(description="How long planning takes.")
+    parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
+    parser.add_argument("--time-limit", type=float, default=60.0, help="seconds, for the large case")
+    asked = parser.parse_args()
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the start")
+    start_up()
+    examples()
+    many(asked.jobs, timedelta(seconds=asked.time_limit))
+
+
+def start_up() -> None:
+    """Commands that plan nothing, median of five after one that warms the file cache."""
+    print("\nSTART-UP (new process, median of 5, slowest)")
+    empty = _median("python -c pass", [sys.executable, "-c", "pass"])
+    for name, arguments in {
+        "stepfare --help": ["--help"],
+        "stepfare offers": ["offers", "--book", "embedded", "--now", NOW.isoformat()],
+    }.items():
+        took = _median(name, [*COMMAND, *arguments])
+        print(f"{'':22}{took / empty:8.1f} times an empty Python")
+
+
+def examples() -> None:
+    """The example folders: the whole command, then the same plan inside one process."""
+    print("\nEXAMPLES (whole command; then inside: reading and planning)")
+    for folder, limits in ((NIGHTLY, NIGHTLY / "limits.yaml"), (INSTRUCTIVE, None)):
+        more = ["--limits", str(limits)] if limits else []
+        options = ["--book", "embedded", "--now", NOW.isoformat()]
+        whole = _seconds([*COMMAND, "plan", str(folder), *options, *more], codes=PLANNED)
+        began = time.perf_counter()
+        request = plan_request([str(folder)], "embedded", limits, NOW, PlanOptions()).request
+        reading = time.perf_counter() - began
+        timed = timed_plan(request)
+        print(f"{folder.relative_to(ROOT)}: {len(request.jobs)} jobs, {len(request.book.offers):,} offers")
+        print(f"  whole command     {whole:8.2f} s {whole / len(request.jobs):10.3f} s a job")
+        print(f"  reading, checking {reading:8.2f} s")
+        _show(timed, request)
+
+
+def many(count: int, time_limit: timedelta) -> None:
+    """The example jobs again and again, over every offer of the embedded book."""
+    night = plan_request([str(NIGHTLY)], "embedded", NIGHTLY / "limits.yaml", NOW, PlanOptions()).request
+    request = replace(
+        night,
+        jobs=many_jobs(night.jobs, count, NOW),
+        limits=many_limits(night.limits, count / len(night.jobs)),
+        time_limit=time_limit,
+    )
+    print(f"\n{count} JOBS x {len(request.book.offers):,} OFFERS (time limit {time_limit.total_seconds():.0f} s)")
+    _show(timed_plan(request), request)
+
+
+def _show(timed: Timed, request: PlanRequest) -> None:
+    plan, jobs = timed.plan, len(request.jobs)
+    print(f"  planning          {timed.wall:8.2f} s {timed.wall / jobs:10.3f} s a job")
+    for phase in ("sieve", "build", "solve", "price"):
+        seconds = getattr(timed.phases, phase)
+        print(f"    {phase:15} {seconds:8.2f} s {seconds / timed.wall:10.1%}")
+    engine = timed.engine
+    print(f"    HiGHS in solve  {engine.seconds:8.2f} s {engine.seconds / timed.wall:10.1%}, {engine.runs} runs")
+    outside = timed.wall - timed.phases.solve
+    print(f"  outside: the solve phase {outside / timed.wall:.1%}, HiGHS {timed.outside_engine:.1%}")
+    limit = ", time limit hit" if timed.plan.time_limit_hit else ""
+    print(
+        f"  {plan.status}{limit}: cost ${plan.cost_usd.dollars():,.2f}, gap {plan.gap:.2%} "
+        f"(asked {plan.gap_asked:.2%}), {len(plan.unplaced)} of {jobs} unplaced"
+    )
+
+
+def _median(name: str, command: list[str]) -> float:
+    _seconds(command)
+    took = [_seconds(command) for _ in range(5)]
+    print(f"  {name:20}{statistics.median(took):8.3f} s {max(took):10.3f} s")
+    return statistics.median(took)
+
+
+def _seconds(command: list[str], codes: tuple[int, ...] = (0,)) -> float:
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    took = time.perf_counter() - began
+    if done.returncode not in codes:
+        sys.exit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stderr}")
+    return took
+
+
+if __name__ == "__main__":
+    main()
