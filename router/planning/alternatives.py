@@ -15,6 +15,7 @@ from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.plan import Alternative
 from router.planning.scene import Scene
 from router.planning.schedule import Hold, runs_of
+from router.planning.shared import amounts, use_of
 from router.planning.slots import Slot
 
 SHOWN = 5
@@ -32,8 +33,18 @@ class Around:
 
     def with_candidates(self, candidates: Iterable[Candidate]) -> Around:
         """The same surroundings with other candidates known for the job."""
-        known = {**self.scene.all_candidates, self.job.name: tuple(candidates)}
-        return replace(self, scene=replace(self.scene, all_candidates=known))
+        found = tuple(candidates)
+        scene, limits = self.scene, self.scene.limits
+        fresh = [c for c in found if (self.job.name, c.key) not in scene.use]
+        return replace(
+            self,
+            scene=replace(
+                scene,
+                all_candidates={**scene.all_candidates, self.job.name: found},
+                use={**scene.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
+                shared={**scene.shared, **amounts(fresh, limits)},
+            ),
+        )
 
 
 def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]]) -> Around:

@@ -246,13 +246,11 @@ def _several_regions(
     places = sorted(by_region)
     for i, first in enumerate(places):
         for second in places[i + 1 :]:
-            if home in (first, second):
-                continue
             used = [(layout.y[job.name, r, m], 1.0) for r in (first, second) for m in months]
             least = _least_between(scene, job, first, second)
             if least is None:
                 builder.row(f"no tariff {job.name} {first} {second}", used, "<=", 1.0)
-            elif least > 0:
+            elif least > 0 and home not in (first, second):
                 pair = builder.variable(f"pair {job.name} {first} {second}", cost=least)
                 builder.row(f"pair {job.name} {first} {second}", [*used, (pair, -1.0)], "<=", 1.0)
 

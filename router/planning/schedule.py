@@ -13,6 +13,7 @@ from router.planning.scene import Scene
 from router.planning.slots import Slot
 
 _NOTHING = 1e-6
+_IDLE = 1e-9  # hours
 _MICRO = timedelta(microseconds=1)
 _HOUR = timedelta(hours=1)
 
@@ -93,17 +94,24 @@ def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
     pieces = _pieces(scene, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
-    whole = need
+    _fill(pieces, need)
+    _whole_starts([p for p in pieces if p.productive > _IDLE], need)
+    missing = _fill(pieces, need)  # again, as starts take time of what is held
+    if missing > 1e-12 * need:
+        _stretch(job, [p for p in pieces if p.productive > _IDLE], missing, need)
+    used = [p for p in pieces if p.productive > _IDLE]
+    _whole_starts(used, need)
+    return _finished(job, used, need)
+
+
+def _fill(pieces: list[_Piece], need: float) -> float:
+    """Productive hours of every piece, the cheapest step first; the steps that find no room."""
     ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
     for candidate in ranked:
         for piece in (p for p in pieces if p.candidate is candidate):
             piece.productive = min(piece.room, need / candidate.on_time_steps_per_hour)
             need -= piece.productive * candidate.on_time_steps_per_hour
-    if need > 1e-12 * whole:
-        _stretch(job, pieces, need, whole)
-    used = [p for p in pieces if p.productive > 1e-9]
-    _whole_starts(used, whole)
-    return _finished(job, used, whole)
+    return need
 
 
 def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
@@ -140,6 +148,11 @@ def _whole_starts(pieces: list[_Piece], whole: float) -> None:
         part = sum(p.productive for p in own) * candidate.on_time_steps_per_hour / whole
         if not candidate.running:
             own[0].startups += max(0.0, part - sum(p.startups for p in own))
+    _at_least_one_start(pieces)
+
+
+def _at_least_one_start(pieces: list[_Piece]) -> None:
+    """A job that does not run yet starts once in all, and that takes time of what it holds."""
     if pieces and not any(p.candidate.running for p in pieces):
         pieces[0].startups += max(0.0, 1.0 - sum(p.startups for p in pieces))
 
@@ -166,7 +179,7 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
         held = productive + piece.startups * c.startup
         full = min(piece.shares) > 1 - _NOTHING
         end = start + held if full else piece.slots[-1].end
-        share = 1.0 if full else min(1.0, held / (end - start))
+        share = 1.0 if full else min(max(piece.shares), held / (end - start))
         runs.append(Run(job.name, c, piece.order, start, end, share, piece.startups, productive, upto - counted))
         counted = upto
     return tuple(runs)

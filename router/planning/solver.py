@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -61,9 +63,18 @@ class Solver(Protocol):
         ...
 
 
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """PuLP 3 announces what 4 will change, on every call; the pin keeps 4 out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
 class PulpSolver:
     """A PuLP solver by name, case ignored. InvalidInputError when PuLP has none of that name or it is not installed."""
 
+    @_quietly()
     def __init__(self, name: str = "highs") -> None:
         known = {s.lower(): s for s in pulp.listSolvers()}
         aliases = {"cbc": "pulp_cbc_cmd", "highs": "highs", "glpk": "glpk_cmd", "scip": "scip_py"}
@@ -83,6 +94,7 @@ class PulpSolver:
         """As given, lower case."""
         return self._name
 
+    @_quietly()
     def solve(self, program: Program, gap: float, seconds: float) -> Solution:
         """See :class:`Solver`."""
         began = time.monotonic()
@@ -101,6 +113,7 @@ class PulpSolver:
         objective = sum(v.cost * x for v, x in zip(program.variables, values, strict=True))
         return Solution(outcome, values, objective, min(bound, objective), outcome == "feasible", took)
 
+    @_quietly()
     def relax(self, program: Program, seconds: float) -> Relaxed:
         """See :class:`Solver`; always by HiGHS."""
         problem, _ = _to_pulp(program, relaxed=True)
@@ -118,12 +131,10 @@ class PulpSolver:
 def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
     """Short names (x0, r0): the solver's own limits on names then never matter."""
     problem = pulp.LpProblem("plan", pulp.LpMinimize)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces 4, which the pin keeps out
-        variables = [
-            pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
-            for i, v in enumerate(program.variables)
-        ]
+    variables = [
+        pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
+        for i, v in enumerate(program.variables)
+    ]
     problem.addVariables(variables)
     costed = [(variables[i], v.cost) for i, v in enumerate(program.variables) if v.cost != 0.0]
     problem.setObjective(pulp.LpAffineExpression(costed))
