@@ -19,7 +19,7 @@ from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, scene_of
 
-SEEDS = range(4100, 4130)
+SEEDS = range(4100, 4120)
 RHINE = offer("gcp/rhine-1", "a9-highgpu-8g", "on_demand", "44")
 FEW = {"limits": [{"name": "few", "cloud": "gcp", "amount": 8, "unit": "accelerators"}]}
 
@@ -55,7 +55,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
         bound = found.bound(left_out)
         assert bound <= least * (1 + 1e-9) + 1e-6, seed
         tight += bound > 0.9 * least
-    assert tight > 10
+    assert tight > 8
 
 
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
@@ -94,7 +94,7 @@ def test_size_counts_shares_of_slots() -> None:
 
 
 def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = {seed: make_plan(instance(seed)) for seed in SEEDS[:12]}
+    exact = {seed: make_plan(instance(seed)) for seed in SEEDS[:8]}
     monkeypatch.setattr(planner, "LARGE", 0)
     for seed, whole in exact.items():
         plan = make_plan(replace(instance(seed), gap=0.005))
