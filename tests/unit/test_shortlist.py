@@ -55,7 +55,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
         bound = found.bound(left_out)
         assert bound <= least * (1 + 1e-9) + 1e-6, seed
         tight += bound > 0.9 * least
-    assert tight > 8
+    assert tight > 5
 
 
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
