@@ -25,11 +25,11 @@ def compacted(scene: Scene, holdings: Holdings) -> dict[str, tuple[Hold, ...]]:
         holds = result.get(job.name)
         if holds is None or len({h.key for h in holds}) != 1:
             continue
-        candidate = scene.candidate[job.name, holds[0].key]
-        _add(load, scene, job, holds, -1.0)
+        candidate = scene.candidate(job.name, holds[0].key)
+        add_load(load, scene, job, holds, -1.0)
         sooner = _earliest(scene, job, candidate, load, holds)
         result[job.name] = sooner if sooner is not None else holds
-        _add(load, scene, job, result[job.name], 1.0)
+        add_load(load, scene, job, result[job.name], 1.0)
     return result
 
 
@@ -39,11 +39,12 @@ Load = dict[tuple[str, int], float]
 def _load(scene: Scene, holdings: Mapping[str, Sequence[Hold]]) -> Load:
     load: Load = {}
     for name, holds in holdings.items():
-        _add(load, scene, scene.job[name], holds, 1.0)
+        add_load(load, scene, scene.job[name], holds, 1.0)
     return load
 
 
-def _add(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: float) -> None:
+def add_load(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: float) -> None:
+    """Count (or with -1 discount) what a job holds."""
     for hold in holds:
         for name, amount in scene.use[job.name, hold.key].items():
             place = (name, hold.slot.index)

@@ -21,7 +21,7 @@ def polished(answer: Answer) -> Answer:
     best = answer
     for job in scene.jobs:
         holds = best.holdings.get(job.name)
-        if holds is None or any(scene.candidate[job.name, h.key].running for h in holds):
+        if holds is None or any(scene.candidate(job.name, key).running for key in sorted({h.key for h in holds})):
             continue
         here = around(scene, job, best.holdings)
         for candidate in ranked(job, scene.all_candidates[job.name])[:_TRIED]:

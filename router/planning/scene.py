@@ -40,10 +40,12 @@ class Scene:
         """Jobs by name."""
         return {job.name: job for job in self.jobs}
 
-    @cached_property
-    def candidate(self) -> Mapping[tuple[str, str], Candidate]:
-        """Every candidate by job and key, dominated or not."""
-        return {(name, c.key): c for name, found in self.all_candidates.items() for c in found}
+    def candidate(self, job: str, key: str) -> Candidate:
+        """A job's candidate by its key, dominated or not; KeyError if there is none."""
+        for c in self.all_candidates[job]:
+            if c.key == key:
+                return c
+        raise KeyError(key)
 
     @cached_property
     def on_demand(self) -> Mapping[tuple[str, str, str], tuple[Offer, ...]]:

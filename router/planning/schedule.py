@@ -120,7 +120,7 @@ def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
     for hold in holds:
         by_key.setdefault(hold.key, []).append(hold)
     for key, found in by_key.items():
-        candidate = scene.candidate[job.name, key]
+        candidate = scene.candidate(job.name, key)
         before = 1.0 if candidate.running else 0.0  # the share held in the slot before
         previous = -1
         for hold in found:

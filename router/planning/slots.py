@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 
 _SIX_HOURS = timedelta(hours=6)
@@ -12,7 +13,7 @@ _DAY = timedelta(days=1)
 _FINE_OUTLOOK = timedelta(days=7)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slot:
     """Half-open ``[start, end)``; ``order`` inside the horizon (held whole), else outlook (a share)."""
 
@@ -26,12 +27,12 @@ class Slot:
         """End less start."""
         return self.end - self.start
 
-    @property
+    @cached_property
     def hours(self) -> float:
         """Length in hours."""
         return self.length / timedelta(hours=1)
 
-    @property
+    @cached_property
     def month(self) -> str:
         """Calendar month (UTC) of the start, ``2026-11``: egress accumulates by it."""
         return self.start.strftime("%Y-%m")

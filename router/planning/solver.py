@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import pulp
 
 from pricing.problems import InvalidInputError
@@ -54,8 +55,8 @@ class Solver(Protocol):
         """As given on the command line, lower case."""
         ...
 
-    def solve(self, program: Program, gap: float, seconds: float) -> Solution:
-        """Minimise to a relative ``gap`` within ``seconds``."""
+    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
+        """Minimise to a relative ``gap`` within ``seconds``, from ``start`` (values of whole-number variables)."""
         ...
 
     def relax(self, program: Program, seconds: float) -> Relaxed:
@@ -95,12 +96,13 @@ class PulpSolver:
         return self._name
 
     @_quietly()
-    def solve(self, program: Program, gap: float, seconds: float) -> Solution:
-        """See :class:`Solver`."""
+    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
+        """See :class:`Solver`; HiGHS alone takes the start, and its time includes writing the program down."""
         began = time.monotonic()
         problem, variables = _to_pulp(program, relaxed=False)
         if self._full == "HiGHS":
-            outcome, bound = _run_highs(problem, gap, seconds)
+            known = [(variables[i], value) for i, value in sorted((start or {}).items())]
+            outcome, bound = _run_highs(problem, gap, seconds - (time.monotonic() - began), known)
         else:
             problem.solve(pulp.getSolver(self._full, msg=False, timeLimit=max(1, math.ceil(seconds)), gapRel=gap))
             outcome, bound = _outcome(problem.status, problem.sol_status), -math.inf
@@ -144,8 +146,24 @@ def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
     return problem, variables
 
 
-def _run_highs(problem: Any, gap: float, seconds: float) -> tuple[Outcome, float]:
-    solver = pulp.HiGHS(
+class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
+    """PuLP's HiGHS, begun from known values: its own interface has no way to say them."""
+
+    known: Sequence[tuple[Any, float]] = ()
+
+    def callSolver(self, lp: Any) -> None:  # noqa: N802  PuLP's name
+        """Between building the model and reading the answer."""
+        if self.known:
+            places = np.array([variable.index for variable, _ in self.known], dtype=np.int32)
+            values = np.array([value for _, value in self.known], dtype=np.float64)
+            lp.solverModel.setSolution(len(self.known), places, values)
+        lp.solverModel.run()
+
+
+def _run_highs(
+    problem: Any, gap: float, seconds: float, known: Sequence[tuple[Any, float]] = ()
+) -> tuple[Outcome, float]:
+    solver = _StartedHighs(
         msg=False,
         timeLimit=max(seconds, 0.1),
         gapRel=gap,
@@ -155,6 +173,7 @@ def _run_highs(problem: Any, gap: float, seconds: float) -> tuple[Outcome, float
         mip_feasibility_tolerance=1e-7,
         primal_feasibility_tolerance=1e-8,
     )
+    solver.known = known
     problem.solve(solver)
     info = problem.solverModel.getInfo()
     outcome = _outcome(problem.status, problem.sol_status)

@@ -12,6 +12,7 @@ from pricing.money import NANOS, Usd
 from router.planning.compaction import compacted
 from router.planning.costing import moves_of
 from router.planning.formulation import Formulation, free_starts
+from router.planning.greedy import greedy, start_values
 from router.planning.plan import ShadowPrice
 from router.planning.program import Program, Row
 from router.planning.scene import Scene
@@ -66,16 +67,23 @@ def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap:
     if not scene.jobs:
         return _nothing(scene, program, proven=True)
     everyone = program.fixed(dict.fromkeys(u.values(), 0.0))
-    solution = solver.solve(everyone, _inner(gap), _left(deadline) / 2)
+    quick = greedy(scene)
+    start = start_values(scene, formulation.layout, quick)
+    whole = len(quick) == len(scene.jobs)
+    seconds = _left(deadline) * (1 if whole else 0.5)
+    solution = solver.solve(everyone, _inner(gap), seconds, start if whole else None)
     if solution.values:
         return _answer(scene, formulation, everyone, solution, proven=True)
+    if whole:
+        # Everyone has a place, so stage one is proven whatever the search found in time.
+        return replace(_by_hand(scene, everyone, quick, solution), stage_one_proven=True)
     proven, hit = True, solution.hit_time_limit
     narrowed = program
     tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
     best: Solution | None = None
     for number, tier in enumerate(tiers):
         out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
-        stage = solver.solve(narrowed.minimising(out), 0.0, _left(deadline) / (len(tiers) - number + 1))
+        stage = solver.solve(narrowed.minimising(out), 0.0, _left(deadline) / (len(tiers) - number + 1), start)
         hit = hit or stage.hit_time_limit
         if not stage.values:
             proven = False
@@ -86,9 +94,9 @@ def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap:
         narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
     solution = solver.solve(narrowed, _inner(gap), _left(deadline))
     hit = hit or solution.hit_time_limit
-    if not solution.values:
-        if best is None:
-            return _nothing(scene, program, proven=False)
+    if not solution.values and best is None:
+        return replace(_by_hand(scene, program, quick, solution), hit_time_limit=True)
+    if not solution.values and best is not None:
         solution = replace(best, bound=0.0, hit_time_limit=True)
     answer = _answer(scene, formulation, narrowed, solution, proven=proven)
     return replace(answer, hit_time_limit=hit or answer.hit_time_limit)
@@ -171,6 +179,21 @@ def _answer(scene: Scene, formulation: Formulation, program: Program, solution: 
         threshold=threshold_of(scene, runs),
         stage_one_proven=proven,
         hit_time_limit=solution.hit_time_limit,
+    )
+
+
+def _by_hand(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...]], late: Solution) -> Answer:
+    """The plan made without the program, and as its bound what the program's search has proven so far."""
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return Answer(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=_rounded_down(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=False,
+        hit_time_limit=True,
     )
 
 

@@ -1,0 +1,76 @@
+"""A plan in a moment, without a solver: job by job, each on the cheapest candidate that still fits.
+
+Where the program's answer is late this is the plan, and it is where the program's search begins. Order: priority, then
+jobs that run already, then the least slack between window and fastest run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pricing.places import RegionId
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.compaction import Load, add_load, earliest_run
+from router.planning.formulation import Layout
+from router.planning.scene import Scene
+from router.planning.schedule import Hold
+
+
+def greedy(scene: Scene) -> dict[str, tuple[Hold, ...]]:
+    """Holdings that keep every limit and budget; jobs that find no room are absent."""
+    load: Load = {}
+    left = {team.team: (team.budget - team.spent).dollars() for team in scene.limits.teams}
+    found: dict[str, tuple[Hold, ...]] = {}
+    for job in sorted(scene.jobs, key=lambda j: (-j.priority, not _runs(scene, j), _slack(scene, j), j.name)):
+        for cost, candidate in _cheapest_first(scene, job):
+            if cost > left.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
+                break
+            holds = earliest_run(scene, job, candidate, load)
+            if holds is not None:
+                found[job.name] = holds
+                add_load(load, scene, job, holds, 1.0)
+                if job.team in left:
+                    left[job.team] -= cost
+                break
+    return found
+
+
+def _runs(scene: Scene, job: Job) -> bool:
+    return any(c.running for c in scene.candidates[job.name])
+
+
+def _slack(scene: Scene, job: Job) -> float:
+    """Hours of the window beyond the fastest run."""
+    held = sum(slot.hours for slot in scene.window(job))
+    return held - min(
+        (c.reserved_hours(steps_to_do(job, running=c.running)) for c in scene.candidates[job.name]), default=0.0
+    )
+
+
+def _cheapest_first(scene: Scene, job: Job) -> list[tuple[float, Candidate]]:
+    """Candidates with their cost as budgets count it, what is running at no more than its own."""
+
+    def cost(c: Candidate) -> float:
+        steps = steps_to_do(job, running=c.running)
+        return c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers)
+
+    return sorted(((cost(c), c) for c in scene.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
+
+
+def start_values(scene: Scene, layout: Layout, holdings: Mapping[str, Sequence[Hold]]) -> dict[int, float]:
+    """The whole-number variables of these holdings, for the solver to begin with; it completes the others."""
+    values = {u: float(name not in holdings) for name, u in layout.u.items()}
+    held = {(name, h.key, h.slot.index) for name, holds in holdings.items() for h in holds}
+    for place, x in layout.x.items():
+        if scene.slots[place[2]].order or scene.job[place[0]].checkpoint is None:
+            values[x] = float(place in held)
+    first: dict[tuple[str, RegionId], str] = {}
+    for name, holds in holdings.items():
+        keys = {h.key for h in holds}
+        regions = {c.key: c.region for c in scene.candidates[name] if c.key in keys}
+        for h in holds:
+            first.setdefault((name, regions[h.key]), h.slot.month)
+    for (name, region, month), y in layout.y.items():
+        values[y] = float(first.get((name, region)) == month)
+    return values
