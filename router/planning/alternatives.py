@@ -25,11 +25,15 @@ NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 @dataclass(frozen=True)
 class Around:
-    """One job's surroundings: the scene, and what the other jobs take of the limits."""
+    """One job's surroundings: the scene, and what the other jobs take of the limits.
+
+    ``team_left`` is what they leave of its team's budget, as budgets count; None when that sets no bound.
+    """
 
     scene: Scene
     job: Job
     load: Load
+    team_left: Usd | None = None
 
     def with_candidates(self, candidates: Iterable[Candidate]) -> Around:
         """The same surroundings with other candidates known for the job."""
@@ -47,18 +51,22 @@ class Around:
         )
 
 
-def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]]) -> Around:
+def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]], team_left: Usd | None = None) -> Around:
     """The job's surroundings under a plan's holdings."""
-    return Around(scene, job, load_without(scene, holdings, job.name))
+    return Around(scene, job, load_without(scene, holdings, job.name), team_left)
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
     """The whole rest of the job in one run on one candidate; ``finish`` None when it does not fit (``lacks``
-    says why)."""
+    says why).
+
+    ``cost`` is what would be paid, ``counted`` what budgets count: moves at their tariff's dearest tier.
+    """
 
     candidate: Candidate
     cost: Usd
+    counted: Usd
     amortised: Usd
     finish: datetime | None
     lacks: str
@@ -69,25 +77,35 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
     moved."""
     scene, job = here.scene, here.job
     holds = earliest_run(scene, job, candidate, here.load, slots)
-    moves = move_cost(scene, candidate)
+    moves, dearest = move_cost(scene, candidate), dearest_moves(candidate)
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
-        cost = Usd(round(candidate.expected_usd(steps) * 1e9)) + moves
+        compute = Usd(round(candidate.expected_usd(steps) * 1e9))
         lacks = "no room in its limits, or not on time" if candidate.provisionable else NOT_ORDERED_HERE
-        return Alone(candidate, cost, cost, None, lacks)
+        return Alone(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
     runs = runs_of(scene, job, holds)
     parts = candidate.parts
-    cost = moves + Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
+    compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
     amortised = moves + Usd.total(p.listing.amortised.times(p.machines).over(run.billed) for run in runs for p in parts)
-    return Alone(candidate, cost, amortised, runs[-1].end, _lacks(job, candidate, cost))
+    counted = compute + dearest
+    lacks = _lacks(here, candidate, counted)
+    return Alone(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
 
 
-def _lacks(job: Job, candidate: Candidate, cost: Usd) -> str:
+def _lacks(here: Around, candidate: Candidate, counted: Usd) -> str:
+    budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
-    if job.budget is not None and cost > job.budget:
-        return f"over the job's budget by ${(cost - job.budget).dollars():,.2f}"
+    if budget is not None and counted > budget:
+        return f"over the job's budget by ${(counted - budget).dollars():,.2f}"
+    if left is not None and counted > left:
+        return f"over the budget of team {here.job.team} by ${(counted - left).dollars():,.2f}"
     return ""
+
+
+def dearest_moves(candidate: Candidate) -> Usd:
+    """Moving to the candidate's region as budgets count it, whoever else moves."""
+    return Usd.total(t.dearest for t in candidate.transfers)
 
 
 def move_cost(scene: Scene, candidate: Candidate) -> Usd:
@@ -114,10 +132,14 @@ def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
 
 def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
     """The cheapest candidate that fits; None when none of the cheapest few does."""
+    return min(fitting(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
+
+
+def fitting(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> list[Alone]:
+    """Those of the cheapest few candidates on which the job fits and lacks nothing."""
     local = here.with_candidates(candidates)
     found = [alone(local, c, slots) for c in ranked(here.job, candidates)[:_TRIED]]
-    fitting = [a for a in found if a.finish is not None and not a.lacks]
-    return min(fitting, key=lambda a: (a.cost, a.candidate.key), default=None)
+    return [a for a in found if a.finish is not None and not a.lacks]
 
 
 def alternatives_of(

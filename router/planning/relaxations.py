@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import Alone, Around, alone, best_alone, ranked
+from router.planning.alternatives import Alone, Around, alone, best_alone, fitting, ranked
 from router.planning.candidates import Candidate, CandidateFinder, steps_to_do
 from router.planning.plan import ConstraintCost, Relaxation
 from router.planning.scene import window
@@ -32,7 +33,7 @@ def without_egress_cap(job: Job) -> Job:
 def relaxations_of(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Relaxation, ...]:
     """One for each rule that is enough on its own, the others held in place: later deadline, more budget,
     wider rules."""
-    found: list[Relaxation | None] = [_later(here, candidates), _richer(here, candidates)]
+    found: list[Relaxation | None] = [_later(here, candidates), *_richer(here, candidates)]
     for change, words in _wider(here.job):
         found.append(_with_rules(here, change, words, candidates, finder))
     found.append(_roomier(here, candidates))
@@ -96,25 +97,24 @@ def _beyond(here: Around, first: datetime) -> tuple[Slot, ...]:
     return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
 
 
-def _richer(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
-    job = here.job
-    free = _without_budget(here)
-    best = best_alone(free, candidates)
-    if best is None:
+def _richer(here: Around, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """The least more of the job's own budget, and of its team's, that is enough while the other one stays."""
+    job, found = here.job, []
+    if job.budget is not None:
+        free = replace(here, job=job.model_copy(update={"budget": None}))
+        found.append(_raised(free, candidates, job.budget, "budget of the job"))
+    if here.team_left is not None:
+        free = replace(here, team_left=None)
+        found.append(_raised(free, candidates, here.team_left, f"budget of team {job.team}"))
+    return [r for r in found if r is not None]
+
+
+def _raised(free: Around, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
+    """What is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
+    best = min(fitting(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
+    if best is None or best.counted <= budget:
         return None
-    if job.budget is not None and best.cost > job.budget:
-        return Relaxation(
-            f"+{_dollars(best.cost - job.budget)}", f"budget of the job, then {best.candidate.key}", best.cost
-        )
-    team = next((t for t in here.scene.limits.teams if t.team == job.team), None)
-    if team is not None and best.cost > team.budget - team.spent:
-        short = best.cost - (team.budget - team.spent)
-        return Relaxation(f"+{_dollars(short)}", f"budget of team {team.team}, then {best.candidate.key}", best.cost)
-    return None
-
-
-def _without_budget(here: Around) -> Around:
-    return Around(here.scene, here.job.model_copy(update={"budget": None}), here.load)
+    return Relaxation(f"+{_dollars(best.counted - budget)}", f"{words}, then {best.candidate.key}", best.cost)
 
 
 def _dollars(amount: Usd) -> str:
@@ -124,7 +124,7 @@ def _dollars(amount: Usd) -> str:
 
 def _roomier(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
     """The cheapest candidate that would fit were nobody else there, and what it needs more of."""
-    best = best_alone(Around(here.scene, here.job, {}), candidates)
+    best = best_alone(replace(here, load={}), candidates)
     if best is None or not here.load:
         return None
     short = [

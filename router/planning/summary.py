@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pricing.money import Usd
 from router.jobs import goodput
 from router.jobs.goodput import Risk
 from router.jobs.spec import Job
-from router.planning.alternatives import alternatives_of, around, runner_up
+from router.planning.alternatives import Around, alternatives_of, around, dearest_moves, runner_up
 from router.planning.candidates import Candidate, CandidateFinder, Dropped
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.plan import DroppedOffers, JobSummary, Line, Move, Unplaced
@@ -49,18 +50,35 @@ def summarise(
     """Summaries of all jobs and the unplaced ones, both by name."""
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
+    counted = {name: _counted(runs, [x for x in lines if x.job == name]) for name, runs in answer.runs.items()}
     for job in sorted(jobs, key=lambda j: j.name):
-        summaries.append(_summary(job, scene, answer, lines, moves, findings))
+        here = around(scene, job, answer.holdings, _team_left(job, scene, counted))
+        summaries.append(_summary(here, answer, lines, moves, findings))
         if job.name not in answer.runs:
-            unplaced.append(_unplaced(job, scene, answer, findings))
+            unplaced.append(_unplaced(here, findings))
     return tuple(summaries), tuple(unplaced)
 
 
+def _counted(runs: Sequence[Run], lines: Sequence[Line]) -> Usd:
+    """A placed job as budgets count it: its lines, and at their dearest the moves into each region it uses."""
+    regions = {run.candidate.region: run.candidate for run in runs}
+    return Usd.total([*(x.cost_usd for x in lines), *(dearest_moves(c) for c in regions.values())])
+
+
+def _team_left(job: Job, scene: Scene, counted: Mapping[str, Usd]) -> Usd | None:
+    """What the team's other placed jobs leave of its budget; None when it has none."""
+    team = next((t for t in scene.limits.teams if t.team == job.team), None)
+    if team is None:
+        return None
+    others = (usd for name, usd in counted.items() if name != job.name and scene.job[name].team == job.team)
+    return team.budget - team.spent - Usd.total(others)
+
+
 def _summary(
-    job: Job, scene: Scene, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
+    here: Around, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
 ) -> JobSummary:
+    scene, job = here.scene, here.job
     runs = answer.runs.get(job.name, ())
-    here = around(scene, job, answer.holdings)
     candidates = scene.all_candidates[job.name]
     own_moves = [m for m in moves if m.job == job.name]
     cost = job_cost(lines, moves, job.name)
@@ -116,9 +134,9 @@ def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def _unplaced(job: Job, scene: Scene, answer: Answer, findings: Findings) -> Unplaced:
-    here = around(scene, job, answer.holdings)
-    candidates = scene.all_candidates[job.name]
+def _unplaced(here: Around, findings: Findings) -> Unplaced:
+    job = here.job
+    candidates = here.scene.all_candidates[job.name]
     relaxations = relaxations_of(here, candidates, findings.finder)
     reason = findings.hopeless.get(job.name)
     if reason is None:
