@@ -30,6 +30,7 @@ class Layout:
     w: dict[tuple[str, str], int] = field(default_factory=dict)
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
+    starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a job: candidate key, z
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ def _candidate(builder: Builder, layout: Layout, scene: Scene, job: Job, c: Cand
         if scene.may_start(job, slot):
             z = builder.variable(f"z {name}", high=1.0, cost=rate * c.startup_hours)
             layout.z[job.name, c.key, slot.index] = z
+            layout.starts.setdefault(job.name, []).append((c.key, z))
             started.append((z, 1.0))
             terms.append((z, -1.0))
         if not (c.running and slot.index == 0):
@@ -118,7 +120,7 @@ def _steps_done(layout: Layout, scene: Scene, job: Job, candidates: Iterable[Can
 def _starts_on(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
     """Σ z of these candidates."""
     keys = {c.key for c in candidates}
-    return [(z, 1.0) for (name, key, _), z in layout.z.items() if name == job.name and key in keys]
+    return [(z, 1.0) for key, z in layout.starts.get(job.name, ()) if key in keys]
 
 
 def _runs(scene: Scene, job: Job) -> bool:
@@ -142,7 +144,7 @@ def _one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: t
 def _starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
     """Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start
     beyond the first."""
-    starts = [(z, 1.0) for (name, _, _), z in layout.z.items() if name == job.name]
+    starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
     runs = _runs(scene, job)
     if not runs:
         builder.row(f"at least one start {job.name}", [*starts, (layout.u[job.name], 1.0)], ">=", 1.0)
@@ -286,8 +288,8 @@ def limit_row(name: str, index: int) -> str:
 
 def cost_terms(scene: Scene, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
     """A job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
-    terms = [(w, program_cost(program, w)) for (name, _), w in layout.w.items() if name == job.name]
-    terms += [(z, program_cost(program, z)) for (name, _, _), z in layout.z.items() if name == job.name]
+    works = [layout.w[job.name, c.key] for c in scene.candidates[job.name]]
+    terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
     dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in scene.candidates[job.name]}
     terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
     return [(i, cost) for i, cost in terms if cost]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pricing.book import PriceBook
@@ -29,6 +29,7 @@ from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
 
 VALID_FOR = timedelta(hours=6)
+_WORTH_ANOTHER = 5.0  # seconds: with less left no second program is begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +192,19 @@ def _answer(
     if shortlist is not None:
         answer = over_all_candidates(answer, shortlist)
         slack = (answer.spent - answer.bound_usd).dollars()
-        if len(answer.runs) < len(scene.jobs) or slack > request.gap * answer.spent.dollars():
-            slack = slack if len(answer.runs) == len(scene.jobs) else math.inf
-            progress("the shortlist leaves a gap: solving again over everything that could close it")
-            wide, complete = shortlist.within(gathered.scene, slack * (1 + 1e-9), WIDEST)
-            again = formulate(wide)
-            found = solve_in_stages(wide, again, engine, request.gap, deadline)
-            answer = widened(answer, found, complete=complete)
-            if answer.scene is wide:
-                scene, formulation = wide, again
+        everyone = len(answer.runs) == len(scene.jobs)
+        if not everyone or slack > request.gap * answer.spent.dollars():
+            if deadline - time.monotonic() < _WORTH_ANOTHER:
+                answer = replace(answer, hit_time_limit=True)
+            else:
+                progress("the shortlist leaves a gap: solving again over everything that could close it")
+                reach = slack * (1 + 1e-9) if everyone else math.inf
+                wide, complete = shortlist.within(gathered.scene, reach, WIDEST)
+                again = formulate(wide)
+                found = solve_in_stages(wide, again, engine, request.gap, deadline)
+                answer = widened(answer, found, complete=complete)
+                if answer.scene is wide:
+                    scene, formulation = wide, again
     answer = polished(keep_places(scene, formulation, engine, request.gap, deadline, answer))
     clock.solve += time.perf_counter() - began
     return answer

@@ -28,6 +28,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
+from router.planning.greedy import greedy
 from router.planning.program import Program
 from router.planning.scene import Scene
 from router.planning.solver import Solver
@@ -93,6 +94,8 @@ def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Sh
     pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in scene.jobs}
+    for name, holds in greedy(scene).items():
+        chosen[name] |= {hold.key for hold in holds}
     best, _ = _floored(scene, _restricted(scene, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
         small = _restricted(scene, chosen)
@@ -194,7 +197,8 @@ class _Pricer:
         regions = [c.region if alone else self._candidates[0].region for c in self._candidates]
         self._firsts = [i for i, r in enumerate(regions) if i == 0 or regions[i - 1] != r]
         self._region = np.cumsum([i in set(self._firsts) for i in range(len(regions))]) - 1
-        moves = np.array([_least_moves(scene, c, reach) for c in self._candidates])
+        months = sorted({slot.month for slot in scene.slots})
+        moves = np.array([_least_moves(scene, c, reach, months) for c in self._candidates])
         self._moves = np.minimum.reduceat(moves, self._firsts)
         self._whole = self._rate / self._done
         self.dearest = float(self._whole.max() + self._moves.max()) if len(regions) else 0.0
@@ -288,13 +292,13 @@ def _reach(scene: Scene) -> Mapping[str, int]:
     return most
 
 
-def _least_moves(scene: Scene, candidate: Candidate, reach: Mapping[str, int]) -> float:
+def _least_moves(scene: Scene, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]) -> float:
     """Dollars for the region's moves at the cheapest paid tier within reach."""
     total = 0.0
     for transfer in candidate.transfers:
         if transfer.what == "checkpoint" and scene.job[candidate.job].gang.regions > 1:
             continue
-        moved = [already_moved(scene, transfer.tariff, m) for m in sorted({s.month for s in scene.slots})]
+        moved = [already_moved(scene, transfer.tariff, m) for m in months]
         most = max(moved) + reach[transfer.tariff.meter]
         paid = [
             tier.price.dollars()

@@ -24,7 +24,7 @@ DATA: dict[str, Any] = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 200}
 
 def whole_run(scene: Scene, job: Job, key: str, after: int = 0) -> tuple[Run, ...]:
     slots = scene.window(job)[after:]
-    holds = earliest_run(scene, job, scene.candidate[job.name, key], {}, slots)
+    holds = earliest_run(scene, job, scene.candidate(job.name, key), {}, slots)
     assert holds is not None
     return runs_of(scene, job, holds)
 

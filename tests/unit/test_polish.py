@@ -31,7 +31,7 @@ def placed(jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = 
     scene = scene_of(a_request(jobs, offers, limits))
     holdings: dict[str, tuple[Hold, ...]] = {}
     for job in scene.jobs:
-        found = earliest_run(scene, job, scene.candidate[job.name, keys[job.name]], {}, scene.window(job)[late:])
+        found = earliest_run(scene, job, scene.candidate(job.name, keys[job.name]), {}, scene.window(job)[late:])
         assert found is not None
         holdings[job.name] = found
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}

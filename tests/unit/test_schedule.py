@@ -33,7 +33,7 @@ def runs(at: Scene, *holds: list[Hold]) -> tuple[Run, ...]:
 
 
 def candidate(at: Scene, key: str = HERE) -> Candidate:
-    return at.candidate["a", key]
+    return at.candidate("a", key)
 
 
 def test_one_run_starts_up_works_and_ends_when_its_steps_are_done() -> None:

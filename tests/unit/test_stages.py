@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -54,10 +54,10 @@ class Scripted:
         self._solver = PulpSolver()
         self.solved = 0
 
-    def solve(self, program: Program, gap: float, seconds: float) -> Solution:
+    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
         self.solved += 1
         change = self._changes.pop(0) if len(self._changes) > 1 else self._changes[0]
-        return change(self._solver.solve(program, gap, seconds))
+        return change(self._solver.solve(program, gap, seconds, start))
 
     def relax(self, program: Program, seconds: float) -> Relaxed:
         return self._solver.relax(program, seconds)
