@@ -22,6 +22,7 @@ from router.jobs.speed import Speed, gang_speed
 from router.planning.market import Listing, listings_by_accelerator
 from router.planning.sieve import refusal
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
+from router.planning.zones import spreads
 
 LONGEST_RUN = timedelta(days=90)
 
@@ -162,6 +163,8 @@ class CandidateFinder:
                     kept.append(found)
                 elif found is not None:
                     dropped.append(found)
+            if not job.gang.same_zone:
+                kept += self._over_zones(job, option, moves, speeds)
         return _with_running(job, sorted(kept, key=lambda c: c.key)), tuple(dropped)
 
     def _one(
@@ -172,16 +175,48 @@ class CandidateFinder:
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
     ) -> Candidate | Dropped | None:
-        def drop(code: str, reason: str) -> Dropped:
-            return Dropped(code, reason, listing, option.count)
-
         refused = refusal(job, option, listing, self._limits)
         if refused is not None:
-            return drop(*refused)
+            return Dropped(*refused, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._parts(job, listing, machines)
         if isinstance(parts, str):
-            return drop("core", parts)
+            return Dropped("core", parts, listing, option.count)
+        return self._judged(job, option, parts, moves, speeds)
+
+    def _over_zones(
+        self,
+        job: Job,
+        option: GangOption,
+        moves: dict[RegionId, tuple[Transfer, ...] | str],
+        speeds: dict[tuple[str, str, int], Speed | str],
+    ) -> list[Candidate]:
+        """Gangs that no zone holds alone; a job with an on-demand core keeps to one zone."""
+        found: list[Candidate] = []
+        if job.gang.on_demand_share > 0:
+            return found
+        for taken in spreads(self._listings.get(option.accelerator, ()), option.count):
+            if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in taken):
+                continue
+            parts = tuple(Part(zone.offer, zone.machine, count, zone) for zone, count in taken)
+            made = self._judged(job, option, parts, moves, speeds)
+            if isinstance(made, Candidate):
+                found.append(made)
+        return found
+
+    def _judged(
+        self,
+        job: Job,
+        option: GangOption,
+        parts: tuple[Part, ...],
+        moves: dict[RegionId, tuple[Transfer, ...] | str],
+        speeds: dict[tuple[str, str, int], Speed | str],
+    ) -> Candidate | Dropped:
+        listing, machines = parts[-1].listing, sum(part.machines for part in parts)
+
+        def drop(code: str, reason: str) -> Dropped:
+            return Dropped(code, reason, listing, option.count)
+
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
         key = (listing.offer.cloud, listing.offer.instance_type, machines)
@@ -238,7 +273,7 @@ class CandidateFinder:
                 return "too risky", f"no finish time is {job.confidence:.0%} sure"
         weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
         return Candidate(
-            key=f"{parts[-1].listing.name}x{option.count}" + ("+core" if len(parts) > 1 else ""),
+            key=f"{parts[-1].listing.name}x{option.count}{_kind(parts)}",
             job=job.name,
             region=parts[-1].offer.region_id,
             parts=parts,
@@ -256,6 +291,13 @@ class CandidateFinder:
             speed_basis=speed.basis,
             weak=weak,
         )
+
+
+def _kind(parts: tuple[Part, ...]) -> str:
+    """What a gang of several parts is called beside its last part's name."""
+    if len(parts) == 1:
+        return ""
+    return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
 
 
 def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
