@@ -92,10 +92,16 @@ def _totals(plan: Plan) -> str:
         "infeasible": "nothing could be placed",
         "time_limit": "no plan found within the time limit",
     }[plan.status]
-    moves = Usd.total(m.cost_usd for m in plan.moves)
+    if plan.unplaced and plan.lines and not plan.stage_one_proven:
+        words += "; that no more could be placed is not proven"
     lines = [
         f"{placed} of {len(plan.jobs)} jobs placed, {words}"
-        + ("; the time limit cut the search short" if plan.time_limit_hit else ""),
+        + ("; the time limit cut the search short" if plan.time_limit_hit else "")
+    ]
+    if not plan.lines:
+        return lines[0]
+    moves = Usd.total(m.cost_usd for m in plan.moves)
+    lines += [
         f"total    {dollars(plan.cost_usd):>13}   orders {dollars(plan.orders_usd)}, moving data {dollars(moves)}",
         f"at least {dollars(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
     ]
@@ -111,8 +117,9 @@ def _footnotes(plan: Plan) -> list[str]:
         notes.append("* starts after tonight's orders: an outlook")
     if any(x.weak for x in plan.lines):
         notes.append("~ rests on a weak price or risk: stepfare explain says why")
-    notes.append("START is day of the month and UTC; $/STEP counts reservations at their own price")
-    return ["\n".join(notes)]
+    if plan.lines:
+        notes.append("START is day of the month and UTC; $/STEP counts reservations at their own price")
+    return ["\n".join(notes)] if notes else []
 
 
 def _left_out(plan: Plan) -> list[str]:
