@@ -104,7 +104,7 @@ def later(instance: Instance, plan: Plan, at: datetime) -> Later:
         if not stretches:
             continue
         begun = [stretch for stretch in stretches if stretch.head.start < at]
-        done = 0.0
+        done = float(job.status.steps_done) if job.status is not None else 0.0
         for stretch in begun:
             steps, dollars = _progress(job, stretch, at)
             done += steps
@@ -114,7 +114,7 @@ def later(instance: Instance, plan: Plan, at: datetime) -> Later:
         if done >= job.steps - 1:
             continue
         # Steps are whole: in favour of what is left, or a slot that is just enough would not be.
-        jobs.append(_with_status(job, begun, min(int(done) + 2, job.steps - 1) if begun else 0, instance.now, at))
+        jobs.append(_with_status(job, begun, min(int(done) + 2, job.steps - 1), instance.now, at))
         if any(stretch.head.start < at < stretch.head.end for stretch in begun):
             going_on[job.name] = begun[-1].region
     return Later(tuple(jobs), spent, going_on)
