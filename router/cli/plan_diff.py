@@ -12,7 +12,7 @@ import typer
 
 from pricing.money import Usd
 from router.cli import console
-from router.cli.text import columns, dollars, wrapped
+from router.cli.text import columns, dollars, when, wrapped
 from router.planning.changes import Change, PlanDiff, plan_diff
 
 
@@ -65,11 +65,14 @@ def _cost(amount: Usd | None) -> str:
 
 
 def _where(change: Change) -> str:
-    lines = [f"{change.job}"]
-    if change.before is not None:
-        lines.append(f"  from {change.before}")
-    if change.after is not None:
-        lines.append(f"  to   {change.after}")
+    lines = [change.job]
+    if change.before is not None and change.before == change.after:
+        lines.append(f"  stays on {change.before}")
+    else:
+        lines += [f"  from {change.before}"] if change.before is not None else []
+        lines += [f"  to   {change.after}"] if change.after is not None else []
+    if change.start_before != change.start_after and change.before is not None and change.after is not None:
+        lines.append(f"  starts {when(change.start_before)} -> {when(change.start_after)}")
     if change.why:
         lines.append(wrapped(f"why: {change.why}", "  "))
     return "\n".join(lines)
@@ -86,6 +89,8 @@ def diff_json(found: PlanDiff) -> str:
             "after": asdict(change.after) if change.after else None,
             "cost_before_usd": str(change.cost_before) if change.cost_before else None,
             "cost_after_usd": str(change.cost_after) if change.cost_after else None,
+            "start_before": change.start_before.isoformat() if change.start_before else None,
+            "start_after": change.start_after.isoformat() if change.start_after else None,
             "why": change.why,
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from pricing.money import Usd
 from router.planning.plan import JobSummary, Line, Plan
@@ -37,6 +38,8 @@ class Change:
     after: Place | None
     cost_before: Usd | None
     cost_after: Usd | None
+    start_before: datetime | None
+    start_after: datetime | None
     why: str
 
 
@@ -81,6 +84,8 @@ def _change(name: str, before: Plan, after: Plan, old: JobSummary | None, new: J
         after=there,
         cost_before=old.cost_usd if old and here else None,
         cost_after=new.cost_usd if new and there else None,
+        start_before=old.start if old else None,
+        start_after=new.start if new else None,
         why=_why(kind, name, before, after, old, new, here),
     )
 
