@@ -29,6 +29,7 @@ from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
 
 VALID_FOR = timedelta(hours=6)
+_SEARCHING = 0.85  # of the time limit: the rest is for pricing and explaining
 _WORTH_ANOTHER = 5.0  # seconds: with less left no second program is begun
 
 
@@ -81,7 +82,7 @@ def make_plan(
     """
     clock = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
-    deadline = time.monotonic() + request.time_limit.total_seconds()
+    deadline = time.monotonic() + _SEARCHING * request.time_limit.total_seconds()
     jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
     surer: dict[str, float] = {}
     rounds = 0
