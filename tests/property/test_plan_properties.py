@@ -84,7 +84,7 @@ def without_thresholds(instance: Instance) -> Instance:
 
 
 def broken_monotony(seed: int) -> list[str]:
-    """Which of the three changes made the plan move the wrong way; every other time by cost alone."""
+    """Which of the three changes made the plan move the wrong way; for seeds divisible by four by cost alone."""
     rng = Random(seed)
     instance = make_instance(seed)
     if seed % 4 == 0:
