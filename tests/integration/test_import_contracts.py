@@ -18,7 +18,7 @@ CORE = "The core does no I/O"
 SOLVER = "One module calls a solver"
 TERRAFORM = "One module runs Terraform"
 SDKS = "Cloud SDKs stay in their adapter"
-INSIDE = "Inside router: edges, wiring, disk, planning, jobs"
+INSIDE = "Inside router: edges, wiring, prices over time, disk, planning, jobs"
 BOOKS = "Only the shell reads and writes price books"
 
 

@@ -1,0 +1,136 @@
+"""How a cloud is called: retried with jitter, at the pace it asks for, until a time limit. One ``Caller`` a cloud.
+
+The waiting is tenacity's; here is what it waits for. All threads of a cloud share its caller, so that a cloud
+which says "slow down" to one call is left alone by all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
+
+T = TypeVar("T")
+
+ATTEMPTS = 6
+_FIRST_WAIT_S = 0.25
+_LONGEST_WAIT_S = 8.0
+# So many calls in a row without a connection, and a service counts as gone for the rest of the command.
+_LOST_AFTER = 3
+
+
+class Caller:
+    """Thread-safe. ``limit_s`` counts from construction; ``ask`` waits and is cut short by :meth:`cancel`."""
+
+    def __init__(self, cloud: str, limit_s: float, *, attempts: int = ATTEMPTS) -> None:
+        self._cloud = cloud
+        self._ends = time.monotonic() + limit_s
+        self._limit_s = limit_s
+        self._attempts = attempts
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._quiet_until = 0.0
+        self._lost: Counter[str] = Counter()
+        self._answered: set[str] = set()
+        self._calls: Counter[str] = Counter()
+        self._retries: Counter[str] = Counter()
+
+    def call(self, service: str, ask: Callable[[], T], translate: Callable[[Exception], ProviderError]) -> T:
+        """What ``ask`` returns. Every exception of it goes through ``translate``; what can be retried is, with
+        jitter and at least as late as the cloud asks; the last error is raised.
+
+        ``service`` names the endpoint: one that cannot be connected to is not tried again by later calls.
+        A ProviderError passes as it is. TransientError when the time limit is reached or :meth:`cancel` was called.
+        """
+        retrying = Retrying(
+            sleep=self._sleep,
+            stop=stop_after_attempt(self._attempts),
+            wait=self._wait,
+            retry=retry_if_exception(lambda error: self._again(service, error)),
+            before_sleep=lambda _: self._count(self._retries, service),
+            reraise=True,
+        )
+        answer: T = retrying(self._once, service, ask, translate)
+        return answer
+
+    def cancel(self) -> None:
+        """End every wait and refuse further calls: the command is being stopped."""
+        self._cancelled.set()
+
+    @property
+    def calls(self) -> Mapping[str, int]:
+        """How often each service was called, retries included."""
+        with self._lock:
+            return dict(self._calls)
+
+    @property
+    def retries(self) -> Mapping[str, int]:
+        """How often each service was called again."""
+        with self._lock:
+            return dict(self._retries)
+
+    def _once(self, service: str, ask: Callable[[], T], translate: Callable[[Exception], ProviderError]) -> T:
+        self._sleep(max(0.0, self._quiet_until - time.monotonic()))
+        self._check(service)
+        self._count(self._calls, service)
+        try:
+            answer = ask()
+        except Exception as error:
+            known = error if isinstance(error, ProviderError) else translate(error)
+            self._note(service, known)
+            if known is error:
+                raise
+            raise known from None
+        with self._lock:
+            self._answered.add(service)
+            self._lost.pop(service, None)
+        return answer
+
+    def _check(self, service: str) -> None:
+        if self._cancelled.is_set():
+            raise TransientError(self._cloud, "stopped")
+        if time.monotonic() >= self._ends:
+            raise TransientError(self._cloud, f"time limit of {self._limit_s:g} s reached")
+        with self._lock:
+            gone = self._lost[service] >= (_LOST_AFTER if service in self._answered else 1)
+        if gone:
+            raise NotReachedError(self._cloud, f"{service} cannot be connected to")
+
+    def _note(self, service: str, error: ProviderError) -> None:
+        with self._lock:
+            if isinstance(error, NotReachedError):
+                self._lost[service] += 1
+            else:
+                self._answered.add(service)
+                self._lost.pop(service, None)
+            if isinstance(error, ThrottledError) and error.retry_after_s:
+                self._quiet_until = max(self._quiet_until, time.monotonic() + error.retry_after_s)
+
+    def _again(self, service: str, error: BaseException) -> bool:
+        """Whether to try again; a connection that fails counts as temporary once the service has answered."""
+        if self._cancelled.is_set() or time.monotonic() >= self._ends:
+            return False
+        if isinstance(error, NotReachedError):
+            with self._lock:
+                return service in self._answered and self._lost[service] < _LOST_AFTER
+        return isinstance(error, RetryableError)
+
+    def _wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome is not None else None
+        asked = error.retry_after_s or 0.0 if isinstance(error, ThrottledError) else 0.0
+        jitter = wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S, jitter=_FIRST_WAIT_S)
+        return max(0.0, min(max(asked, jitter(state)), self._ends - time.monotonic()))
+
+    def _sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self._cancelled.wait(min(seconds, max(0.0, self._ends - time.monotonic())))
+
+    def _count(self, counter: Counter[str], service: str) -> None:
+        with self._lock:
+            counter[service] += 1

@@ -1,0 +1,112 @@
+"""What can go wrong at a cloud, in one small vocabulary; each adapter's ``errors.py`` maps its codes to it.
+
+::
+
+    ProviderError                 anything a cloud refused or failed to do
+    ├── CredentialsError          no identity, or one that is wrong or expired      exit code 7
+    ├── PermissionDeniedError     the identity is known and may not make this call  exit code 7
+    ├── RegionOffError            the account has not switched this region on
+    ├── NotForSaleError           no such machine type there, or it was withdrawn
+    ├── NoCapacityError           sold there, and none left at the moment
+    ├── QuotaError                the account may not have that many
+    ├── NotReachedError           the cloud cannot be reached at all (no route, no name, refused)
+    └── RetryableError            worth the same call again
+        ├── ThrottledError        too many calls; ``retry_after_s`` where the cloud says how long to wait
+        └── TransientError        a server's own failure, a connection lost midway, a time limit
+            └── UnreadableError   an answer that ends midway or is not what the API documents
+
+No message carries a secret: adapters build them from codes and names, never from headers or request bodies.
+"""
+
+from __future__ import annotations
+
+
+class ProviderError(Exception):
+    """Something a cloud refused or failed to do. ``code`` is the cloud's own word for it, "" when it has none."""
+
+    title = "failed"
+
+    def __init__(self, cloud: str, what: str, *, code: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.cloud = cloud
+        self.what = what
+        self.code = code
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        code = f" ({self.code})" if self.code and self.code not in self.what else ""
+        return f"{self.title}: {self.what}{code}"
+
+
+class CredentialsError(ProviderError):
+    """No identity was found, or the cloud does not accept it (wrong, expired, revoked)."""
+
+    title = "no valid credentials"
+
+
+class PermissionDeniedError(ProviderError):
+    """The identity may not make this call; ``permission`` is the one it lacks, as the cloud's policies name it."""
+
+    title = "not permitted"
+
+    def __init__(self, cloud: str, what: str, *, permission: str = "", code: str = "", remedy: str = "") -> None:
+        super().__init__(cloud, what, code=code, remedy=remedy)
+        self.permission = permission
+
+
+class RegionOffError(ProviderError):
+    """The region exists and is not switched on for this account."""
+
+    title = "region not enabled"
+
+
+class NotForSaleError(ProviderError):
+    """The machine type does not exist there, or not for this account."""
+
+    title = "not for sale"
+
+
+class NoCapacityError(ProviderError):
+    """The cloud sells it there and has none left at the moment."""
+
+    title = "no capacity"
+
+
+class QuotaError(ProviderError):
+    """The account's quota does not allow it."""
+
+    title = "over quota"
+
+
+class NotReachedError(ProviderError):
+    """No connection at all: no network, no such host, refused. Tried again only by the next command."""
+
+    title = "could not be reached"
+
+
+class RetryableError(ProviderError):
+    """The same call may well succeed in a moment."""
+
+
+class ThrottledError(RetryableError):
+    """Too many calls. ``retry_after_s`` is what the cloud asked for, None when it did not say."""
+
+    title = "throttled"
+
+    def __init__(
+        self, cloud: str, what: str, *, retry_after_s: float | None = None, code: str = "", remedy: str = ""
+    ) -> None:
+        super().__init__(cloud, what, code=code, remedy=remedy)
+        self.retry_after_s = retry_after_s
+
+
+class TransientError(RetryableError):
+    """The cloud's own failure, a connection that broke, or a time limit."""
+
+    title = "temporary failure"
+
+
+class UnreadableError(TransientError):
+    """An answer cut off midway, or not of the documented form. Nothing of it is used."""
+
+    title = "unreadable answer"

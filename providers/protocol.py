@@ -1,0 +1,230 @@
+"""What every cloud adapter offers. The doc comments are the contract; ``tests/contract`` holds all adapters to it.
+
+Rules for every method: it raises nothing but :class:`providers.errors.ProviderError`; what it returns holds no
+SDK object and no secret; a second call gives the same answer while the cloud has not changed. A row that cannot
+be used is left out and named in ``dropped``: never guessed, never zero. Nothing here changes anything at a cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from pricing.history import PricePoint
+from pricing.machines import Machine
+from pricing.offers import Offer
+from pricing.places import Market, Region
+from providers.errors import ProviderError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scope:
+    """A piece of a cloud that is fetched by itself, at the same time as others: a region, or "" for all of it."""
+
+    cloud: str
+    region: str
+
+    def __str__(self) -> str:
+        return f"{self.cloud}/{self.region}" if self.region else self.cloud
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Dropped:
+    """A row that the cloud gave and that was left out: which one, and why (the same words for the same reason)."""
+
+    row: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Something that could not be had while the rest could: ``subject`` as "spot prices", and the reason.
+
+    ``would_add`` says to a person what mending it would bring.
+    """
+
+    subject: str
+    error: ProviderError
+    would_add: str = ""
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What one scope gave. Offers are unique by key, priced above 0, dated today or earlier.
+
+    ``covered`` names each (region, market) that was seen whole: there, an offer that is not listed is not for
+    sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines`` and
+    ``regions`` hold those that the session's book does not know (an unknown accelerator is a dropped row, for
+    without its speed nothing can be planned on it). ``points`` is price, stock and score over time.
+    """
+
+    offers: tuple[Offer, ...] = ()
+    covered: frozenset[tuple[str, Market]] = frozenset()
+    machines: tuple[Machine, ...] = ()
+    regions: tuple[Region, ...] = ()
+    points: tuple[PricePoint, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    rows_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A gang for which stock is asked: so many machines of one type, in these regions (empty: everywhere)."""
+
+    instance_type: str
+    machines: int
+    market: Market
+    regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StockHint:
+    """What a cloud lets one know of its stock. ``score`` runs from 0 (no) to 1 (surely), as the cloud judges for
+    the whole gang; ``machines`` is a count where the cloud states one. None is unknown."""
+
+    region: str
+    zone: str | None
+    instance_type: str
+    market: Market
+    score: float | None
+    machines: int | None
+    source: str
+
+
+class QuotaUnit(StrEnum):
+    """What a quota counts; the words of ``limits.yaml``."""
+
+    ACCELERATORS = "accelerators"
+    VCPUS = "vcpus"
+    MACHINES = "machines"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the account may have at once. A field that is None matches anything, as in ``limits.yaml``.
+
+    ``name`` is the cloud's own; ``used`` None where the cloud does not say; ``families`` empty: every family.
+    """
+
+    cloud: str
+    name: str
+    region: str | None
+    families: tuple[str, ...]
+    accelerator: str | None
+    market: Market | None
+    amount: int
+    used: int | None
+    unit: QuotaUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Machines held for the account: a capacity reservation or block. ``start``/``end`` None is open."""
+
+    cloud: str
+    name: str
+    region: str
+    zone: str | None
+    instance_type: str
+    machines: int
+    free: int
+    start: datetime | None
+    end: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """What the account may have and already holds in the regions asked for, and what could not be learnt."""
+
+    quotas: tuple[Quota, ...] = ()
+    held: tuple[Held, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+class NoticeKind(StrEnum):
+    """What a cloud announces about a running machine."""
+
+    INTERRUPTION = "interruption"
+    REBALANCE = "rebalance"
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A cloud's word that a machine will be, or was, taken back. ``id`` is the same each time it is told."""
+
+    id: str
+    kind: NoticeKind
+    cloud: str
+    region: str
+    zone: str | None
+    machine_id: str
+    at: datetime
+    takes_effect: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallCheck:
+    """One call of ``doctor``: the permission it needs, and the error it met (None: it works)."""
+
+    permission: str
+    needed_for: str
+    error: ProviderError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What ``doctor`` says of a cloud. ``identity`` names who we are there, never with a secret; None: nobody.
+
+    ``clock_ahead`` is this machine's clock less the cloud's; ``latency`` the fastest answered call.
+    ``sources`` says in a person's words what a refresh would put into the book as things stand.
+    """
+
+    identity: str | None
+    identity_error: ProviderError | None
+    checks: tuple[CallCheck, ...]
+    clock_ahead: timedelta | None
+    latency: timedelta | None
+    sources: tuple[str, ...]
+
+
+class Provider(Protocol):
+    """One cloud. Made by :func:`providers.registry.open_provider`; making one touches no network.
+
+    Methods may be called from several threads at once. Network calls go through ``Session.caller``, which
+    retries, keeps to the cloud's rate and gives up at the time limit.
+    """
+
+    @property
+    def cloud(self) -> str:
+        """Its name, as in the registry and in every offer."""
+
+    def scopes(self) -> Sequence[Scope]:
+        """What can be fetched now, sorted; at least one. Raises when the cloud cannot even say that.
+
+        Without credentials: what its public sources cover.
+        """
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+        """Offers of one scope, with price history from ``history_since`` on (None: none is asked for).
+
+        Public sources serve where there are no credentials; what is then missing is a gap. Raises when
+        nothing of the scope could be had. ``covered`` stays within the scope.
+        """
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+        """What the cloud says of its stock; empty where it says nothing. One hint a place, type and market."""
+
+    def allowances(self, regions: Sequence[str]) -> Allowances:
+        """Quotas and capacity held in these regions (empty: all scopes)."""
+
+    def notices(self) -> Sequence[Notice]:
+        """Notices told outside the machine since it was last asked, oldest first; empty where a cloud has no
+        such channel (the node agent hears them inside the machine). May be told twice: keep to ``id``."""
+
+    def diagnose(self) -> Diagnosis:
+        """Whether each call this adapter makes works, without changing anything. Never raises."""

@@ -1,0 +1,70 @@
+"""Local HTTP services that stand in for a cloud: a WSGI app in a thread of the test, or in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from wsgiref.types import WSGIApplication
+
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Keeps connections open, as real services do, and logs nothing."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002
+        """Nothing."""
+
+
+@contextmanager
+def in_thread(app: WSGIApplication) -> Iterator[str]:
+    """Serves ``app`` on a free loopback port while the block runs; gives the base URL."""
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join(5)
+        server.server_close()
+
+
+@contextmanager
+def in_process(factory: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Serves the app that ``module:function`` makes from keyword ``options`` in a process of its own, so that its
+    memory and time are not those of what is tested. The options are JSON."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(factory, json.dumps(dict(options)), theirs), daemon=True)
+    process.start()
+    try:
+        if not ours.poll(60):
+            raise RuntimeError(f"{factory} did not start")
+        yield f"http://127.0.0.1:{ours.recv()}"
+    finally:
+        process.terminate()
+        process.join(5)
+
+
+def _serve(factory: str, options: str, ready: Any) -> None:
+    module, _, function = factory.partition(":")
+    app = getattr(importlib.import_module(module), function)(**json.loads(options))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
+    ready.send(server.server_port)
+    server.serve_forever()
+
+
+def closed_port() -> int:
+    """A loopback port on which nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
