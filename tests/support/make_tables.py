@@ -90,12 +90,39 @@ def make_machines(folder: Path) -> None:
     write("machines", rows, list(rows[0]))
 
 
-def make_dated(folder: Path, name: str) -> None:
+def dated(folder: Path, name: str) -> Rows:
     """A file without a date of its own gets the date of the facts; a blank source is said in words."""
     rows = [{**row, "as_of": FACTS_DATE} for row in read(folder, name)]
     for row in rows:
         row["source"] = row["source"] or "the provider's catalogue names the region; country not confirmed"
-    write(name, rows, list(rows[0]))
+    return rows
+
+
+def make_accelerators(folder: Path) -> None:
+    rows = dated(folder, "accelerators")
+    write("accelerators", rows, list(rows[0]))
+
+
+def make_regions(folder: Path) -> None:
+    """The facts hold the regions that have offers there; ``more_regions.csv`` beside this file holds the rest.
+
+    Their grid carbon is the facts' average of the country, blank where the facts have none and for the US (there
+    it goes by state).
+    """
+    rows = dated(folder, "regions")
+    columns = list(rows[0])
+    average = "codecarbon 3.3.2 country average 2023 (Our World in Data)"
+    carbon = {
+        row["country"]: row["grid_carbon_gco2_per_kwh"]
+        for row in rows
+        if row["source"] == average and row["country"] != "US"
+    }
+    for row in read(Path(__file__).parent, "more_regions"):
+        known = carbon.get(row["country"], "")
+        source = f"{row['source']}; carbon: {average}" if known else row["source"]
+        rows.append({**row, "grid_carbon_gco2_per_kwh": known, "source": source, "as_of": FACTS_DATE})
+    rows.sort(key=lambda row: (row["cloud"], row["region"]))
+    write("regions", rows, columns)
 
 
 def egress_doubt(row: Mapping[str, str]) -> str:
@@ -123,8 +150,8 @@ def make_egress(folder: Path) -> None:
 def main(folder: Path) -> None:
     make_offers(folder)
     make_machines(folder)
-    make_dated(folder, "accelerators")
-    make_dated(folder, "regions")
+    make_accelerators(folder)
+    make_regions(folder)
     make_egress(folder)
 
 
