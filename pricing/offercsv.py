@@ -16,7 +16,7 @@ from datetime import date
 from pricing.bookcheck import did_you_mean
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
-from pricing.offers import Offer, OfferKey
+from pricing.offers import Offer, OfferKey, within_rounding
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import BAND_UPPER_EDGES
@@ -185,7 +185,7 @@ class _Reader:
                     zone=zone,
                     instance_type=instance_type,
                     market=Market.SPOT,
-                    usd_per_hour=_within_rounding(median if by_median and median else cheapest, on_demand),
+                    usd_per_hour=within_rounding(median if by_median and median else cheapest, on_demand),
                     source=spot_source or source,
                     as_of=spot_as_of,
                     not_before=spot_not_before,
@@ -252,17 +252,7 @@ class _Reader:
         )
 
 
-_SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
 _SPOT_ONLY_BASES = frozenset({"az-spot-min", "az-spot-median", "advisor-savings"})
-
-
-def _within_rounding(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:
-    """AWS quotes spot with four decimals and on-demand with five: a spot price that equals on-demand may
-    read a hair above it (p4d in eu-central-1: 27.4330 and 27.43298). More than a hair stays, and is refused.
-    """
-    if on_demand is not None and 0 < spot.nanos - on_demand.nanos < _SPOT_QUOTE_STEP.nanos:
-        return on_demand
-    return spot
 
 
 def _join(*reasons: str | bool) -> str:

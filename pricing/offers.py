@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from pricing.money import UsdPerHour
@@ -54,3 +54,28 @@ class Offer:
     def age_days(self, today: date) -> int | None:
         """Whole days since ``as_of``; None when undated."""
         return None if self.as_of is None else (today - self.as_of).days
+
+
+_STALE = "not refreshed since "
+_SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
+
+
+def marked_stale(offer: Offer, since: date) -> Offer:
+    """The offer as kept from a book of ``since``, because its cloud could not be asked; marked once only."""
+    if _STALE in offer.weak:
+        return offer
+    return replace(offer, weak="; ".join(filter(None, (offer.weak, f"{_STALE}{since.isoformat()}"))))
+
+
+def is_stale(offer: Offer) -> bool:
+    """Whether :func:`marked_stale` marked it."""
+    return _STALE in offer.weak
+
+
+def within_rounding(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:
+    """AWS quotes spot with four decimals and on-demand with five: a spot price that equals on-demand may
+    read a hair above it (p4d in eu-central-1: 27.4330 and 27.43298). More than a hair stays, and is refused.
+    """
+    if on_demand is not None and 0 < spot.nanos - on_demand.nanos < _SPOT_QUOTE_STEP.nanos:
+        return on_demand
+    return spot

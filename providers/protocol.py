@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from pricing.egress import Tariff
 from pricing.history import PricePoint
 from pricing.machines import Machine
 from pricing.offers import Offer
@@ -56,8 +57,8 @@ class Harvest:
     """What one scope gave. Offers are unique by key, priced above 0, dated today or earlier.
 
     ``covered`` names each (region, market) that was seen whole: there, an offer that is not listed is not for
-    sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines`` and
-    ``regions`` hold those that the session's book does not know (an unknown accelerator is a dropped row, for
+    sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines``,
+    ``regions`` and ``tariffs`` hold those that the session's book does not know (an unknown accelerator is a dropped row, for
     without its speed nothing can be planned on it). ``points`` is price, stock and score over time.
     """
 
@@ -65,6 +66,7 @@ class Harvest:
     covered: frozenset[tuple[str, Market]] = frozenset()
     machines: tuple[Machine, ...] = ()
     regions: tuple[Region, ...] = ()
+    tariffs: tuple[Tariff, ...] = ()
     points: tuple[PricePoint, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     gaps: tuple[Gap, ...] = ()

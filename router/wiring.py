@@ -11,11 +11,11 @@ from pricing.book import PriceBook
 from pricing.offers import Offer
 from pricing.problems import InvalidInputError, Problem
 from router.files.book_check import check_against_book, check_limits_against_book
-from router.files.books import load_book
 from router.files.job_files import LoadedJobs, load_jobs
 from router.files.limits_file import LoadedLimits, load_limits
 from router.jobs.limits import Limits
 from router.planning.planner import PlanRequest
+from router.prices.books import load_book
 
 
 @dataclass(frozen=True, slots=True)

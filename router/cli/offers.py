@@ -15,7 +15,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli import console, offers_text
 from router.cli.offers_rows import Filters, SortKey, select, unknown_names
 from router.cli.options import length_of_time, moment_of_planning
-from router.files.books import load_book
+from router.prices.books import load_book
 
 
 class OffersFormat(StrEnum):
@@ -84,16 +84,16 @@ def offers(
     )
     source = load_book(book)
     _refuse_unknown(source, filters)
-    found, too_old = select(source, filters, sort, moment.date())
-    if too_old:
-        console.note(f"{too_old} offers are older than {max_age} or undated and left out")
-    if not found:
-        console.note("no offer passes the filters")
     machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
     rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    shown = found[:rows] if rows else found
-    if len(shown) < len(found):
-        console.note(f"{len(shown)} of {len(found)} offers; --limit 0 shows all")
+    selected = select(source, filters, sort, moment.date(), rows)
+    shown = selected.rows
+    if selected.too_old:
+        console.note(f"{selected.too_old} offers are older than {max_age} or undated and left out")
+    if not selected.matching:
+        console.note("no offer passes the filters")
+    if len(shown) < selected.matching:
+        console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
             OffersFormat.TABLE: lambda: offers_text.table(shown),

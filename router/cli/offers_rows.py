@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from operator import itemgetter
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
@@ -51,37 +53,72 @@ class ShownOffer:
         return f"{'<=' if self.offer.not_before else ''}{self.age_days}d"
 
 
-def select(book: PriceBook, filters: Filters, sort: SortKey, today: date) -> tuple[tuple[ShownOffer, ...], int]:
-    """The offers that pass, cheapest first (ties by key), and how many failed ``max_age`` alone.
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """``rows`` are shown; ``matching`` offers pass the filters; ``too_old`` fail only the maximum age."""
+
+    rows: tuple[ShownOffer, ...]
+    matching: int
+    too_old: int
+
+
+def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: int = 0) -> Selected:
+    """The offers that pass, cheapest first (ties by key): the first ``rows`` of them, or all for 0.
 
     An undated offer fails any maximum age; "on or after" is counted from that day, so never as too young.
     """
-    shown, too_old = [], 0
-    for offer in book.offers:
-        machine = book.machine(offer.cloud, offer.instance_type)
-        if machine is None or not _passes(offer, machine, filters):
+    passes = _Passes(book, filters)
+    machines = {(m.cloud, m.instance_type): m for m in book.machines}
+    oldest = None if filters.max_age is None else today - filters.max_age
+    by_hour = sort is SortKey.HOUR
+    kept: list[tuple[int, Offer]] = []
+    too_old = 0
+    for offer in book.offers:  # 150,000 of them: whatever depends on less than the offer is looked up
+        if not passes(offer):
             continue
-        age = offer.age_days(today)
-        if filters.max_age is not None and (age is None or timedelta(days=age) > filters.max_age):
+        if oldest is not None and (offer.as_of is None or offer.as_of < oldest):
             too_old += 1
             continue
-        per_accelerator = UsdPerHour(divide_half_even(offer.usd_per_hour.nanos, machine.accelerator_count))
-        shown.append(ShownOffer(offer, machine, per_accelerator, age))
-    by_hour = sort is SortKey.HOUR
-    shown.sort(key=lambda s: (s.offer.usd_per_hour if by_hour else s.usd_per_accelerator_hour, s.offer.key))
-    return tuple(shown), too_old
+        nanos = offer.usd_per_hour.nanos
+        count = machines[(offer.cloud, offer.instance_type)].accelerator_count
+        kept.append((nanos if by_hour else divide_half_even(nanos, count), offer))
+    # Offers of a book are in the order of their keys, and both ways of sorting keep that order among equals.
+    cheapest = heapq.nsmallest(rows, kept, key=itemgetter(0)) if rows else sorted(kept, key=itemgetter(0))
+    shown = tuple(_shown(offer, machines[(offer.cloud, offer.instance_type)], today) for _, offer in cheapest)
+    return Selected(shown, len(kept), too_old)
 
 
-def _passes(offer: Offer, machine: Machine, filters: Filters) -> bool:
-    regions = (offer.region.lower(), str(offer.region_id).lower())
-    return (
-        _among(filters.clouds, offer.cloud)
-        and (not filters.regions or any(r.lower() in regions for r in filters.regions))
-        and _among(filters.accelerators, machine.accelerator)
-        and (not filters.markets or offer.market in filters.markets)
-        and _among(filters.instance_types, offer.instance_type)
-        and (offer.provisionable or not filters.provisionable)
-    )
+def _shown(offer: Offer, machine: Machine, today: date) -> ShownOffer:
+    per_accelerator = UsdPerHour(divide_half_even(offer.usd_per_hour.nanos, machine.accelerator_count))
+    return ShownOffer(offer, machine, per_accelerator, offer.age_days(today))
+
+
+class _Passes:
+    """Whether an offer passes the filters; asked once for each place and machine type, not for each offer."""
+
+    def __init__(self, book: PriceBook, filters: Filters) -> None:
+        self._filters = filters
+        regions = {name.lower() for name in filters.regions}
+        self._regions = {
+            (r.id.cloud, r.id.region)
+            for r in book.regions
+            if _among(filters.clouds, r.id.cloud)
+            and (not regions or r.id.region.lower() in regions or str(r.id).lower() in regions)
+        }
+        self._machines = {
+            (m.cloud, m.instance_type)
+            for m in book.machines
+            if _among(filters.accelerators, m.accelerator) and _among(filters.instance_types, m.instance_type)
+        }
+
+    def __call__(self, offer: Offer) -> bool:
+        cloud = offer.cloud
+        return (
+            (cloud, offer.region) in self._regions
+            and (cloud, offer.instance_type) in self._machines
+            and (not self._filters.markets or offer.market in self._filters.markets)
+            and (not self._filters.provisionable or offer.provisionable)
+        )
 
 
 def _among(wanted: Iterable[str], name: str) -> bool:

@@ -16,10 +16,10 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import moment_of_planning
 from router.files.book_check import check_against_book, check_limits_against_book
-from router.files.books import load_book
 from router.files.finding import FoundFiles, find_files
 from router.files.job_files import LoadedJobs, load_jobs
 from router.files.limits_file import load_limits
+from router.prices.books import load_book
 
 SCHEMA_VERSION = 1
 _SHORT_NOTICE = timedelta(hours=1)

@@ -22,7 +22,7 @@ BOOK = embedded_book()
 
 
 def shown(filters: Filters | None = None, sort: SortKey = SortKey.ACCELERATOR_HOUR) -> tuple[ShownOffer, ...]:
-    return select(BOOK, filters or Filters(), sort, NOW.date())[0]
+    return select(BOOK, filters or Filters(), sort, NOW.date()).rows
 
 
 def test_all_offers_cheapest_accelerator_first() -> None:
@@ -60,7 +60,8 @@ def test_a_maximum_age_refuses_the_old_and_the_undated() -> None:
         replace(AN_OFFER, zone="c", as_of=None),
         replace(AN_OFFER, zone="d", as_of=DAY - timedelta(days=31), not_before=True),
     ]
-    rows, too_old = select(a_book(offers), Filters(max_age=timedelta(days=30)), SortKey.HOUR, DAY)
+    selected = select(a_book(offers), Filters(max_age=timedelta(days=30)), SortKey.HOUR, DAY)
+    rows, too_old = selected.rows, selected.too_old
     assert [s.offer.zone for s in rows] == ["a"]
     assert too_old == 3
 
@@ -103,7 +104,7 @@ def test_every_price_has_its_source_and_weakness_in_words() -> None:
 
 def test_json_is_exact_and_versioned() -> None:
     book = a_book([AN_OFFER, spot("30.123456789")])
-    rows, _ = select(book, Filters(), SortKey.HOUR, DAY)
+    rows = select(book, Filters(), SortKey.HOUR, DAY).rows
     document = json.loads(offers_text.as_json(rows, book, NOW))
     assert document["schema_version"] == 1
     assert document["book"]["digest"] == book.digest

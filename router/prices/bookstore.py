@@ -1,0 +1,143 @@
+"""Fetched price books on disk: whole files named by moment and digest, and a pointer to the latest.
+
+The pointer is replaced in one step after the book is complete, so that a process killed at any moment leaves
+either the old book or the new one. Books are never changed once written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from pricing.book import PriceBook
+from pricing.bookfile import file_hash, read_trusted_book, write_book
+from pricing.problems import InvalidInputError
+
+# Plans name the book they were made on by digest: so many stay to be looked at again.
+KEPT_BOOKS = 90
+_LOCK_WAIT_S = 120.0
+_POINTER = "latest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBook:
+    """A book in the store: ``file`` is its name there, ``sha256`` that of the file, ``digest`` that of the content."""
+
+    file: str
+    sha256: str
+    digest: str
+    as_of: str
+    offers: int
+
+
+class BookStore:
+    """The books under ``folder``; made on the first write."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def latest(self) -> StoredBook | None:
+        """What the pointer names; None when nothing was ever stored. InvalidInputError when it cannot be read."""
+        path = self.folder / _POINTER
+        try:
+            return StoredBook(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise _damaged(path, f"cannot be read: {error}") from None
+
+    def load(self, stored: StoredBook) -> PriceBook:
+        """The book, which must be the very file that was written. InvalidInputError otherwise."""
+        path = self.folder / stored.file
+        try:
+            return read_trusted_book(path, stored.sha256)
+        except InvalidInputError as error:
+            raise _damaged(path, str(error.problems[0].what)) from None
+
+    def all(self) -> tuple[StoredBook, ...]:
+        """Every stored book, newest first; unreadable descriptions are left out."""
+        return tuple(
+            stored
+            for path in sorted(self.folder.glob("*.book.json"), reverse=True)
+            if (stored := _description(path)) is not None
+        )
+
+    def find(self, digest: str) -> StoredBook:
+        """The stored book whose digest begins so. InvalidInputError when there is none, or more than one."""
+        found = {stored.digest: stored for stored in self.all() if stored.digest.startswith(digest.lower())}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        what = f"{len(found)} stored books begin with" if found else "no stored book has the digest"
+        remedy = "stepfare prices list shows them"
+        raise InvalidInputError.single(f"{what} {digest!r}", field="--book", remedy=remedy)
+
+    def commit(self, book: PriceBook) -> StoredBook:
+        """Write ``book``, then point to it; call it inside :meth:`lock`. The same content again is the same file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"{book.as_of:%Y%m%dT%H%M%SZ}-{book.digest[:16]}"
+        path = self.folder / f"{name}.parquet"
+        write_book(book, path)
+        stored = StoredBook(path.name, file_hash(path), book.digest, book.as_of.isoformat(), len(book.offers))
+        _replace(self.folder / f"{name}.book.json", stored)
+        self.point_to(stored)
+        self._prune()
+        return stored
+
+    def point_to(self, stored: StoredBook) -> None:
+        """Make ``stored`` the latest; call it inside :meth:`lock`."""
+        _replace(self.folder / _POINTER, stored)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One writer at a time, across processes; the lock of a killed process is free at once."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S)
+        try:
+            with lock:
+                yield
+        except Timeout:
+            raise InvalidInputError.single(
+                "another command has been writing price books for two minutes",
+                where=str(self.folder),
+                remedy="try again when it has finished",
+            ) from None
+
+    def _prune(self) -> None:
+        for old in self.all()[KEPT_BOOKS:]:
+            (self.folder / old.file).unlink(missing_ok=True)
+            (self.folder / old.file).with_suffix(".book.json").unlink(missing_ok=True)
+        for part in self.folder.glob(".*.part"):  # of writers that were killed: we hold the lock
+            part.unlink(missing_ok=True)
+
+
+def _description(path: Path) -> StoredBook | None:
+    try:
+        stored = StoredBook(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return stored if (path.parent / stored.file).is_file() else None
+
+
+def _replace(path: Path, stored: StoredBook) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(asdict(stored), stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _damaged(path: Path, what: str) -> InvalidInputError:
+    remedy = "stepfare prices refresh writes a new one; until then use --book embedded"
+    return InvalidInputError.single(what, where=str(path), remedy=remedy)

@@ -1,0 +1,155 @@
+"""What was fetched and what was known become the next price book. Pure.
+
+Where a source saw a region's market whole, its offers replace the older ones; elsewhere the older ones stay,
+marked. What looks wrong is held back and named (:mod:`router.prices.gates`), and the older row stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from pricing.book import PriceBook
+from pricing.offers import Offer, OfferKey, marked_stale, within_rounding
+from pricing.places import Market
+from providers.protocol import Harvest
+from router.prices.gates import GateLimits, Held, hold_back
+
+T = TypeVar("T")
+Cover = tuple[str, str, Market]  # cloud, region, market
+
+
+@dataclass(frozen=True, slots=True)
+class CloudCounts:
+    """What became of one cloud's offers. ``kept`` were not seen this time and stay from the older book."""
+
+    fresh: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The next book, what changed by cloud, and what was held back."""
+
+    book: PriceBook
+    counts: Mapping[str, CloudCounts]
+    held: tuple[Held, ...]
+
+
+def merge(
+    base: PriceBook,
+    words: PriceBook,
+    harvests: Mapping[str, Sequence[Harvest]],
+    now: datetime,
+    limits: GateLimits,
+    *,
+    asked: Iterable[str],
+    mark_kept: bool = True,
+) -> Merged:
+    """The book as of ``now``. ``base`` gives the older offers, ``words`` its small tables; ``harvests`` is by cloud.
+
+    Of the clouds ``asked``, offers that were not seen are marked stale (unless ``mark_kept`` is off); those of
+    other clouds stay as they are. The book holds no offer that its own check would refuse.
+    """
+    fetched = _by_key(harvests)
+    covered = {(cloud, *pair) for cloud, parts in harvests.items() for part in parts for pair in part.covered}
+    old = {offer.key: offer for offer in base.offers}
+    fresh, held = hold_back(fetched, covered, old, now, limits)
+    asked = frozenset(asked)
+    still: dict[OfferKey, Offer] = {}
+    kept_back = {h.key for h in held if h.key is not None}
+    back_regions = {(h.cloud, h.region, h.market) for h in held if h.key is None}
+    for key, offer in old.items():
+        place = (offer.cloud, offer.region, offer.market)
+        if key in fresh or (place in covered and key not in kept_back and place not in back_regions):
+            continue
+        stale = mark_kept and offer.cloud in asked
+        still[key] = marked_stale(offer, base.as_of.date()) if stale else offer
+    offers, dearer = _without_dear_spot({**still, **fresh}, frozenset(fresh))
+    parts = [part for found in harvests.values() for part in found]
+    book = replace(
+        words,
+        as_of=now,
+        offers=tuple(offers.values()),
+        machines=_joined(words.machines, (m for p in parts for m in p.machines), lambda m: (m.cloud, m.instance_type)),
+        regions=_joined(words.regions, (r for p in parts for r in p.regions), lambda r: r.id),
+        tariffs=_joined(words.tariffs, (t for p in parts for t in p.tariffs), lambda t: t.meter),
+    )
+    return Merged(book, _count(old, offers, fresh), (*held, *dearer))
+
+
+def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
+    return {offer.key: offer for parts in harvests.values() for part in parts for offer in part.offers}
+
+
+def _without_dear_spot(
+    offers: Mapping[OfferKey, Offer], fresh: frozenset[OfferKey]
+) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
+    """No spot price above the on-demand price of the same machine and place. Of a fresh and a kept price the
+    kept one goes; of two of the same age the spot price."""
+    kept = dict(offers)
+    held: list[Held] = []
+    for key, offer in offers.items():
+        if offer.market is not Market.SPOT:
+            continue
+        listed_key = _listed(key, kept)
+        if listed_key is None:
+            continue
+        listed = kept[listed_key]
+        price = within_rounding(offer.usd_per_hour, listed.usd_per_hour)
+        if price <= listed.usd_per_hour:
+            kept[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
+            continue
+        spot_wins = key in fresh and listed_key not in fresh
+        loser = listed if spot_wins else offer
+        what = f"spot {offer.usd_per_hour} is above on demand {listed.usd_per_hour}"
+        if spot_wins:
+            what += " of an older book, which is left out"
+        del kept[loser.key]
+        held.append(Held.of(loser, "spot above on demand", what))
+    return kept, tuple(held)
+
+
+def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
+    cloud, region, zone, instance_type, _ = key
+    for place in (zone, ""):
+        listed = (cloud, region, place, instance_type, Market.ON_DEMAND.value)
+        if listed in offers:
+            return listed
+    return None
+
+
+def _joined(known: Iterable[T], more: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
+    """What the tables know stays; of two descriptions of something new, the first."""
+    rows: dict[object, T] = {}
+    for row in (*known, *more):
+        rows.setdefault(key(row), row)
+    return tuple(rows.values())
+
+
+def _count(
+    old: Mapping[OfferKey, Offer], offers: Mapping[OfferKey, Offer], fresh: Mapping[OfferKey, Offer]
+) -> dict[str, CloudCounts]:
+    counts: dict[str, dict[str, int]] = {}
+
+    def one(cloud: str, what: str) -> None:
+        counts.setdefault(cloud, {})[what] = counts.get(cloud, {}).get(what, 0) + 1
+
+    for key, offer in offers.items():
+        before = old.get(key)
+        one(offer.cloud, "fresh" if key in fresh else "kept")
+        if key not in fresh:
+            continue
+        if before is None:
+            one(offer.cloud, "added")
+        elif before.usd_per_hour != offer.usd_per_hour:
+            one(offer.cloud, "changed")
+    for key, offer in old.items():
+        if key not in offers:
+            one(offer.cloud, "removed")
+    return {cloud: CloudCounts(**parts) for cloud, parts in counts.items()}
