@@ -1,0 +1,125 @@
+"""Price, stock and score over time: append-only Parquet by month in one folder, asked through DuckDB.
+
+docs/design/008-price-history.md says why it is cut like this. Reading takes no lock and changes nothing; a folder
+that is not there is an empty history. InvalidInputError names a file that cannot be read and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricing.places import RegionId
+from router.prices.history_parts import list_parts
+from router.prices.history_sql import CONTENT, EVERYTHING, IT_COUNTS, PLACE, VALUES, Selection, ask, moment
+from router.prices.history_write import Appended, Compacted, append, compact
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = [
+    "EVERYTHING", "Appended", "Compacted", "Selection", "Summary", "append", "compact", "latest", "latest_at",
+    "latest_by_region", "series", "summary",
+]  # fmt: skip
+
+_COLUMNS = ", ".join(CONTENT)
+_ORDER = 'cloud, region, instance_type, market, zone, "at", source'
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What there is: rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments
+    of the first and the last point (None without any), parts and their bytes."""
+
+    rows: int
+    months: tuple[str, ...]
+    clouds: tuple[str, ...]
+    first: datetime | None
+    last: datetime | None
+    parts: int
+    size: int
+
+
+def series(
+    folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
+) -> pd.DataFrame:
+    """The points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
+
+    Columns: at (UTC, microseconds), cloud, region, zone, instance_type, market, usd_nanos_per_hour (Int64, exact),
+    available, score, source; unknown is NA. Only months and row groups that can matter are read.
+    """
+    where, values = which.where(since, until)
+    sql = f"SELECT {_COLUMNS} FROM stored WHERE {where} QUALIFY {IT_COUNTS} ORDER BY {_ORDER}"
+    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+
+
+def latest(
+    folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
+) -> pd.DataFrame:
+    """Of each series and source the last point before ``until`` that has a price; columns as :func:`series`."""
+    where, values = which.where(since, until)
+    series, values_of = ", ".join((*PLACE, "source")), ", ".join(f"{name}: {name}" for name in VALUES)
+    sql = f"""
+        SELECT {_COLUMNS} FROM (
+            SELECT {series}, unnest(max({{"at": "at", batch: batch, {values_of}}}))
+            FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {where} GROUP BY {series}
+        ) ORDER BY {_ORDER}"""
+    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+
+
+def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[RegionId, datetime]:
+    """Of each region the moment of its last point in the selection; regions without points are not in it."""
+    where, values = which.where()
+    sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
+    rows = ask(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
+    return {RegionId(cloud, region): moment(at) for cloud, region, at in rows}
+
+
+def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
+    """Of each cloud the moment of its last point in the selection: ``latest_at(folder).get(cloud)`` is None without.
+
+    A region that failed last time is behind its cloud: to ask each only for what is missing, :func:`latest_by_region`.
+    """
+    found: dict[str, datetime] = {}
+    for region, at in latest_by_region(folder, which).items():
+        found[region.cloud] = max(at, found.get(region.cloud, at))
+    return found
+
+
+def summary(folder: Path) -> Summary:
+    """How much there is, from when to when."""
+    sql = """SELECT count(*), epoch_us(min("at")), epoch_us(max("at")), list(DISTINCT cloud) FROM stored"""
+    rows = ask(folder, lambda connection: connection.execute(sql).fetchall())
+    count, first, last, clouds = rows[0] if rows else (0, None, None, None)
+    parts = list_parts(folder)
+    return Summary(
+        rows=count,
+        months=tuple(sorted({part.month for part in parts})),
+        clouds=tuple(sorted(clouds or ())),
+        first=None if first is None else moment(first),
+        last=None if last is None else moment(last),
+        parts=len(parts),
+        size=sum(part.size for part in parts),
+    )
+
+
+def _table(connection: duckdb.DuckDBPyConnection, sql: str, values: list[object]) -> pa.Table:
+    return connection.sql(sql, params=values).to_arrow_table()
+
+
+def _frame(table: pa.Table | None) -> pd.DataFrame:
+    """As pandas, whole numbers as such even where some are missing."""
+    import pandas as pd
+    import pyarrow as pa
+
+    if table is None:
+        kinds = {"at": "datetime64[us, UTC]", "usd_nanos_per_hour": "Int64", "available": "float64", "score": "float64"}
+        columns = [name.strip('"') for name in CONTENT]
+        return pd.DataFrame({name: pd.Series(dtype=kinds.get(name, "str")) for name in columns})
+    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame

@@ -1,0 +1,177 @@
+"""How DuckDB reads parts: columns, filters, which of several points with one key counts, and what is wrong with a file.
+
+Points with the same key (moment, place, machine type, market, source) but other values are all kept on disk; the one
+written last counts. Queries see to that over the rows they have filtered, so parts may overlap.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pricing.places import Market
+from pricing.problems import InvalidInputError, Problem
+from router.prices.history_parts import Part, list_parts
+
+if TYPE_CHECKING:
+    import duckdb
+
+SCHEMA_VERSION = 1
+VERSION_KEY = "stepfare_price_history"
+MEMORY = "384MB"
+# "at" is a word of DuckDB's own SQL, hence the quotes.
+PLACE = ("cloud", "region", "zone", "instance_type", "market")
+KEY = ('"at"', *PLACE, "source")
+VALUES = ("usd_nanos_per_hour", "available", "score")
+CONTENT = ('"at"', *PLACE, *VALUES, "source")
+_SERIES = ", ".join((*PLACE, "source"))
+# The row that counts has no other of its key after it. Values last, so that ties do not depend on file order.
+IT_COUNTS = f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
+_TRIES = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which series: an empty tuple lets all pass. A region is ``us-east-1`` or ``aws/us-east-1``."""
+
+    clouds: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+    markets: tuple[Market, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def where(self, since: datetime | None = None, until: datetime | None = None) -> tuple[str, list[object]]:
+        """The condition, its parameters; ``since`` <= at < ``until``."""
+        terms, values = ["true"], list[object]()
+        markets = tuple(market.value for market in self.markets)
+        names = {"cloud": self.clouds, "zone": self.zones, "instance_type": self.instance_types, "market": markets}
+        for column, wanted in (names | {"source": self.sources}).items():
+            if wanted:
+                terms.append(f"{column} IN ({_marks(wanted)})")
+                values += wanted
+        if self.regions:
+            # The names once more by themselves: whole row groups are skipped by them, not by the alternatives.
+            names_only = [region.rpartition("/")[2] for region in self.regions]
+            either = ["(cloud || '/' || region) = ?" if "/" in region else "region = ?" for region in self.regions]
+            terms.append(f"region IN ({_marks(names_only)}) AND ({' OR '.join(either)})")
+            values += [*names_only, *self.regions]
+        for moment, sign in ((since, ">="), (until, "<")):
+            if moment is not None:
+                terms.append(f'"at" {sign} make_timestamptz(?)')
+                values.append(microseconds(moment))
+        return " AND ".join(terms), values
+
+
+EVERYTHING = Selection()
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970, as DuckDB counts them."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(microseconds: int) -> datetime:
+    """The other way round."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """In memory, within ``MEMORY``, spilling to the system's folder for temporary files; loads nothing from a net."""
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY,
+        "temp_directory": str(Path(tempfile.gettempdir()) / f"stepfare-{os.getpid()}"),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    connection = duckdb.connect(config=settings)
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
+    """Makes ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
+    files = ", ".join(_literal(part.path) for part in parts)
+    sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
+    versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
+    problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]
+    if any(problems):
+        raise InvalidInputError(problem for problem in problems if problem is not None)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW stored AS FROM read_parquet([{files}], hive_partitioning = false)")
+
+
+def _literal(path: Path) -> str:
+    """The path in SQL, as itself and not as a pattern."""
+    return "'" + glob.escape(str(path)).replace("'", "''") + "'"
+
+
+def _version_problem(part: Part, version: str | None) -> Problem | None:
+    if version is None:
+        return Problem(str(part.path), "", "is no part of a price history", "remove it from the folder")
+    if version != str(SCHEMA_VERSION):
+        what = f"has schema version {version}, this program reads {SCHEMA_VERSION}"
+        return Problem(str(part.path), "", what, "written by a later version: update stepfare")
+    return None
+
+
+def ask(
+    folder: Path,
+    read: Callable[[duckdb.DuckDBPyConnection], T],
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> T | None:
+    """What ``read`` makes of ``stored``, the parts of the months from ``since`` to ``until``; None without any.
+
+    Once more with the parts as they are then, where one was merged away meanwhile. InvalidInputError names the
+    files that cannot be read.
+    """
+    import duckdb
+
+    for _ in range(_TRIES):
+        parts = list_parts(folder, since, until)
+        if not parts:
+            return None
+        with connect() as connection:
+            try:
+                open_parts(connection, parts)
+                return read(connection)
+            except duckdb.Error as error:
+                if all(part.path.exists() for part in parts):
+                    raise refusal(connection, parts, error) from None
+    raise InvalidInputError.single("is being rewritten all the time", where=str(folder), remedy="try again later")
+
+
+def refusal(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], error: duckdb.Error
+) -> InvalidInputError | OSError:
+    """What to raise when reading the parts failed: the files that are to blame, each read through by itself."""
+    import duckdb
+
+    problems = []
+    for part in parts:
+        try:
+            open_parts(connection, [part])
+            connection.execute(f"SELECT bit_xor(hash({', '.join((*CONTENT, 'batch'))})) FROM stored").fetchall()
+        except duckdb.Error as fault:
+            what = f"cannot be read, it may be truncated: {_first_line(fault)}"
+            remedy = "remove this file; only the points in it are lost, and a refresh may fetch them again"
+            problems.append(Problem(str(part.path), "", what, remedy))
+    return InvalidInputError(problems) if problems else OSError(f"price history cannot be read: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
