@@ -24,11 +24,11 @@ _GRACE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A provider, how it calls, and from when on its price history is wanted (None: none)."""
+    """A provider, how it calls, and from when on the price history of a scope is wanted (None: none)."""
 
     provider: Provider
     caller: Caller
-    history_since: datetime | None
+    history_since: Callable[[Scope], datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _fetch_waiting(
             return
         result: Harvest | ProviderError
         try:
-            result = source.provider.fetch(scope, source.history_since)
+            result = source.provider.fetch(scope, source.history_since(scope))
         except ProviderError as error:
             result = error
         except Exception as error:

@@ -39,9 +39,13 @@ class ProviderError(Exception):
 
 
 class CredentialsError(ProviderError):
-    """No identity was found, or the cloud does not accept it (wrong, expired, revoked)."""
+    """No identity was found (``none_found``), or the cloud does not accept it (wrong, expired, revoked)."""
 
     title = "no valid credentials"
+
+    def __init__(self, cloud: str, what: str, *, none_found: bool = False, code: str = "", remedy: str = "") -> None:
+        super().__init__(cloud, what, code=code, remedy=remedy)
+        self.none_found = none_found
 
 
 class PermissionDeniedError(ProviderError):

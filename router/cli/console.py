@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from pricing.problems import InvalidInputError, Problem
 
@@ -144,3 +144,37 @@ def guard() -> Iterator[None]:
         name = f"{error.filename}: " if error.filename else ""
         show_problems(InvalidInputError.single(f"{name}{error.strerror or error}"))
         raise Stopped(ExitCode.FAILURE) from None
+
+
+class Bars:
+    """Progress of several things at once on stderr: bars on a terminal, else a line for each that has ended."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self._tasks: dict[str, Any] = {}
+        self._ended: set[str] = set()
+
+    def advance(self, name: str, done: int, total: int | None, remark: str) -> None:
+        """``done`` of ``total`` parts of ``name`` are through; ``total`` None: nobody knows yet."""
+        if self._display is not None:
+            if name not in self._tasks:
+                self._tasks[name] = self._display.add_task(name, total=None)
+            self._display.update(self._tasks[name], completed=done, total=total, description=f"{name}{remark}")
+        elif total is not None and done == total and name not in self._ended:
+            self._ended.add(name)
+            note(f"{name}: {done} of {total}{remark}")
+
+
+@contextmanager
+def bars() -> Iterator[Bars]:
+    """Shows :class:`Bars` while the block runs."""
+    if not sys.stderr.isatty():
+        yield Bars(None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Display
+
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Display(*parts, console=Console(stderr=True), transient=True) as display:
+        yield Bars(display)

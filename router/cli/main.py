@@ -30,6 +30,15 @@ COMMANDS = {
     "plan show": Entry("Print a plan that was written with --out.", "router.cli.plan_show", "show"),
     "plan diff": Entry("What moved from one plan to another, and why.", "router.cli.plan_diff", "diff"),
     "explain": Entry("Why a job is placed where it is.", "router.cli.explain", "explain"),
+    "prices refresh": Entry("Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"),
+    "prices list": Entry("The stored price books.", "router.cli.prices_list", "list_books"),
+    "prices use": Entry("Make a stored price book the latest again.", "router.cli.prices_list", "use_book"),
+    "prices diff": Entry("What changed from one price book to another.", "router.cli.prices_diff", "diff"),
+    "prices import": Entry(
+        "Put the offers of a catalogue file into the book.", "router.cli.prices_import", "import_file"
+    ),
+    "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
+    "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),
     "schema": Entry("JSON Schema of job, limits or plan.", "router.cli.schema", "schema"),
     "import sky": Entry("Turn a SkyPilot task into a job.", "router.cli.import_sky", "import_sky"),
 }

@@ -61,6 +61,24 @@ class BookStore:
         except InvalidInputError as error:
             raise _damaged(path, str(error.problems[0].what)) from None
 
+    def newest_sound(self) -> tuple[PriceBook | None, tuple[str, ...]]:
+        """The latest book, or where it is damaged the newest sound one (None without), and what was passed over."""
+        warnings: list[str] = []
+        candidates: list[StoredBook] = []
+        try:
+            latest = self.latest()
+            if latest is None:
+                return None, ()
+            candidates.append(latest)
+        except InvalidInputError as error:
+            warnings.append(str(error.problems[0]))
+        for stored in dict.fromkeys((*candidates, *self.all())):
+            try:
+                return self.load(stored), tuple(warnings)
+            except InvalidInputError as error:
+                warnings.append(f"{error.problems[0].where}: {error.problems[0].what}; an older book is built upon")
+        return None, tuple(warnings)
+
     def all(self) -> tuple[StoredBook, ...]:
         """Every stored book, newest first; unreadable descriptions are left out."""
         return tuple(

@@ -62,11 +62,14 @@ def merge(
     fresh, held = hold_back(fetched, covered, old, now, limits)
     asked = frozenset(asked)
     still: dict[OfferKey, Offer] = {}
+    replaced = _other_grain(fresh)
     kept_back = {h.key for h in held if h.key is not None}
     back_regions = {(h.cloud, h.region, h.market) for h in held if h.key is None}
     for key, offer in old.items():
         place = (offer.cloud, offer.region, offer.market)
-        if key in fresh or (place in covered and key not in kept_back and place not in back_regions):
+        if key in fresh or (*key[:2], *key[3:], offer.zone is None) in replaced:
+            continue
+        if place in covered and key not in kept_back and place not in back_regions:
             continue
         stale = mark_kept and offer.cloud in asked
         still[key] = marked_stale(offer, base.as_of.date()) if stale else offer
@@ -85,6 +88,11 @@ def merge(
 
 def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
     return {offer.key: offer for parts in harvests.values() for part in parts for offer in part.offers}
+
+
+def _other_grain(fresh: Iterable[OfferKey]) -> frozenset[tuple[str, str, str, str, bool]]:
+    """A price for a whole region makes way for prices of its zones, and the other way round."""
+    return frozenset((cloud, region, kind, market, bool(zone)) for cloud, region, zone, kind, market in fresh)
 
 
 def _without_dear_spot(

@@ -1,0 +1,116 @@
+"""``stepfare prices diff``: what changed from one price book to another."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from pricing.offers import Offer
+from router.cli import console
+from router.cli.offers_rows import cents
+from router.cli.text import columns, stamp
+from router.prices.book_diff import BookDiff, PriceChange, diff_books
+from router.prices.books import load_book
+
+SCHEMA_VERSION = 1
+T = TypeVar("T")
+DEFAULT_ROWS = 20
+
+
+class DiffFormat(StrEnum):
+    """How a diff is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many of each kind; 0 is all.")] = DEFAULT_ROWS,
+    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+) -> None:
+    """What changed from one price book to another: the largest moves first, then what came and what went.
+
+    A and B are latest, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
+
+    \b
+    stepfare prices diff embedded latest
+    stepfare prices diff 3f2a90c1 latest --cloud aws -o json
+    """
+    found = diff_books(load_book(before), load_book(after), cloud or ())
+    console.write(as_json(found) if output is DiffFormat.JSON else as_text(found, limit), out)
+
+
+def as_text(found: BookDiff, limit: int) -> str:
+    """Moves with both prices and the change in percent; ``+`` came, ``-`` went."""
+    rows: list[tuple[str, ...]] = []
+    rows += [("~", *_place(c.after), cents(c.before.usd_per_hour), cents(c.after.usd_per_hour), _percent(c))
+             for c in _first(found.changed, limit)]  # fmt: skip
+    rows += [("+", *_place(o), "", cents(o.usd_per_hour), "") for o in _first(found.added, limit)]
+    rows += [("-", *_place(o), cents(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
+    header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE", "AFTER", "CHANGE")
+    widths = {"PLACE": 24, "MACHINE": 18}
+    table = columns(header, rows, frozenset({"BEFORE", "AFTER", "CHANGE"}), widths) + "\n\n" if rows else ""
+    lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
+    hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
+    more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""
+    return (
+        f"{table}{len(found.changed)} changed, {len(found.added)} came, {len(found.removed)} went, "
+        f"{found.same} as before{more}\n"
+        f"from {found.before.digest[:12]} of {stamp(found.before.as_of)} "
+        f"to {found.after.digest[:12]} of {stamp(found.after.as_of)}; dollars an hour\n"
+    )
+
+
+def _first(rows: tuple[T, ...], limit: int) -> tuple[T, ...]:
+    return rows[:limit] if limit else rows
+
+
+def _place(offer: Offer) -> tuple[str, str, str]:
+    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
+    return place, offer.instance_type, offer.market.value
+
+
+def _percent(change: PriceChange) -> str:
+    return f"{(float(change.ratio) - 1) * 100:+.1f}%"
+
+
+def as_json(found: BookDiff) -> str:
+    """All of it, prices as exact decimal strings."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "before": _book(found.before.digest, found.before.as_of.isoformat()),
+        "after": _book(found.after.digest, found.after.as_of.isoformat()),
+        "changed": [
+            {**_offer(c.after), "usd_per_hour_before": str(c.before.usd_per_hour), "ratio": round(float(c.ratio), 6)}
+            for c in found.changed
+        ],
+        "added": [_offer(offer) for offer in found.added],
+        "removed": [_offer(offer) for offer in found.removed],
+        "same": found.same,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _book(digest: str, as_of: str) -> dict[str, str]:
+    return {"digest": digest, "as_of": as_of}
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    return {
+        "cloud": offer.cloud,
+        "region": offer.region,
+        "zone": offer.zone,
+        "instance_type": offer.instance_type,
+        "market": offer.market.value,
+        "usd_per_hour": str(offer.usd_per_hour),
+    }

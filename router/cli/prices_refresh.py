@@ -1,0 +1,114 @@
+"""``stepfare prices refresh``: fetch what the clouds sell tonight into a dated price book."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from providers.collect import Progress
+from providers.registry import CLOUDS
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import length_of_time, moment_of_planning
+from router.files.clouds_file import load_clouds
+from router.files.refusals import suggestion
+from router.prices.bookstore import BookStore
+from router.prices.gates import GateLimits
+from router.prices.home import books_folder, clouds_file, history_folder
+from router.prices.report import RefreshReport
+
+
+class ReportFormat(StrEnum):
+    """How the report is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def refresh(
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; may be given again.")
+    ] = None,
+    clouds: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The clouds file: whom to ask, as whom. See `schema clouds`.")
+    ] = None,
+    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="After it, what is there counts: 2m.")] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Store nothing unless everything asked for came and nothing was held back.")
+    ] = False,
+    accept_jumps: Annotated[
+        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot, and regions that vanished.")
+    ] = False,
+    history_days: Annotated[
+        float, typer.Option(min=0, metavar="DAYS", help="Price history to ask for the first time; 0 keeps none.")
+    ] = 7.0,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is fetched (ISO, with zone).")] = None,
+    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Format of the report.")] = ReportFormat.TABLE,
+) -> ExitCode:
+    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
+
+    Without any account the public sources are read. Clouds named here or in the clouds file must answer; a cloud
+    that does not keeps its older offers, marked, and the exit code is 5. Ctrl-C leaves the older book.
+
+    \b
+    stepfare prices refresh
+    stepfare prices refresh --cloud aws --cloud gcp --time-limit 2m
+    stepfare prices refresh --clouds clouds.yaml -o json
+    """
+    from router.cli import refresh_text
+    from router.prices.refresh import RefreshOptions
+    from router.prices.refresh import refresh as run
+
+    _refuse_unknown(cloud or [])
+    loaded = load_clouds(clouds or clouds_file(), named=clouds is not None)
+    settings = loaded.clouds.refresh
+    limit = length_of_time("--time-limit", time_limit) or settings.time_limit
+    options = RefreshOptions(
+        clouds=tuple(dict.fromkeys(cloud or ())),
+        time_limit_s=limit.total_seconds(),
+        gates=GateLimits(jump=settings.price_jump, accept=accept_jumps),
+        whole=whole,
+        history_days=history_days,
+    )
+    store = BookStore(books_folder())
+    with _showing() as show:
+        report = run(options, loaded, store, history_folder(), moment_of_planning(now), show)
+    console.out(refresh_text.as_json(report) if output is ReportFormat.JSON else refresh_text.as_text(report))
+    return exit_code(report)
+
+
+def exit_code(report: RefreshReport) -> ExitCode:
+    """0 all came; 7 nothing came for want of credentials; 5 anything else that is missing or was held back."""
+    if report.only_credentials:
+        return ExitCode.CREDENTIALS
+    if report.complete and report.stored is not None:
+        return ExitCode.OK
+    return ExitCode.PARTIAL
+
+
+def _refuse_unknown(names: list[str]) -> None:
+    unknown = [name for name in names if name not in CLOUDS]
+    if unknown:
+        raise InvalidInputError.single(
+            f"{unknown[0]!r} is no cloud that this program knows",
+            field="--cloud",
+            remedy=suggestion(unknown[0], CLOUDS),
+        )
+
+
+@contextmanager
+def _showing() -> Iterator[Callable[[Progress], None]]:
+    """A bar a cloud on a terminal; elsewhere a line when a cloud has ended."""
+    with console.bars() as bars:
+
+        def show(progress: Progress) -> None:
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            bars.advance(progress.cloud, progress.done + progress.failed, progress.total, failed)
+
+        yield show

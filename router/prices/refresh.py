@@ -1,0 +1,170 @@
+"""A refresh: ask the clouds, merge what they said into the book there was, store the next one, keep the history.
+
+Nothing is stored until everything that will come has come, so that stopping midway leaves the old book.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.bookfile import embedded_book
+from pricing.history import PricePoint
+from pricing.offers import Offer, OfferKey
+from pricing.places import Market
+from providers.calling import Caller
+from providers.collect import CloudOutcome, Progress, Source, collect
+from providers.errors import ProviderError
+from providers.protocol import Harvest, Scope
+from providers.registry import open_provider
+from providers.session import Session
+from router.files.clouds_file import LoadedClouds
+from router.prices import history
+from router.prices.bookstore import BookStore
+from router.prices.gates import GateLimits
+from router.prices.history_risk import observed_rates
+from router.prices.merge import CloudCounts, merge
+from router.prices.report import RefreshReport, report_of
+
+# Interruptions are counted over this much history.
+RISK_WINDOW = timedelta(days=60)
+_USUAL = GateLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshOptions:
+    """``clouds`` as for :meth:`LoadedClouds.asked`. ``whole`` refuses a book in which anything is older;
+    ``history_days`` is how far back a first refresh asks for price history (0: none is kept)."""
+
+    clouds: tuple[str, ...] = ()
+    time_limit_s: float = 300.0
+    gates: GateLimits = _USUAL
+    whole: bool = False
+    history_days: float = 7.0
+
+
+def refresh(
+    options: RefreshOptions,
+    clouds: LoadedClouds,
+    store: BookStore,
+    history_folder: Path,
+    now: datetime,
+    on_progress: Callable[[Progress], None],
+) -> RefreshReport:
+    """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
+    asked = clouds.asked(options.clouds)
+    _, words, _ = standing(store)
+    sources, unopened = _open(asked, clouds, words, options, history_folder, now)
+    outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
+    harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
+    with store.lock():
+        before, words, warnings = standing(store)  # again: another refresh may have stored one meanwhile
+        merged = merge(before, words, harvests, now, options.gates, asked=asked)
+        reports = tuple(
+            report_of(
+                outcome,
+                asked[cloud],
+                merged.counts.get(cloud, CloudCounts()),
+                tuple(held for held in merged.held if held.cloud == cloud),
+                sources[cloud].caller if cloud in sources else None,
+            )
+            for cloud, outcome in sorted(outcomes.items())
+        )
+        report = RefreshReport(now, None, before.digest, len(before.offers), 0, reports, warnings)
+        nothing = not any(part.offers for parts in harvests.values() for part in parts)
+        if nothing or (options.whole and not report.complete):
+            return report
+        added, book = 0, merged.book
+        if options.history_days:
+            added = _keep_history(history_folder, harvests, before, book, now)
+            book = _with_observed_risk(book, history_folder, now)
+        stored = store.commit(book)
+    return replace(report, stored=stored, offers=stored.offers, history_added=added)
+
+
+def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+    """The book to build on (the latest that can be read, else the embedded one), the tables of this version of the
+    program with what earlier refreshes added to them, and what had to be passed over."""
+    tables = embedded_book()
+    latest, warnings = store.newest_sound()
+    if latest is None:
+        return tables, tables, warnings
+    learnt = Harvest(machines=latest.machines, regions=latest.regions, tariffs=latest.tariffs)
+    words = merge(tables, tables, {"": (learnt,)}, tables.as_of, GateLimits(), asked=()).book
+    return latest, words, warnings
+
+
+def _open(
+    asked: Mapping[str, bool],
+    clouds: LoadedClouds,
+    words: PriceBook,
+    options: RefreshOptions,
+    history_folder: Path,
+    now: datetime,
+) -> tuple[dict[str, Source], dict[str, CloudOutcome]]:
+    """What can be asked, and the outcome of what cannot even be opened."""
+    since = _history_since(history_folder, now, options.history_days)
+    sources: dict[str, Source] = {}
+    unopened: dict[str, CloudOutcome] = {}
+    for cloud in asked:
+        caller = Caller(cloud, options.time_limit_s)
+        try:
+            provider = open_provider(cloud, Session(clouds.settings(cloud), words, now, caller))
+        except ProviderError as error:
+            unopened[cloud] = CloudOutcome(cloud, error=error)
+            continue
+        sources[cloud] = Source(provider, caller, since)
+    return sources, unopened
+
+
+def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope], datetime | None]:
+    """From when on to ask: where a region's history ends, at most ``days`` back where it has none."""
+    if not days:
+        return lambda _: None
+    last = history.latest_by_region(folder, history.Selection(markets=(Market.SPOT,)))
+
+    def since(scope: Scope) -> datetime:
+        ends = [
+            at for region, at in last.items() if region.cloud == scope.cloud and scope.region in ("", region.region)
+        ]
+        return min(ends) if ends else now - timedelta(days=days)
+
+    return since
+
+
+def _keep_history(
+    folder: Path, harvests: Mapping[str, Sequence[Harvest]], before: PriceBook, book: PriceBook, now: datetime
+) -> int:
+    """The sources' own history, and a point for each offer that is new or has another price."""
+    points = [point for parts in harvests.values() for part in parts for point in part.points]
+    told = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in points}
+    old = {offer.key: offer for offer in before.offers}
+    points += [
+        PricePoint(now, o.cloud, o.region, o.zone, o.instance_type, o.market, o.usd_per_hour, None, None, o.source)
+        for o in _moved(book.offers, old, harvests)
+        if o.key not in told
+    ]
+    return history.append(folder, points).written
+
+
+def _moved(
+    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], harvests: Mapping[str, Sequence[Harvest]]
+) -> Iterable[Offer]:
+    fetched = {o.key for parts in harvests.values() for part in parts for o in part.offers}
+    for offer in offers:
+        before = old.get(offer.key)
+        if offer.key in fetched and (before is None or before.usd_per_hour != offer.usd_per_hour):
+            yield offer
+
+
+def _with_observed_risk(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
+    """Interruption rates as our own history shows them, where it shows enough."""
+    rates = observed_rates(history_folder, book, now, RISK_WINDOW)
+    if not rates:
+        return book
+    return book.with_offers(
+        replace(o, interruptions_per_hour=rates[o.key]) if o.key in rates else o for o in book.offers
+    )

@@ -1,0 +1,140 @@
+"""What a refresh did, as values: by cloud what came, what failed, what was left out and held back. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from providers.calling import Caller
+from providers.collect import CloudOutcome
+from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+from providers.protocol import Dropped
+from router.prices.bookstore import StoredBook
+from router.prices.gates import Held
+from router.prices.merge import CloudCounts
+
+
+class Status(StrEnum):
+    """How a cloud's refresh ended."""
+
+    FRESH = "fresh"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that could not be had: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
+
+    where: str
+    what: str
+    error: ProviderError
+    would_add: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRows:
+    """Rows left out for one reason: how many, and the first by name."""
+
+    why: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True)
+class CloudReport:
+    """What a refresh did for one cloud. ``failures`` are to be mended; ``hints`` say what an account would add."""
+
+    cloud: str
+    status: Status
+    scopes_done: int
+    scopes_total: int
+    rows_read: int
+    counts: CloudCounts
+    failures: tuple[Failure, ...]
+    hints: tuple[Failure, ...]
+    dropped: tuple[DroppedRows, ...]
+    held: tuple[Held, ...]
+    calls: int
+    retries: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RefreshReport:
+    """What a refresh did. ``stored`` None: nothing was fetched, and the older book stays the latest."""
+
+    now: datetime
+    stored: StoredBook | None
+    before: str
+    offers: int
+    history_added: int
+    clouds: tuple[CloudReport, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for came, and nothing was held back."""
+        return all(not cloud.failures and not cloud.held for cloud in self.clouds)
+
+    @property
+    def only_credentials(self) -> bool:
+        """Whether nothing was had, for want of credentials or permissions alone."""
+        failures = [failure.error for cloud in self.clouds for failure in cloud.failures]
+        refused = all(isinstance(error, CredentialsError | PermissionDeniedError) for error in failures)
+        return self.stored is None and bool(failures) and refused
+
+
+def report_of(
+    outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[Held, ...], caller: Caller | None
+) -> CloudReport:
+    """The report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
+
+    ``counts`` and ``held`` are the merge's, empty where nothing was merged.
+    """
+    failures = [Failure(str(scope), "", error) for scope, error in outcome.errors.items()]
+    if outcome.error is not None:
+        failures.append(Failure(outcome.cloud, "", outcome.error))
+    parts = outcome.harvests.items()
+    failures += [Failure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
+    # An account that nobody spoke of is not missed; one that was named is.
+    hints = [f for f in failures if not must and _no_account(f.error)]
+    failures = [f for f in failures if f not in hints]
+    rows = [dropped for part in outcome.harvests.values() for dropped in part.dropped]
+    total = len(outcome.harvests) + len(outcome.errors)
+    if not outcome.harvests:
+        status = Status.FAILED if failures else Status.SKIPPED
+    else:
+        status = Status.PARTIAL if failures or held else Status.FRESH
+    return CloudReport(
+        cloud=outcome.cloud,
+        status=status,
+        scopes_done=len(outcome.harvests),
+        scopes_total=total,
+        rows_read=sum(part.rows_read for part in outcome.harvests.values()),
+        counts=counts,
+        failures=tuple(failures),
+        hints=tuple(hints),
+        dropped=_by_reason(rows),
+        held=held,
+        calls=sum(caller.calls.values()) if caller else 0,
+        retries=sum(caller.retries.values()) if caller else 0,
+        seconds=outcome.seconds,
+    )
+
+
+def _no_account(error: ProviderError) -> bool:
+    return isinstance(error, CredentialsError) and error.none_found
+
+
+def _by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
+    rows = sorted(rows)
+    counts = Counter(row.why for row in rows)
+    first: dict[str, str] = {}
+    for row in rows:
+        first.setdefault(row.why, row.row)
+    return tuple(DroppedRows(why, count, first[why]) for why, count in counts.most_common())
