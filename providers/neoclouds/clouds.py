@@ -1,0 +1,51 @@
+"""By which name and with which limits each small cloud is found in public catalogues (``clouds.json``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from pricing.places import Market
+from providers.neoclouds.parse.naming import Naming
+
+
+@dataclass(frozen=True)
+class Catalogued:
+    """One cloud in ``gpuhunt``'s catalogues.
+
+    ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all``: each
+    type is listed in every region, whether sold there or not; ``live``: asked at the market itself, for hosts with
+    ``accelerators`` (its names of those in our tables).
+    """
+
+    catalogue: str
+    markets: frozenset[Market]
+    naming: Naming
+    list_all: bool = False
+    live: bool = False
+    accelerators: tuple[str, ...] = ()
+
+
+@cache
+def catalogued() -> Mapping[str, Catalogued]:
+    """All of them, by the name that the registry has."""
+    text = resources.files("providers.neoclouds").joinpath("clouds.json").read_text(encoding="utf-8")
+    return {
+        cloud: Catalogued(
+            catalogue=entry["catalogue"],
+            markets=frozenset(Market(market) for market in entry["markets"]),
+            naming=Naming(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
+            list_all=entry.get("list_all", False),
+            live=entry.get("live", False),
+            accelerators=tuple(entry.get("accelerators", ())),
+        )
+        for cloud, entry in json.loads(text).items()
+    }
+
+
+def cloud_of(catalogue: str) -> str:
+    """The registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
+    return next((cloud for cloud, entry in catalogued().items() if entry.catalogue == catalogue), catalogue)

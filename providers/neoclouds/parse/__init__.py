@@ -1,0 +1,2 @@
+"""Catalogue rows to offers: pure, without network, disk or SDK. ``catalogue`` and ``skypilot`` read the two public
+CSV forms, ``hosts`` a market of single hosts; ``listing`` makes a harvest of what they found."""

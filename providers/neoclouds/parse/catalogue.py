@@ -1,0 +1,100 @@
+"""Catalogues as ``gpuhunt`` writes them: one CSV row for each machine type, place and market.
+
+The columns are ``gpuhunt._internal.storage.CATALOG_V2_FIELDS``; those that older ones lack may be missing here too.
+Several clouds in one file have a column ``provider`` in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pricing.places import Market
+from providers.neoclouds.parse.naming import Naming
+from providers.neoclouds.parse.reading import (
+    FRACTION,
+    NOT_ABOVE_ZERO,
+    Bad,
+    Cells,
+    Listing,
+    Reading,
+    WrongCellError,
+    table,
+)
+
+NEEDED = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
+_MARKETS = {"true": Market.SPOT, "false": Market.ON_DEMAND}
+
+
+def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> dict[str, Reading]:
+    """What the catalogue holds, by its ``provider`` column ("" where it has none), which ``naming_of`` is asked
+    with. Machines without accelerators are passed over. NotACatalogueError when it is no such table."""
+    columns, rows = table(lines, NEEDED)
+    width = len(columns)
+    at_provider = columns.get("provider", -1)
+    at_name, at_place, at_count = columns["instance_name"], columns["location"], columns["gpu_count"]
+    readings: dict[str, Reading] = {}
+    readers: dict[str, _RowReader] = {}
+    for line, row in rows:
+        short = len(row) != width
+        provider = "" if at_provider < 0 or short else row[at_provider].strip()
+        reading = readings.get(provider)
+        if reading is None:
+            reading = readings[provider] = Reading()
+            readers[provider] = _RowReader(columns, naming_of(provider))
+        reading.rows += 1
+        if short:
+            what = f"{len(row)} cells under {width} columns"
+            reading.bad.append(Bad(line, "", what, "", ",".join(row)[:60], ""))
+            continue
+        location = row[at_place].strip()
+        if location:
+            reading.locations.add(location)
+        if row[at_count] == "0":
+            continue
+        label = f"{row[at_name]} in {location}"
+        try:
+            listing = readers[provider].read(line, row)
+        except WrongCellError as wrong:
+            cell = row[columns[wrong.column]]
+            reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, location))
+            continue
+        if isinstance(listing, str):
+            reading.leave_out(label, listing, location)
+        elif listing is not None:
+            reading.listings.append(listing)
+    return readings or {"": Reading()}
+
+
+class _RowReader:
+    """Reads rows of one cloud in one table."""
+
+    def __init__(self, columns: dict[str, int], naming: Naming) -> None:
+        self._naming = naming
+        self._cells = Cells()
+        self._needed = tuple(columns[name] for name in NEEDED)
+        self._optional = tuple(columns.get(name, -1) for name in ("gpu_memory", "cpu", "memory", "flags"))
+
+    def read(self, line: int, row: list[str]) -> Listing | str | None:
+        """The listing, why it is left out, or None for a machine without accelerators."""
+        name, location, price_text, count_text, gpu, spot = (row[at].strip() for at in self._needed)
+        if not count_text:
+            raise WrongCellError("gpu_count", "is blank")
+        count = self._cells.whole("gpu_count", count_text)
+        if count == 0:
+            return None
+        for column, text in (("instance_name", name), ("location", location), ("gpu_name", gpu)):
+            if not text:
+                raise WrongCellError(column, "is blank")
+        market = _MARKETS.get(spot.lower())
+        if market is None:
+            raise WrongCellError("spot", "is neither True nor False")
+        price = self._cells.price("price", price_text)
+        gpu_memory, cpu, memory, flags = (row[at] if at >= 0 else "" for at in self._optional)
+        accelerator_gib = self._cells.number("gpu_memory", gpu_memory)
+        vcpus, memory_gib = self._cells.whole("cpu", cpu), self._cells.number("memory", memory)
+        if count is None:
+            return FRACTION
+        if price.nanos == 0:
+            return NOT_ABOVE_ZERO
+        machine = self._naming.machine(name, count, location, flags)
+        return Listing(line, machine, location, None, market, price, gpu, count, accelerator_gib, vcpus, memory_gib)

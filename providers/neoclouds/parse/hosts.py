@@ -1,0 +1,176 @@
+"""A market of single hosts as offers: one for each region, accelerator, count and market.
+
+Field names and units are those that ``gpuhunt.providers.vastai`` reads. Every host has a price of its own, so an
+offer is stated such that it holds: its price is the median of the hosts' (of an even number the lower one of the
+two in the middle), and ``machines_cap`` counts the hosts that cost no more. So many machines can be had at that
+price or less; the dearer half is not offered. Hosts that offer the same machine in slices (8, 4 or 1 accelerators)
+stand in each of their sizes, so the caps of different sizes are not to be added.
+
+What hosts of one type have besides the accelerators differs, so vCPUs and memory are unknown. A host's price is
+that of the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or all of it if it has less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from pricing.machines import Accelerator
+from pricing.money import NANOS, UsdPerHour, divide_half_even
+from pricing.places import Market
+from providers.neoclouds.parse.accelerators import Accelerators
+from providers.neoclouds.parse.reading import NOT_ABOVE_ZERO, Bad, Listing, Reading
+
+DISK_GB = 100
+NO_PLACE = "the host does not say where it is"
+_HOURS_PER_MONTH = 30 * 24
+
+
+@dataclass(frozen=True)
+class Group:
+    """Free hosts of one kind in one region, their prices ascending."""
+
+    region: str
+    accelerator: Accelerator
+    count: int
+    market: Market
+    prices: tuple[UsdPerHour, ...]
+
+    @property
+    def instance_type(self) -> str:
+        """The name of the machine type that these hosts are, e.g. ``8x_H100``."""
+        return f"{self.count}x_{self.accelerator.name}"
+
+    @property
+    def price(self) -> UsdPerHour:
+        """The (lower) median."""
+        return self.prices[(len(self.prices) - 1) // 2]
+
+    @property
+    def machines(self) -> int:
+        """How many of them cost no more than :attr:`price`."""
+        return sum(price <= self.price for price in self.prices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    id: str
+    region: str
+    accelerator: Accelerator
+    count: int
+    prices: tuple[tuple[Market, UsdPerHour], ...]
+
+
+class _WrongFieldError(ValueError):
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(what)
+        self.name = name
+
+
+def read_hosts(answer: Any, known: Accelerators) -> tuple[list[Group], Reading]:
+    """The groups, sorted, and a reading that lists them and names what was left out; ``answer`` is JSON with its
+    fractions as Decimal. ValueError when it is not of the known form."""
+    offers = answer.get("offers") if isinstance(answer, dict) else None
+    if not isinstance(offers, list):
+        raise ValueError("no list of offers")
+    reading = Reading(rows=len(offers))
+    hosts: dict[str, _Host] = {}
+    for line, offer in enumerate(offers, start=1):
+        host = _take(line, offer, known, reading)
+        if host is not None:
+            hosts[host.id] = host
+    groups = sorted(_grouped(hosts.values()), key=lambda g: (g.region, g.instance_type, g.market))
+    reading.locations |= {group.region for group in groups}
+    reading.listings = [_listing(group) for group in groups]
+    return groups, reading
+
+
+def location_of(text: str) -> str:
+    """``Florida, US`` is ``us-florida``, as gpuhunt writes it; a country alone stays as it is."""
+    place, _, country = text.rpartition(",")
+    name = f"{country.strip()}-{place.strip()}" if place.strip() else country
+    return name.strip().lower().replace(" ", "").replace(",", "-")
+
+
+def _take(line: int, offer: Any, known: Accelerators, reading: Reading) -> _Host | None:
+    if not isinstance(offer, dict):
+        reading.bad.append(Bad(line, "", "is no mapping", "", f"offer {line}", ""))
+        return None
+    if offer.get("rented") is True or offer.get("rentable") is False or not offer.get("num_gpus"):
+        return None
+    label = f"host {offer.get('id')}"
+    place = offer.get("geolocation")
+    region = location_of(place) if isinstance(place, str) else ""
+    try:
+        host = _read(offer, region, known)
+    except _WrongFieldError as wrong:
+        reading.bad.append(Bad(line, wrong.name, str(wrong), str(offer.get(wrong.name))[:60], label, region or "?"))
+        return None
+    if isinstance(host, str):
+        reading.leave_out(label, host, region)
+        return None
+    return host
+
+
+def _read(offer: Mapping[str, Any], region: str, known: Accelerators) -> _Host | str:
+    name, count, memory = offer.get("gpu_name"), offer.get("num_gpus"), _number(offer, "gpu_ram")
+    if not isinstance(name, str):
+        raise _WrongFieldError("gpu_name", "is no text")
+    if not isinstance(count, int) or not 0 < count <= 64:
+        raise _WrongFieldError("num_gpus", "is no count")
+    accelerator = known.find(name, float(memory) / 1024)
+    if isinstance(accelerator, str):
+        return accelerator
+    if not region:
+        return NO_PLACE
+    disk = min(Fraction(DISK_GB), _number(offer, "disk_space")) * _number(offer, "storage_cost") / _HOURS_PER_MONTH
+    base = _number(offer, "dph_base")
+    if base == 0:
+        return NOT_ABOVE_ZERO
+    bid = _number(offer, "min_bid") if offer.get("min_bid") is not None else Fraction(0)
+    prices = [(Market.ON_DEMAND, _price(base + disk))]
+    if bid > 0:
+        prices.append((Market.SPOT, _price(bid + disk)))
+    return _Host(str(offer.get("id")), region, accelerator, count, tuple(prices))
+
+
+def _number(offer: Mapping[str, Any], name: str) -> Fraction:
+    value = offer.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not 0 <= value < 10**9:
+        raise _WrongFieldError(name, "is no number of 0 or more")
+    return Fraction(value)
+
+
+def _price(usd: Fraction) -> UsdPerHour:
+    exact = usd * NANOS
+    return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
+
+
+def _grouped(hosts: Iterable[_Host]) -> Iterator[Group]:
+    groups: dict[tuple[str, Accelerator, int, Market], list[UsdPerHour]] = {}
+    for host in hosts:
+        for market, price in host.prices:
+            groups.setdefault((host.region, host.accelerator, host.count, market), []).append(price)
+    for (region, accelerator, count, market), prices in groups.items():
+        yield Group(region, accelerator, count, market, tuple(sorted(prices)))
+
+
+def _listing(group: Group) -> Listing:
+    return Listing(
+        line=0,
+        instance_type=group.instance_type,
+        location=group.region,
+        zone=None,
+        market=group.market,
+        usd_per_hour=group.price,
+        accelerator=group.accelerator.name,
+        accelerator_count=group.count,
+        accelerator_gib=None,
+        vcpus=None,
+        memory_gib=None,
+        cap=group.machines,
+        model=group.accelerator,
+    )

@@ -1,0 +1,33 @@
+"""What a machine type of a catalogue is called in the book, where the catalogue's own name will not do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SECURE, COMMUNITY, CLUSTER = "SECURE", "COMMUNITY", "CLUSTER"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """How one cloud's machine types are named.
+
+    By default the catalogue's name, with ``_`` for blanks. Where a catalogue names the accelerator instead of the
+    machine (``by_count``), the name is ``8x_H100-SXM_SECURE``: how many, which (``names`` shortens the
+    catalogue's), and the tier: a cluster by its flag, otherwise secure in a data centre (``US-TX-3``) and community
+    in a country (``US``).
+    """
+
+    by_count: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    cluster_flag: str = ""
+
+    def machine(self, name: str, count: int, location: str, flags: str) -> str:
+        """The name of a machine with ``count`` accelerators that the catalogue lists at ``location``."""
+        if not self.by_count:
+            return name.replace(" ", "_")
+        short = self.names.get(name) or name.replace(" ", "-")
+        tier = SECURE if "-" in location else COMMUNITY
+        if self.cluster_flag and self.cluster_flag in flags.split():
+            tier = CLUSTER
+        return f"{count}x_{short}_{tier}"

@@ -1,0 +1,137 @@
+"""``vms.csv`` of SkyPilot's public catalogues: on-demand and spot price side by side, a row for each zone.
+
+Columns as in the catalogue's README (schema v5 to v8): see :data:`NEEDED` and :data:`OPTIONAL`; others are passed
+over. Where all zones of a region agree, the on-demand price is the region's; spot stays by zone.
+
+Some catalogues (GCP's) price the machine and its accelerators in rows of their own. Their sum is not formed: the
+accelerator rows are known to mix tariffs, and a half of a price is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from pricing.money import UsdPerHour
+from pricing.places import Market
+from providers.neoclouds.parse.reading import (
+    FRACTION,
+    NOT_ABOVE_ZERO,
+    Bad,
+    Cells,
+    Listing,
+    Reading,
+    WrongCellError,
+    table,
+)
+
+NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
+OPTIONAL = ("vCPUs", "MemoryGiB", "GpuInfo", "AvailabilityZone", "Arch")
+APART = "an accelerator priced apart from its machine"
+HALF = "the machine is priced without its accelerators"
+NOT_SOLD = "neither an on-demand nor a spot price"
+
+# SkyPilot names the larger of two memory sizes and leaves the smaller one bare.
+_BARE_MEMORY_GIB = {"A100": 40.0, "V100": 16.0}
+
+
+def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
+    """What the catalogue holds; ``machines`` are names known to have accelerators. Machines without any are passed
+    over. NotACatalogueError when it is no such table."""
+    columns, rows = table(lines, NEEDED)
+    reading = Reading()
+    reader = _RowReader(columns)
+    at_name, at_accelerator, at_region = (columns[c] for c in ("InstanceType", "AcceleratorName", "Region"))
+    for line, row in rows:
+        reading.rows += 1
+        if len(row) != len(columns):
+            what = f"{len(row)} cells under {len(columns)} columns"
+            reading.bad.append(Bad(line, "", what, "", ",".join(row)[:60], ""))
+            continue
+        name, accelerator, region = row[at_name].strip(), row[at_accelerator].strip(), row[at_region].strip()
+        if region:
+            reading.locations.add(region)
+        label = f"{name or accelerator} in {region}"
+        if not accelerator:
+            if name in machines:
+                reading.leave_out(label, HALF, region)
+            continue
+        if not name:
+            reading.leave_out(label, APART, region)
+            continue
+        try:
+            found = reader.read(line, row)
+        except WrongCellError as wrong:
+            cell = row[columns[wrong.column]]
+            reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, region))
+            continue
+        if isinstance(found, str):
+            reading.leave_out(label, found, region)
+        else:
+            reading.listings += found
+    reading.listings = _by_region(reading.listings)
+    return reading
+
+
+class _RowReader:
+    """Reads rows of one table."""
+
+    def __init__(self, columns: dict[str, int]) -> None:
+        self._cells = Cells()
+        self._needed = tuple(columns[name] for name in NEEDED)
+        self._optional = tuple(columns.get(name, -1) for name in ("vCPUs", "MemoryGiB", "AvailabilityZone"))
+
+    def read(self, line: int, row: list[str]) -> list[Listing] | str:
+        """One listing for each price of the row, or why there is none."""
+        name, accelerator, count_text, on_demand, spot, region = (row[at].strip() for at in self._needed)
+        vcpus, memory, zone = (row[at].strip() if at >= 0 else "" for at in self._optional)
+        if not region:
+            raise WrongCellError("Region", "is blank")
+        if not count_text:
+            raise WrongCellError("AcceleratorCount", "is blank")
+        count = self._cells.whole("AcceleratorCount", count_text)
+        vcpu_count, memory_gib = self._cells.whole("vCPUs", vcpus), self._cells.number("MemoryGiB", memory)
+        prices = [
+            (market, self._cells.price(column, text))
+            for market, column, text in ((Market.ON_DEMAND, "Price", on_demand), (Market.SPOT, "SpotPrice", spot))
+            if text
+        ]
+        if not count:
+            return FRACTION
+        if not prices:
+            return NOT_SOLD
+        sold = [
+            Listing(
+                line=line,
+                instance_type=name,
+                location=region,
+                zone=zone if zone and zone != region else None,
+                market=market,
+                usd_per_hour=price,
+                accelerator=accelerator,
+                accelerator_count=count,
+                accelerator_gib=_BARE_MEMORY_GIB.get(accelerator),
+                vcpus=vcpu_count,
+                memory_gib=memory_gib,
+            )
+            for market, price in prices
+            if price.nanos > 0  # some write 0.00 for what they do not sell
+        ]
+        return sold or NOT_ABOVE_ZERO
+
+
+def _by_region(listings: list[Listing]) -> list[Listing]:
+    """On-demand prices that are equal in all zones of a region, once and without a zone."""
+    prices: dict[tuple[str, str], set[UsdPerHour]] = {}
+    for listing in listings:
+        if listing.market is Market.ON_DEMAND:
+            prices.setdefault((listing.instance_type, listing.location), set()).add(listing.usd_per_hour)
+    kept: list[Listing] = []
+    for listing in listings:
+        place = (listing.instance_type, listing.location)
+        if listing.market is not Market.ON_DEMAND or len(prices[place]) > 1:
+            kept.append(listing)
+        elif prices[place]:
+            kept.append(replace(listing, zone=None))
+            prices[place] = set()  # taken
+    return kept

@@ -1,0 +1,186 @@
+"""The small clouds as providers: those read from a daily catalogue, and the one that is asked at its market."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+
+from providers.errors import NotReachedError, ProviderError, UnreadableError
+from providers.neoclouds.client import MOST_HOSTS, Answer, Client
+from providers.neoclouds.clouds import Catalogued, catalogued
+from providers.neoclouds.parse.accelerators import Accelerators
+from providers.neoclouds.parse.catalogue import read_catalogue
+from providers.neoclouds.parse.hosts import Group, read_hosts
+from providers.neoclouds.parse.listing import Terms, harvest_of
+from providers.neoclouds.parse.reading import NotACatalogueError, Reading
+from providers.protocol import (
+    Allowances,
+    CallCheck,
+    Diagnosis,
+    Gap,
+    Harvest,
+    Notice,
+    Provider,
+    Scope,
+    StockHint,
+    Wanted,
+)
+from providers.session import Session
+
+# A catalogue may be dated tomorrow where our clock is behind; a later date is none of today's prices.
+_CLOCKS_DIFFER = timedelta(days=1)
+
+
+def make(cloud: str, session: Session) -> Provider:
+    """The provider of one of the clouds in ``clouds.json``; KeyError for another. Endpoints: ``catalogue``, the
+    address above the clouds' folders, and ``market``, the address of the live market's query."""
+    entry = catalogued()[cloud]
+    return MarketProvider(cloud, entry, session) if entry.live else CatalogueProvider(cloud, entry, session)
+
+
+class _Public:
+    """What needs no account has in common: one scope, nothing held for anybody, no notices."""
+
+    def __init__(self, cloud: str, entry: Catalogued, session: Session) -> None:
+        self._cloud = cloud
+        self._entry = entry
+        self._session = session
+        self._client = Client(cloud, entry.catalogue, session)
+
+    @property
+    def cloud(self) -> str:
+        """Its name, as in the registry."""
+        return self._cloud
+
+    def scopes(self) -> Sequence[Scope]:
+        """One: what is published of the cloud is fetched whole."""
+        return (Scope(self._cloud, ""),)
+
+    def allowances(self, regions: Sequence[str]) -> Allowances:  # noqa: ARG002  the protocol's signature
+        """Nothing: quotas belong to an account."""
+        return Allowances()
+
+    def notices(self) -> Sequence[Notice]:
+        """None: there is no such channel without an account."""
+        return ()
+
+    def _terms(self, source: str, as_of: date, at: datetime | None) -> Terms:
+        return Terms(
+            cloud=self._cloud,
+            source=source,
+            as_of=as_of,
+            today=self._session.now.date(),
+            list_all=self._entry.list_all,
+            markets=self._entry.markets,
+            regions=frozenset(self._session.settings.regions),
+            at=at,
+        )
+
+    def _diagnosis(self, probe: Callable[[], Answer], needed_for: str, source: str) -> Diagnosis:
+        """Whether the public service answers. There is no identity to be found."""
+        try:
+            answer = probe()
+        except ProviderError as error:
+            check = CallCheck("", needed_for, error)
+            state = "not reached now" if isinstance(error, NotReachedError) else "not to be had now"
+            return Diagnosis(None, None, (check,), None, None, (f"{source}: {state}",))
+        return Diagnosis(
+            identity=None,
+            identity_error=None,
+            checks=(CallCheck("", needed_for, None),),
+            clock_ahead=self._session.now - answer.server_time if answer.server_time else None,
+            latency=timedelta(seconds=answer.seconds),
+            sources=(source,),
+        )
+
+
+class CatalogueProvider(_Public):
+    """A cloud whose prices come from the catalogue that ``gpuhunt`` publishes daily. Stock is not known there."""
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
+        """Offers dated as the catalogue is; that one day is all the history it holds."""
+        version, _ = self._client.version()
+        day = self._day(version)
+        text = self._client.catalogue(version)
+        try:
+            reading = read_catalogue(io.StringIO(text, newline=""), lambda _: self._entry.naming)
+        except NotACatalogueError as error:
+            what = f"the catalogue is not of the known form: {error.column} {error.what}".replace("  ", " ")
+            raise UnreadableError(self._cloud, what) from None
+        told = history_since is not None and history_since.date() <= day
+        at = datetime.combine(day, time(), UTC) if told else None
+        terms = self._terms(f"gpuhunt catalogue {version}", day, at)
+        return harvest_of(reading.get("", Reading()), self._session.book, terms)
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
+        """Nothing: a catalogue does not know it."""
+        return ()
+
+    def diagnose(self) -> Diagnosis:
+        """Whether the catalogue answers."""
+        source = "list prices from gpuhunt's public catalogue, a day old at most"
+        return self._diagnosis(lambda: self._client.version()[1], "prices", source)
+
+    def _day(self, version: str) -> date:
+        today = self._session.now.date()
+        try:
+            day = date.fromisoformat(version[:8])
+        except ValueError:
+            raise UnreadableError(self._cloud, f"the catalogue's version {version} is no date") from None
+        if day > today + _CLOCKS_DIFFER:
+            raise UnreadableError(self._cloud, f"the catalogue is dated {day}, and today is {today}")
+        return min(day, today)
+
+
+class MarketProvider(_Public):
+    """A cloud of many hosts' owners that is asked for its free hosts as they are now, without an account.
+
+    How hosts become offers is told in ``parse/hosts.py``.
+    """
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
+        """Offers of this moment. Nothing is covered when the market holds more hosts than one answer does."""
+        _, reading, whole = self._ask()
+        now = self._session.now
+        terms = self._terms("Vast.ai free hosts", now.date(), now if history_since is not None else None)
+        harvest = harvest_of(reading, self._session.book, terms)
+        if whole:
+            return harvest
+        error = ProviderError(self._cloud, f"there are over {MOST_HOSTS} free hosts, the most that one answer holds")
+        gap = Gap("free hosts beyond those", error)
+        return replace(harvest, covered=frozenset(), gaps=(gap,))
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+        """How many free hosts there are, at any price."""
+        if not wanted:
+            return ()
+        groups, _, _ = self._ask()
+        hints = {}
+        for group in groups:
+            regions = [w.regions for w in wanted if (w.instance_type, w.market) == (group.instance_type, group.market)]
+            if any(not places or group.region in places for places in regions):
+                hints[group.region, group.instance_type, group.market] = StockHint(
+                    region=group.region,
+                    zone=None,
+                    instance_type=group.instance_type,
+                    market=group.market,
+                    score=None,
+                    machines=len(group.prices),
+                    source="Vast.ai free hosts",
+                )
+        return tuple(hints[key] for key in sorted(hints))
+
+    def diagnose(self) -> Diagnosis:
+        """Whether the market answers."""
+        probe = self._entry.accelerators[:1]
+        return self._diagnosis(lambda: self._client.hosts(probe)[1], "prices and stock", "free hosts of this moment")
+
+    def _ask(self) -> tuple[list[Group], Reading, bool]:
+        answer, _ = self._client.hosts(self._entry.accelerators)
+        try:
+            groups, reading = read_hosts(answer, Accelerators(self._session.book.accelerators))
+        except ValueError as error:
+            raise UnreadableError(self._cloud, f"the market's answer is not of the known form: {error}") from None
+        return groups, reading, reading.rows < MOST_HOSTS

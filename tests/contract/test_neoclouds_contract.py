@@ -1,0 +1,38 @@
+"""The small clouds held to the provider contract, at a local service that speaks their catalogues' layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from providers.neoclouds.clouds import catalogued
+from providers.protocol import Provider
+from providers.registry import CLOUDS, open_provider
+from providers.session import Settings
+from tests.contract.provider_contract import ProviderContract
+from tests.support.neocloud_service import make_app
+from tests.support.service import in_thread
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with in_thread(make_app()) as url:
+        yield url
+
+
+class TestNeoclouds(ProviderContract):
+    """All of them, one after another."""
+
+    clouds: ClassVar[tuple[str, ...]] = ("lambda", "nebius", "runpod", "vast", "verda")
+
+    @pytest.fixture(params=clouds)
+    def provider(self, request: pytest.FixtureRequest, address: str) -> Provider:
+        endpoints = {"catalogue": f"{address}/v3", "market": f"{address}/api/v0/bundles/"}
+        return open_provider(request.param, self.session(Settings(endpoints=endpoints)))
+
+
+def test_every_cloud_of_the_catalogue_is_in_the_registry_and_covered() -> None:
+    served = {cloud for cloud, entry in CLOUDS.items() if entry.factory.startswith("providers.neoclouds.")}
+    assert set(catalogued()) == served == set(TestNeoclouds.clouds)
