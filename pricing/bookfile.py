@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time
 from functools import cache
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from pricing.egress import Tariff
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offercsv import read_rows
+from pricing.offerrecords import are_records, read_records
 from pricing.offers import Offer
 from pricing.places import Market, Region
 from pricing.problems import InvalidInputError, Problem
@@ -108,9 +110,12 @@ def write_book(book: PriceBook, path: Path) -> None:
 
 def _read_csv(path: Path) -> PriceBook:
     base = embedded_book()
-    found = read_rows(
+    lines = _csv_lines(path)
+    first = next(lines, (1, ()))
+    read = read_records if are_records(first[1]) else read_rows
+    found = read(
         str(path),
-        _csv_lines(path),
+        chain([first], lines),
         {(m.cloud, m.instance_type): m for m in base.machines},
         {a.name: a for a in base.accelerators},
     )

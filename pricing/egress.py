@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pricing.money import Usd, UsdPerGb, divide_half_even
-from pricing.places import Region
+from pricing.places import UNKNOWN_GEO, Region
 from pricing.units import BYTES_PER_GB
 
 SAME_CONTINENT = "inter-region same continent"
@@ -139,6 +139,8 @@ def _match(group: str, name: str | None, region: Region | None) -> int:
     if region is None:
         return -1
     codes = {region.geo, region.country}
+    if region.geo == UNKNOWN_GEO:
+        return -1
     if group.startswith(_EXCEPT):
         return -1 if codes & set(group.removeprefix(_EXCEPT).split(" and ")) else 1
     return 2 if region.geo in group.split("|") else -1
@@ -185,6 +187,8 @@ class EgressTable:
             return free_tariff(src.id.cloud)
         if src.id.cloud != dst.id.cloud:
             return self._best(src.id.cloud, INTERNET, src, dst)
+        if UNKNOWN_GEO in {src.geo, dst.geo}:
+            return None
         scope = SAME_CONTINENT if src.geo == dst.geo else CROSS_CONTINENT
         return self._best(src.id.cloud, scope, src, dst)
 

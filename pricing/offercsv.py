@@ -58,7 +58,7 @@ class OfferRows:
 
 
 @dataclass
-class _Reader:
+class RowReader:
     """Reads one file's rows, keeps what is wrong; cell methods return None where a cell is blank or bad."""
 
     name: str
@@ -133,7 +133,25 @@ class _Reader:
             self.wrong(column, f"{text!r} is not a date", remedy)
             return None, False
 
+    def all(self, lines: Iterable[tuple[int, Sequence[str]]]) -> OfferRows:
+        """Every row below the header. InvalidInputError with every problem."""
+        for number, row in lines:
+            if not any(cell.strip() for cell in row):
+                continue
+            self.where = f"{self.name}:{number}"
+            if len(row) != len(self.columns):
+                self.wrong("", f"{len(row)} cells under {len(self.columns)} columns")
+                continue
+            self.row = row
+            self.read()
+        if not self.problems and not self.offers:
+            self.problems.append(Problem(self.name, "", "holds no offers"))
+        if self.problems:
+            raise InvalidInputError(self.problems)
+        return OfferRows(tuple(self.offers.values()), tuple(self.machines.values()), self.places)
+
     def read(self) -> None:
+        """One row, up to two offers."""
         before = len(self.problems)
         cloud, region, instance_type, source = (
             self.needed(column) for column in ("cloud", "region", "instance_type", "source")
@@ -272,21 +290,7 @@ def read_rows(
     lines = iter(rows)
     number, header = next(lines, (1, ()))
     columns = _read_header(f"{name}:{number}", [cell.strip() for cell in header])
-    reader = _Reader(name, columns, known_machines, accelerators)
-    for number, row in lines:
-        if not any(cell.strip() for cell in row):
-            continue
-        reader.where = f"{name}:{number}"
-        if len(row) != len(header):
-            reader.wrong("", f"{len(row)} cells under {len(header)} columns")
-            continue
-        reader.row = row
-        reader.read()
-    if not reader.problems and not reader.offers:
-        reader.problems.append(Problem(name, "", "holds no offers"))
-    if reader.problems:
-        raise InvalidInputError(reader.problems)
-    return OfferRows(tuple(reader.offers.values()), tuple(reader.machines.values()), reader.places)
+    return RowReader(name, columns, known_machines, accelerators).all(lines)
 
 
 def _read_header(where: str, header: list[str]) -> Mapping[str, int]:

@@ -9,6 +9,10 @@ from enum import StrEnum
 PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
 
 
+# The ``geo`` and ``continent`` of a region that nobody has looked up.
+UNKNOWN_GEO = "?"
+
+
 class Market(StrEnum):
     """How a machine is bought."""
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from pricing.places import Region, RegionId
-
-UNKNOWN_GEO = "?"
+from pricing.places import UNKNOWN_GEO, Region, RegionId
 
 
 def unknown_region(cloud: str, region: str, source: str, today: date) -> Region:

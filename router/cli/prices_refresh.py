@@ -16,7 +16,7 @@ from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.files.clouds_file import load_clouds
+from router.files.clouds_file import LoadedClouds, load_clouds
 from router.files.refusals import suggestion
 from router.prices.bookstore import BookStore
 from router.prices.gates import GateLimits
@@ -65,8 +65,7 @@ def refresh(
     from router.prices.refresh import RefreshOptions
     from router.prices.refresh import refresh as run
 
-    _refuse_unknown(cloud or [])
-    loaded = load_clouds(clouds or clouds_file(), named=clouds is not None)
+    loaded, _ = chosen_clouds(cloud or [], clouds)
     settings = loaded.clouds.refresh
     limit = length_of_time("--time-limit", time_limit) or settings.time_limit
     options = RefreshOptions(
@@ -90,6 +89,14 @@ def exit_code(report: RefreshReport) -> ExitCode:
     if report.complete and report.stored is not None:
         return ExitCode.OK
     return ExitCode.PARTIAL
+
+
+def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
+    """The clouds file, and which clouds to ask: whether each must answer, by name. InvalidInputError for what is
+    wrong in the file, or a name that no cloud has."""
+    _refuse_unknown(names)
+    loaded = load_clouds(file or clouds_file(), named=file is not None)
+    return loaded, loaded.asked(tuple(dict.fromkeys(names)))
 
 
 def _refuse_unknown(names: list[str]) -> None:

@@ -148,8 +148,8 @@ def _in_limits(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
             yield from names.accelerator((*at, "accelerator"), limit.accelerator)
         if limit.instance_type is not None:
             yield from names.machine((*at, "instance_type"), limit.cloud, limit.instance_type)
-        if limit.family is not None:
-            yield from _family((*at, "family"), limit.cloud, limit.family, names)
+        for family in limit.family:
+            yield from _family((*at, "family"), limit.cloud, family, names)
     for index, reservation in enumerate(limits.reservations):
         at = ("reservations", index)
         yield from names.region((*at, "region"), RegionId(reservation.cloud, reservation.region))

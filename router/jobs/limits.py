@@ -33,7 +33,11 @@ class Limit(Spec):
     cloud: Text | None = None
     region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
     zone: Text | None = None
-    family: Text | None = Field(default=None, description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.")
+    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
+        default=(),
+        description="p5 of p5.48xlarge, a3 of a3-highgpu-8g; several share the amount.",
+        examples=["p5", ["p4d", "p5"]],
+    )
     instance_type: Text | None = None
     accelerator: Text | None = None
     market: Market | None = Field(default=None, description="Left out: on demand and spot together.")

@@ -43,6 +43,7 @@ def schema_of(kind: str) -> Schema:
             change(schema["$defs"], schema["properties"])
     else:
         _or_one(schema["properties"], "clouds")
+        _or_one(schema["$defs"]["Limit"]["properties"], "family")
     hint = f"First line of a file: # yaml-language-server: $schema=docs/schema/{kind}.json"
     return {"$schema": _DIALECT, "$comment": hint, "title": title, **schema}
 

@@ -61,12 +61,13 @@ def covers(limit: Limit, listing: Listing) -> bool:
     offer, machine = listing.offer, listing.machine
     if limit.market is None and offer.market is Market.RESERVED:
         return False
+    if limit.family and machine.family not in limit.family:
+        return False
     pairs = (
         (limit.market, offer.market),
         (limit.cloud, offer.cloud),
         (limit.region, offer.region),
         (limit.zone, offer.zone),
-        (limit.family, machine.family),
         (limit.instance_type, offer.instance_type),
         (limit.accelerator, machine.accelerator),
     )

@@ -49,11 +49,12 @@ def _covers(limit: Limit, holding: Holding) -> bool:
     cloud, region, zone, instance_type, market = holding.offer
     if limit.market is None and market == Market.RESERVED:
         return False
+    if limit.family and holding.machine.family not in limit.family:
+        return False
     asked = (
         (limit.cloud, cloud),
         (limit.region, region),
         (limit.zone, zone),
-        (limit.family, holding.machine.family),
         (limit.instance_type, instance_type),
         (limit.accelerator, holding.machine.accelerator),
         (limit.market, market),

@@ -1,0 +1,146 @@
+"""``stepfare doctor``: whether each cloud can be asked, as whom, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+from providers.protocol import CallCheck, Diagnosis
+from providers.registry import CLOUDS
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import length_of_time, moment_of_planning
+from router.cli.text import stamp, wrapped
+
+SCHEMA_VERSION = 1
+# Tokens and signatures are refused beyond five minutes; half of that is worth a word.
+_CLOCK_WARNING_S = 150.0
+
+
+class DoctorFormat(StrEnum):
+    """How the findings are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def doctor(
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
+    ] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "30s",
+    output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
+) -> ExitCode:
+    """Ask each cloud who we are there and what we may do; nothing is changed. No secret is shown.
+
+    Exit code 7 when a cloud that was named, here or in the clouds file, lacks an identity or a permission; 5 when
+    one cannot be reached.
+
+    \b
+    stepfare doctor
+    stepfare doctor --cloud aws -o json
+    """
+    from router.cli.prices_refresh import chosen_clouds
+    from router.prices.ask import diagnose
+    from router.prices.bookstore import BookStore
+    from router.prices.home import books_folder, clouds_file, history_folder
+    from router.prices.refresh import standing
+
+    loaded, asked = chosen_clouds(cloud or [], clouds)
+    limit = length_of_time("--time-limit", time_limit)
+    assert limit is not None
+    store = BookStore(books_folder())
+    book, words, warnings = standing(store)
+    now = moment_of_planning(None)
+    with console.progress(f"asking {len(asked)} clouds"):
+        found = diagnose(tuple(asked), loaded, words, now, limit.total_seconds())
+    counts = {name: sum(o.cloud == name for o in book.offers) for name in asked}
+    if output is DoctorFormat.JSON:
+        console.out(as_json(found, asked, counts))
+    else:
+        folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"
+        lines = [f"{stamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"]
+        lines += [wrapped(f"warning: {warning}") + "\n" for warning in warnings]
+        console.out("\n".join([*lines, *(as_text(name, found[name], counts[name]) for name in asked)]))
+    return _exit_code({name: found[name] for name, must in asked.items() if must})
+
+
+def _errors(found: Diagnosis | ProviderError) -> tuple[ProviderError, ...]:
+    if isinstance(found, ProviderError):
+        return (found,)
+    errors = (found.identity_error, *(check.error for check in found.checks))
+    return tuple(error for error in errors if error is not None)
+
+
+def _exit_code(found: dict[str, Diagnosis | ProviderError]) -> ExitCode:
+    errors = [error for one in found.values() for error in _errors(one)]
+    if any(isinstance(error, CredentialsError | PermissionDeniedError) for error in errors):
+        return ExitCode.CREDENTIALS
+    return ExitCode.PARTIAL if errors else ExitCode.OK
+
+
+def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
+    """One paragraph a cloud: identity, permissions that are missing, clock, latency, what the book would hold."""
+    lines = [f"{cloud} ({CLOUDS[cloud].title})"]
+    if isinstance(found, ProviderError):
+        return "\n".join([*lines, wrapped(f"error: {found}", "  "), *_remedy(found)]) + "\n"
+    lines.append(f"  identity  {found.identity or 'none'}")
+    if found.identity_error is not None:
+        lines += [wrapped(f"          {found.identity_error}", "  "), *_remedy(found.identity_error)]
+    good = [check for check in found.checks if check.error is None]
+    if found.checks:
+        lines.append(f"  calls     {len(good)} of {len(found.checks)} work")
+    lines += [line for check in found.checks if check.error is not None for line in _missing(check, check.error)]
+    if found.clock_ahead is not None:
+        seconds = found.clock_ahead.total_seconds()
+        skew = "right" if abs(seconds) < 2 else f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
+        warning = "; clouds refuse calls beyond 5 minutes: set the clock" if abs(seconds) > _CLOCK_WARNING_S else ""
+        lines.append(f"  clock     {skew}{warning}")
+    if found.latency is not None:
+        lines.append(f"  latency   {found.latency.total_seconds() * 1000:.0f} ms")
+    lines += [wrapped(f"{'book' if i == 0 else '    '}      {line}", "  ") for i, line in enumerate(found.sources)]
+    lines.append(f"            {offers} offers in the book now")
+    return "\n".join(lines) + "\n"
+
+
+def _missing(check: CallCheck, error: ProviderError) -> list[str]:
+    return [wrapped(f"missing   {check.permission} for {check.needed_for}: {error}", "  "), *_remedy(error)]
+
+
+def _remedy(error: ProviderError) -> list[str]:
+    return [wrapped(f"          {error.remedy}", "  ")] if error.remedy else []
+
+
+def as_json(found: dict[str, Diagnosis | ProviderError], asked: dict[str, bool], counts: dict[str, int]) -> str:
+    """All of it."""
+    clouds = [
+        {"cloud": name, "must_answer": must, "offers": counts[name], **_one(found[name])}
+        for name, must in asked.items()
+    ]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "clouds": clouds}, indent=2) + "\n"
+
+
+def _one(found: Diagnosis | ProviderError) -> dict[str, Any]:
+    if isinstance(found, ProviderError):
+        return {"error": _error(found)}
+    ahead, latency = found.clock_ahead, found.latency
+    return {
+        "identity": found.identity,
+        "identity_error": _error(found.identity_error),
+        "checks": [
+            {"permission": c.permission, "needed_for": c.needed_for, "error": _error(c.error)} for c in found.checks
+        ],
+        "clock_ahead_s": None if ahead is None else ahead.total_seconds(),
+        "latency_s": None if latency is None else latency.total_seconds(),
+        "sources": list(found.sources),
+    }
+
+
+def _error(error: ProviderError | None) -> dict[str, str] | None:
+    return None if error is None else {"error": str(error), "code": error.code, "remedy": error.remedy}

@@ -1,0 +1,108 @@
+"""``stepfare quotas``: what the accounts may have and hold, also as a limits file for ``plan``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+from providers.protocol import Allowances
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import length_of_time, moment_of_planning
+from router.cli.text import columns, wrapped
+
+SCHEMA_VERSION = 1
+_SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
+
+
+class QuotasFormat(StrEnum):
+    """How quotas are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    LIMITS = "limits"
+
+
+def quotas(
+    cloud: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
+    ] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "2m",
+    output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+) -> ExitCode:
+    """What the accounts may have at once, and the capacity they hold already.
+
+    `-o limits` writes it as a limits file, for `stepfare plan --limits`.
+
+    \b
+    stepfare quotas --cloud aws
+    stepfare quotas -o limits --out limits.yaml
+    """
+    from router.cli.prices_refresh import chosen_clouds
+    from router.prices.ask import allowances
+    from router.prices.bookstore import BookStore
+    from router.prices.home import books_folder
+    from router.prices.refresh import standing
+
+    loaded, asked = chosen_clouds(cloud or [], clouds)
+    limit = length_of_time("--time-limit", time_limit)
+    assert limit is not None
+    _, words, _ = standing(BookStore(books_folder()))
+    with console.progress(f"asking {len(asked)} clouds"):
+        found = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
+    had = {name: one for name, one in found.items() if isinstance(one, Allowances)}
+    errors = [(name, "", one) for name, one in found.items() if isinstance(one, ProviderError)]
+    errors += [(name, gap.subject, gap.error) for name, one in had.items() for gap in one.gaps]
+    console.write(_written(had, output), out)
+    for name, subject, error in errors:
+        if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
+            console.note(wrapped(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
+    missing = [error for name, _, error in errors if asked[name]]
+    if any(isinstance(error, CredentialsError | PermissionDeniedError) for error in missing):
+        return ExitCode.CREDENTIALS
+    return ExitCode.PARTIAL if missing else ExitCode.OK
+
+
+def _written(found: dict[str, Allowances], output: QuotasFormat) -> str:
+    if output is QuotasFormat.JSON:
+        clouds = {
+            name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
+            for name, one in found.items()
+        }
+        document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}
+        return json.dumps(document, indent=2, default=str) + "\n"
+    if output is QuotasFormat.LIMITS:
+        import yaml
+
+        from router.prices.as_limits import as_limits
+
+        return _SCHEMA_HINT + yaml.safe_dump(as_limits(found), sort_keys=False, allow_unicode=True, width=120)
+    rows = [
+        (
+            q.cloud,
+            q.region or "everywhere",
+            q.name,
+            str(q.amount),
+            "?" if q.used is None else str(q.used),
+            q.unit.value,
+        )
+        for one in found.values()
+        for q in one.quotas
+    ]
+    rows += [
+        (h.cloud, h.region, f"held: {h.name}, {h.instance_type}", str(h.machines), str(h.machines - h.free), "machines")
+        for one in found.values()
+        for h in one.held
+    ]
+    if not rows:
+        return "no quota is known; `stepfare doctor` says what is missing\n"
+    header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
+    return columns(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"

@@ -1,0 +1,132 @@
+"""The next book: what was seen replaces, what was not stays and is marked, what looks wrong is held back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+from pricing.book import PriceBook
+from pricing.money import UsdPerHour
+from pricing.offers import Offer, is_stale
+from pricing.places import Market
+from providers.protocol import Harvest
+from providers.unknown import unknown_region
+from router.prices.gates import GateLimits
+from router.prices.merge import Merged, merge
+from tests.support.made_up_book import book as a_book
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+DAY = NOW.date()
+
+
+def offer(price: object, *, region: str = "", zone: str | None = None, market: Market = Market.SPOT, cloud: str = "aws",
+          kind: str = "p9.48xlarge", as_of: date = DAY) -> Offer:  # fmt: skip
+    return Offer(cloud, region or regions()[0], zone, kind, market, UsdPerHour.parse(str(price)), "a source", as_of)
+
+
+def regions(cloud: str = "aws") -> list[str]:
+    return [r.id.region for r in a_book(()).regions if r.id.cloud == cloud]
+
+
+def book(*offers: Offer) -> PriceBook:
+    return a_book(offers)
+
+
+def merged(old: PriceBook, parts: Mapping[str, Sequence[Harvest]], *, asked: Sequence[str] = ("aws",),
+           mark: bool = True) -> Merged:  # fmt: skip
+    result = merge(old, old, parts, NOW, GateLimits(), asked=asked, mark_kept=mark)
+    result.book.check()
+    return result
+
+
+def seen(*offers: Offer, markets: Sequence[Market] = (Market.SPOT,), region: str = "") -> dict[str, Sequence[Harvest]]:
+    place = region or regions()[0]
+    return {"aws": (Harvest(offers=offers, covered=frozenset((place, market) for market in markets)),)}
+
+
+def test_what_was_seen_whole_replaces_what_was_there() -> None:
+    gone, stays = offer(30, kind="p9.24xlarge"), offer(20)
+    result = merged(book(gone, stays), seen(offer(21)))
+    assert [(o.instance_type, str(o.usd_per_hour)) for o in result.book.offers] == [("p9.48xlarge", "21.00")]
+    assert (result.counts["aws"].changed, result.counts["aws"].removed, result.counts["aws"].kept) == (1, 1, 0)
+
+
+def test_what_was_not_seen_stays_and_is_marked_once() -> None:
+    other = offer(50, market=Market.ON_DEMAND)
+    first = merged(book(other, offer(20)), seen(offer(20)))
+    kept = next(o for o in first.book.offers if o.market is Market.ON_DEMAND)
+    assert is_stale(kept)
+    assert kept.as_of == other.as_of
+    again = merged(first.book, seen(offer(20)))
+    assert again.book.offers == first.book.offers
+
+
+def test_a_cloud_that_was_not_asked_is_left_alone() -> None:
+    theirs = offer(40, cloud="gcp", region=regions("gcp")[0], kind="a9-highgpu-8g")
+    result = merged(book(theirs), seen(offer(20)))
+    assert theirs in result.book.offers
+
+
+def test_a_fresh_price_takes_the_mark_away() -> None:
+    stale = merged(book(offer(20)), seen(offer(50, market=Market.ON_DEMAND), markets=[Market.ON_DEMAND]))
+    fresh = merged(stale.book, seen(offer(20)))
+    assert [is_stale(o) for o in fresh.book.offers if o.market is Market.SPOT] == [False]
+
+
+def test_zones_replace_a_price_for_the_region_and_the_other_way_round() -> None:
+    """Without coverage too: the same machine would be there twice, once at an old price."""
+    zoned = {"aws": (Harvest(offers=(offer(20, zone="z1"), offer(21, zone="z2"))),)}
+    result = merged(book(offer(10)), zoned)
+    assert [o.zone for o in result.book.offers] == ["z1", "z2"]
+    back = merged(result.book, {"aws": (Harvest(offers=(offer(15),)),)})
+    assert [o.zone for o in back.book.offers] == [None]
+
+
+def test_a_jump_keeps_the_older_row() -> None:
+    yesterday = DAY - timedelta(days=1)
+    result = merged(book(offer(20, as_of=yesterday)), seen(offer(90)))
+    assert [str(o.usd_per_hour) for o in result.book.offers] == ["20.00"]
+    assert [h.gate for h in result.held] == ["price jump"]
+    assert is_stale(result.book.offers[0])
+
+
+def test_a_vanished_market_keeps_its_rows() -> None:
+    result = merged(book(offer(20, as_of=DAY - timedelta(days=1))), seen())
+    assert [h.gate for h in result.held] == ["region vanished"]
+    assert len(result.book.offers) == 1
+
+
+def test_spot_above_on_demand_is_left_out() -> None:
+    both = seen(offer(20), offer(19, market=Market.ON_DEMAND), markets=list(Market))
+    result = merged(book(), both)
+    assert [o.market for o in result.book.offers] == [Market.ON_DEMAND]
+    assert [h.gate for h in result.held] == ["spot above on demand"]
+
+
+def test_a_fresh_spot_price_beats_an_older_on_demand_price() -> None:
+    result = merged(book(offer(19, market=Market.ON_DEMAND)), seen(offer(20)))
+    assert [o.market for o in result.book.offers] == [Market.SPOT]
+    assert "of an older book" in result.held[0].what
+
+
+def test_a_hair_of_rounding_is_no_difference() -> None:
+    both = seen(offer("27.4330"), offer("27.43298", market=Market.ON_DEMAND), markets=list(Market))
+    result = merged(book(), both)
+    assert [str(o.usd_per_hour) for o in result.book.offers] == ["27.43298", "27.43298"]
+    assert result.held == ()
+
+
+def test_new_places_and_machines_come_along() -> None:
+    place = unknown_region("aws", "xx-new-1", "made up", DAY)
+    machine = replace(a_book(()).machines[0], cloud="aws", instance_type="p10.48xlarge")
+    new = offer(20, region="xx-new-1", kind="p10.48xlarge")
+    parts = {"aws": (Harvest(offers=(new,), machines=(machine,), regions=(place,)),)}
+    result = merged(book(), parts)
+    assert result.book.region(place.id) == place
+    assert result.book.machine("aws", "p10.48xlarge") == machine
+
+
+def test_without_marking_what_was_not_seen_stays_as_it_is() -> None:
+    kept = offer(50, market=Market.ON_DEMAND)
+    assert kept in merged(book(kept), seen(offer(20)), asked=(), mark=False).book.offers
