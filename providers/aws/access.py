@@ -1,0 +1,62 @@
+"""Whether there is an account to ask, found out once."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from providers.aws.account import Account
+from providers.aws.public import PublicFiles
+from providers.errors import CredentialsError, ProviderError
+from providers.session import Session
+
+if TYPE_CHECKING:
+    from providers.aws.client import Client
+
+FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, profile, SSO or a role)"
+
+
+class SettingsError(ProviderError):
+    """The settings say not to use the account."""
+
+    title = "account not used"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An account with credentials; whether they are accepted shows at the first call."""
+
+    client: Client
+    account: Account
+
+
+class Access:
+    """Thread-safe; loads the SDK at first use."""
+
+    def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._files = files
+        self._lock = threading.Lock()
+        self._found: Opened | ProviderError | None = None
+
+    def open(self) -> Opened | ProviderError:
+        """The account, or why there is none. Raises CredentialsError when what was found cannot be used."""
+        with self._lock:
+            if self._found is None:
+                self._found = self._find()
+            return self._found
+
+    def _find(self) -> Opened | ProviderError:
+        if not self._session.settings.credentials:
+            return SettingsError(self._cloud, "the settings say to use public sources only")
+        try:
+            from providers.aws.client import Client
+        except ModuleNotFoundError as error:
+            remedy = "pip install 'stepfare[aws]'"
+            return ProviderError(self._cloud, f"its SDK is not installed: {error.name}", remedy=remedy)
+        client = Client(self._cloud, self._session)
+        if not client.has_credentials():
+            return CredentialsError(self._cloud, "none were found", remedy=FIND_CREDENTIALS)
+        return Opened(client, Account(self._cloud, self._session, client, self._files))

@@ -1,0 +1,352 @@
+"""The AWS SDK, cut down to the calls in use: plain dicts, lists and strings come out, moments as the API wrote them.
+
+Made of botocore, the part of boto3 that speaks to the services. Every request goes through the session's
+caller; the SDK's own retries are off. Credentials come from the SDK's own chain (environment, profiles, SSO,
+roles), and appear neither in what is returned nor in an error.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import botocore.session
+from botocore import xform_name
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from providers.aws.errors import from_code, from_exception, retry_after
+from providers.aws.parse.machines import ACCELERATED
+from providers.errors import ProviderError, UnreadableError
+from providers.session import Session
+
+T = TypeVar("T")
+
+DEFAULT_REGION = "us-east-1"
+# The Price List API is served from a few regions only, with the prices of all.
+_PRICING_REGION = "us-east-1"
+_SCORED_REGIONS_A_CALL = 10
+_TYPES_A_CALL = 100
+_QUEUE_BATCH = 10
+_MOST_BATCHES = 50
+_LARGEST_PAGE = 1000
+# What IAM and the settings call a service, where it is not the SDK's name.
+_POLICY_NAMES = {"service-quotas": "servicequotas"}
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """One answered call: how long it took, its ``Date`` header, and the monotonic moment it came."""
+
+    seconds: float
+    date: str
+    at: float
+
+
+class Client:
+    """Thread-safe; makes the SDK session and its clients at first use (under a lock: that part of the SDK is not)."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self._cloud = cloud
+        self._settings = session.settings
+        self._caller = session.caller
+        self._lock = threading.RLock()
+        self._session: Any = None
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    def has_credentials(self) -> bool:
+        """Whether the SDK's chain finds any; CredentialsError when what it finds cannot be used."""
+
+        def find() -> bool:
+            with self._lock:
+                return self._sdk().get_credentials() is not None
+
+        return self._caller.call("credentials", find, lambda error: self._translate(error, "credentials", ""))
+
+    @property
+    def home(self) -> str:
+        """The region that answers for the account: the option ``region``, else the SDK's own setting."""
+        with self._lock:
+            return self._settings.options.get("region") or self._sdk().get_config_variable("region") or DEFAULT_REGION
+
+    def identity(self) -> Mapping[str, Any]:
+        """Account and Arn of whoever the credentials belong to."""
+        return self._ask("sts", "GetCallerIdentity", self.home)
+
+    def regions(self) -> Sequence[Mapping[str, Any]]:
+        """Every region with its opt-in status."""
+        return self._listed("ec2", "DescribeRegions", self.home, "Regions", AllRegions=True)
+
+    def zones(self, region: str) -> Sequence[Mapping[str, Any]]:
+        """The zones that the account can use, with name and id."""
+        return self._listed("ec2", "DescribeAvailabilityZones", region, "AvailabilityZones")
+
+    def offerings(self, region: str) -> Sequence[Mapping[str, Any]]:
+        """Which instance types with accelerators each zone sells, by zone id."""
+        wanted = [{"Name": "instance-type", "Values": list(ACCELERATED)}]
+        pages = self._pages(
+            "ec2",
+            "DescribeInstanceTypeOfferings",
+            region,
+            "InstanceTypeOfferings",
+            LocationType="availability-zone-id",
+            Filters=wanted,
+            MaxResults=_LARGEST_PAGE,
+        )
+        return [row for page in pages for row in page]
+
+    def instance_types(self, region: str, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """What the API says of each of ``names``; NotForSaleError when the region has one of them no longer."""
+        return [
+            row
+            for start in range(0, len(names), _TYPES_A_CALL)
+            for row in self._listed(
+                "ec2",
+                "DescribeInstanceTypes",
+                region,
+                "InstanceTypes",
+                InstanceTypes=names[start : start + _TYPES_A_CALL],
+            )
+        ]
+
+    def spot_prices(self, region: str, names: Sequence[str], since: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Pages of Linux spot prices per zone: those in force at ``since`` and every change after it."""
+        return self._pages(
+            "ec2",
+            "DescribeSpotPriceHistory",
+            region,
+            "SpotPriceHistory",
+            InstanceTypes=list(names),
+            ProductDescriptions=["Linux/UNIX"],
+            StartTime=since,
+            MaxResults=_LARGEST_PAGE,
+        )
+
+    def placement_scores(self, name: str, machines: int, regions: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+        """Scores per zone for so many machines of one type; asked for ten regions at a time, as the API allows."""
+        return [
+            row
+            for start in range(0, len(regions), _SCORED_REGIONS_A_CALL)
+            for page in self._pages(
+                "ec2",
+                "GetSpotPlacementScores",
+                self.home,
+                "SpotPlacementScores",
+                InstanceTypes=[name],
+                TargetCapacity=machines,
+                TargetCapacityUnitType="units",
+                SingleAvailabilityZone=True,
+                RegionNames=list(regions[start : start + _SCORED_REGIONS_A_CALL]),
+            )
+            for row in page
+        ]
+
+    def block_offerings(self, region: str, name: str, machines: int, hours: int) -> Sequence[Mapping[str, Any]]:
+        """Capacity blocks for sale that hold so many machines for so many hours."""
+        pages = self._pages(
+            "ec2",
+            "DescribeCapacityBlockOfferings",
+            region,
+            "CapacityBlockOfferings",
+            InstanceType=name,
+            InstanceCount=machines,
+            CapacityDurationHours=hours,
+        )
+        return [row for page in pages for row in page]
+
+    def reservations(self, region: str) -> Sequence[Mapping[str, Any]]:
+        """Capacity reservations and blocks, in every state."""
+        pages = self._pages("ec2", "DescribeCapacityReservations", region, "CapacityReservations")
+        return [row for page in pages for row in page]
+
+    def quotas(self, region: str) -> Sequence[Mapping[str, Any]]:
+        """EC2's quotas as they apply to the account."""
+        pages = self._pages("service-quotas", "ListServiceQuotas", region, "Quotas", ServiceCode="ec2", MaxResults=100)
+        return [row for page in pages for row in page]
+
+    def products(self, region: str) -> Sequence[str]:
+        """On-demand products (JSON texts) with GPUs: Linux, shared tenancy, nothing installed."""
+        fields = {
+            "regionCode": region,
+            "operatingSystem": "Linux",
+            "tenancy": "Shared",
+            "preInstalledSw": "NA",
+            "capacitystatus": "Used",
+            "instanceFamily": "GPU instance",
+        }
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
+        pages = self._pages(
+            "pricing",
+            "GetProducts",
+            _PRICING_REGION,
+            "PriceList",
+            about=region,
+            ServiceCode="AmazonEC2",
+            FormatVersion="aws_v1",
+            Filters=filters,
+        )
+        return [row for page in pages for row in page]
+
+    def messages(self, queue_url: str) -> Sequence[str]:
+        """Bodies of what the queue holds. Nothing is deleted, and a message stays visible to other readers; each
+        look counts as one receipt, for queues that move messages away after so many."""
+        bodies: dict[str, str] = {}
+        for _ in range(_MOST_BATCHES):
+            answer = self._ask(
+                "sqs",
+                "ReceiveMessage",
+                _queue_region(queue_url) or self.home,
+                QueueUrl=queue_url,
+                MaxNumberOfMessages=_QUEUE_BATCH,
+                VisibilityTimeout=0,
+                WaitTimeSeconds=0,
+            )
+            batch = {str(message["MessageId"]): str(message["Body"]) for message in answer.get("Messages", ())}
+            if batch.keys() <= bodies.keys():
+                break
+            bodies.update(batch)
+        return list(bodies.values())
+
+    def probe(self, service: str, action: str, region: str = "", **parameters: Any) -> Probed:
+        """Makes one call for its own sake. A dry run that would have been allowed counts as answered."""
+        place = region or (_PRICING_REGION if service == "pricing" else self.home)
+
+        def ask() -> Probed:
+            began = time.monotonic()
+            client = self._client(service, place)
+            try:
+                answer = getattr(client, xform_name(action))(**parameters)
+            except ClientError as error:
+                answer = error.response
+                if answer.get("Error", {}).get("Code") != "DryRunOperation":
+                    raise
+            ended = time.monotonic()
+            headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            return Probed(ended - began, headers.get("date", ""), ended)
+
+        return self._call(service, action, place, "", ask)
+
+    def _pages(
+        self, service: str, action: str, region: str, key: str, *, about: str = "", **parameters: Any
+    ) -> Iterator[Sequence[Any]]:
+        """Each page's list under ``key``. A token that comes twice would page for ever: UnreadableError."""
+        seen: set[str] = set()
+        while True:
+            answer = self._ask(service, action, region, key=key, about=about, **parameters)
+            yield answer[key]
+            token = answer.get("NextToken")
+            if not token:
+                return
+            if token in seen:
+                raise UnreadableError(self._cloud, f"{action} in {about or region}: its pages go round in a circle")
+            seen.add(token)
+            parameters["NextToken"] = token
+
+    def _listed(self, service: str, action: str, region: str, key: str, **parameters: Any) -> Sequence[Any]:
+        rows: Sequence[Any] = self._ask(service, action, region, key=key, **parameters)[key]
+        return rows
+
+    def _ask(
+        self, service: str, action: str, region: str, *, key: str = "", about: str = "", **parameters: Any
+    ) -> Mapping[str, Any]:
+        def ask() -> Mapping[str, Any]:
+            client = self._client(service, region)
+            answer: dict[str, Any] = getattr(client, xform_name(action))(**parameters)
+            if key and not isinstance(answer.get(key), list):
+                raise UnreadableError(self._cloud, f"{action} in {about or region}: the answer has no {key}")
+            return answer
+
+        return self._call(service, action, region, about, ask)
+
+    def _call(self, service: str, action: str, region: str, about: str, ask: Callable[[], T]) -> T:
+        permission = f"{_POLICY_NAMES.get(service, service)}:{action}"
+        asked = f"{action} in {about or region}"
+        return self._caller.call(f"{service} {region}", ask, lambda error: self._translate(error, asked, permission))
+
+    def _client(self, service: str, region: str) -> Any:
+        with self._lock:
+            if (service, region) not in self._clients:
+                endpoint = self._settings.endpoints.get(_POLICY_NAMES.get(service, service))
+                config = Config(
+                    connect_timeout=self._settings.connect_timeout_s,
+                    read_timeout=self._settings.read_timeout_s,
+                    retries={"total_max_attempts": 1},
+                    user_agent_extra="stepfare",
+                    max_pool_connections=16,
+                )
+                self._clients[service, region] = self._sdk().create_client(
+                    service, region_name=region, endpoint_url=endpoint, config=config
+                )
+            return self._clients[service, region]
+
+    def _sdk(self) -> Any:
+        if self._session is None:
+            session = botocore.session.Session(profile=self._settings.options.get("profile"))
+            # Moments stay text: reading them is half of the work on a page of prices, and is done once, in parse.
+            session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
+            session.register("before-parse.ec2.DescribeSpotPriceHistory", _read_price_page)
+            self._session = session
+        return self._session
+
+    def _translate(self, error: Exception, asked: str, permission: str) -> ProviderError:
+        if not isinstance(error, ClientError):
+            return from_exception(self._cloud, asked, _chain(error))
+        metadata = error.response.get("ResponseMetadata", {})
+        return from_code(
+            self._cloud,
+            asked,
+            str(error.response.get("Error", {}).get("Code", "")),
+            status=int(metadata.get("HTTPStatusCode", 0)),
+            permission=permission,
+            retry_after_s=retry_after(metadata.get("HTTPHeaders", {}).get("retry-after")),
+        )
+
+
+def _chain(error: BaseException | None) -> Iterator[str]:
+    """Class names of an exception and of what it was raised from."""
+    while error is not None:
+        yield type(error).__name__
+        error = error.__cause__ or error.__context__
+
+
+def _queue_region(url: str) -> str:
+    """us-east-1 of https://sqs.us-east-1.amazonaws.com/123456789012/notices; "" of any other form."""
+    host = url.partition("//")[2].partition("/")[0].split(".")
+    return host[1] if len(host) > 3 and host[0] == "sqs" else ""
+
+
+def _read_price_page(**event: Any) -> None:
+    """Reads the rows of a page of spot prices, and leaves the SDK's generic reader, seven times as slow, nothing of
+    them. Whatever is not such a page is left to it as it is."""
+    response: dict[str, Any] = event["response_dict"]
+    if response["status_code"] != 200:
+        return
+    try:
+        root = ET.fromstring(response["body"])
+    except ET.ParseError:
+        return
+    names = {f"{root.tag.partition('}')[0]}}}{tag}": key for tag, key in _PRICE_FIELDS.items()}
+    rows: list[dict[str, str | None]] | None = None
+    token = ""
+    for part in root:
+        if part.tag.endswith("}spotPriceHistorySet"):
+            rows = [{names[cell.tag]: cell.text for cell in item if cell.tag in names} for item in part]
+        elif part.tag.endswith("}nextToken"):
+            token = part.text or ""
+    if rows is not None:
+        event["customized_response_dict"].update(SpotPriceHistory=rows, NextToken=token)
+        response["body"] = b"<DescribeSpotPriceHistoryResponse/>"
+
+
+_PRICE_FIELDS = {
+    "availabilityZone": "AvailabilityZone",
+    "availabilityZoneId": "AvailabilityZoneId",
+    "instanceType": "InstanceType",
+    "spotPrice": "SpotPrice",
+    "timestamp": "Timestamp",
+}

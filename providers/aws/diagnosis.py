@@ -1,0 +1,151 @@
+"""What `stepfare doctor` is told about the account: identity, permissions, clock, latency, sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, Protocol
+
+from providers.aws.access import Access, Opened, SettingsError
+from providers.aws.public import PublicFiles
+from providers.errors import ProviderError
+from providers.protocol import CallCheck, Diagnosis
+from providers.session import Session
+
+_PRICE_LIST, _ADVISOR = "public price list", "public Spot Advisor file"
+_PRICES, _HISTORY = "on-demand prices", "spot prices"
+# Sold for many years in the home regions that people have; only asked about.
+_TYPE = "g4dn.xlarge"
+
+
+class _Answered(Protocol):
+    """A call that was answered: how long it took, its ``Date`` header, and the monotonic moment it came."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def date(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    service: str
+    action: str
+    needed_for: str
+    parameters: Mapping[str, Any]
+
+    @property
+    def permission(self) -> str:
+        return f"{self.service.replace('-', '')}:{self.action}"
+
+
+def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
+    """One small call for each permission of the policy; those that count or cost are dry runs."""
+    linux = {"InstanceTypes": [_TYPE], "ProductDescriptions": ["Linux/UNIX"]}
+    yield _Call("ec2", "DescribeRegions", "which regions can be used", {})
+    yield _Call("ec2", "DescribeAvailabilityZones", "zones", {})
+    yield _Call("ec2", "DescribeInstanceTypeOfferings", "where each type is sold", {"MaxResults": 5})
+    yield _Call("ec2", "DescribeInstanceTypes", "new instance types", {"InstanceTypes": [_TYPE]})
+    yield _Call("ec2", "DescribeSpotPriceHistory", _HISTORY, {**linux, "StartTime": now, "MaxResults": 1})
+    yield _Call("pricing", "GetProducts", _PRICES, {"ServiceCode": "AmazonEC2", "MaxResults": 1})
+    scored = {"InstanceTypes": [_TYPE], "TargetCapacity": 1, "SingleAvailabilityZone": True}
+    yield _Call("ec2", "GetSpotPlacementScores", "placement scores", {**scored, "DryRun": True})
+    block = {"InstanceType": "p5.48xlarge", "InstanceCount": 1, "CapacityDurationHours": 24}
+    yield _Call("ec2", "DescribeCapacityBlockOfferings", "capacity blocks for sale", {**block, "DryRun": True})
+    yield _Call("ec2", "DescribeCapacityReservations", "capacity that is held", {"MaxResults": 1})
+    yield _Call("service-quotas", "ListServiceQuotas", "quotas", {"ServiceCode": "ec2", "MaxResults": 1})
+    if queue_url:
+        looked = {"QueueUrl": queue_url, "MaxNumberOfMessages": 1, "VisibilityTimeout": 0, "WaitTimeSeconds": 0}
+        yield _Call("sqs", "ReceiveMessage", "interruption notices", looked)
+
+
+class _Examination:
+    """What the calls so far showed."""
+
+    def __init__(self, session: Session, began: float) -> None:
+        self._session = session
+        self._began = began
+        self.checks: list[CallCheck] = []
+        self.clock_ahead: timedelta | None = None
+        self.latency: timedelta | None = None
+
+    def check(self, permission: str, needed_for: str, ask: Callable[[], _Answered]) -> bool:
+        try:
+            self._note(ask())
+        except ProviderError as error:
+            self.checks.append(CallCheck(permission, needed_for, error))
+            return False
+        self.checks.append(CallCheck(permission, needed_for, None))
+        return True
+
+    def _note(self, answer: _Answered) -> None:
+        """The clock is judged by the fastest answer, whose date was written closest to its coming."""
+        took = timedelta(seconds=answer.seconds)
+        if self.latency is not None and took >= self.latency:
+            return
+        self.latency = took
+        try:
+            theirs = parsedate_to_datetime(answer.date).astimezone(UTC)
+        except ValueError:
+            return
+        ours = self._session.now + timedelta(seconds=answer.at - self._began)
+        self.clock_ahead = ours - theirs
+
+
+def diagnose(session: Session, access: Access, files: PublicFiles, began: float) -> Diagnosis:
+    """``began`` is the monotonic moment that ``session.now`` stands for. Raises nothing."""
+    seen = _Examination(session, began)
+    identity: str | None = None
+    identity_error: ProviderError | None = None
+    try:
+        opened = access.open()
+    except ProviderError as error:
+        opened = error
+    if isinstance(opened, Opened):
+        try:
+            who = opened.client.identity()
+            identity = f"{who.get('Arn')} (account {who.get('Account')})"
+        except ProviderError as error:
+            identity_error = error
+        seen.checks.append(CallCheck("sts:GetCallerIdentity", "who we are", identity_error))
+        for call in _calls(session.now, session.settings.options.get("notice_queue_url")):
+            probe = partial(opened.client.probe, call.service, call.action, **call.parameters)
+            seen.check(call.permission, call.needed_for, probe)
+    elif not isinstance(opened, SettingsError):
+        identity_error = opened
+    seen.check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
+    seen.check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)
+    return Diagnosis(
+        identity=identity,
+        identity_error=identity_error,
+        checks=tuple(seen.checks),
+        clock_ahead=seen.clock_ahead,
+        latency=seen.latency,
+        sources=tuple(_sources(seen.checks, isinstance(opened, Opened))),
+    )
+
+
+def _sources(checks: Iterable[CallCheck], account: bool) -> Iterator[str]:
+    """What a refresh would bring, by what was answered."""
+    works = {check.permission for check in checks if check.error is None}
+    if {"ec2:DescribeRegions", "ec2:DescribeInstanceTypeOfferings", "pricing:GetProducts"} <= works:
+        yield "on-demand prices per zone, from the Price List API"
+    elif _PRICE_LIST in works and not account:
+        yield "on-demand prices by region, from the public price list"
+    if {"ec2:DescribeRegions", "ec2:DescribeSpotPriceHistory"} <= works:
+        yield "spot prices per zone and their history, from EC2"
+    elif {_PRICE_LIST, _ADVISOR} <= works and not account:
+        yield "spot prices estimated from the Spot Advisor's savings (weak)"
+    if "ec2:GetSpotPlacementScores" in works:
+        yield "placement scores, from EC2"
+    if {"servicequotas:ListServiceQuotas", "ec2:DescribeCapacityReservations"} <= works:
+        yield "quotas and reserved capacity"
+    if _ADVISOR in works:
+        yield "interruption bands, from the public Spot Advisor file"
+    if not works:
+        yield "nothing: no source could be reached or is permitted"

@@ -1,0 +1,120 @@
+"""AWS error codes and SDK exceptions, as names, to our errors: one table. Pure.
+
+Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, and the common errors of the
+Price List, Service Quotas, STS and SQS APIs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from providers.errors import (
+    CredentialsError,
+    NoCapacityError,
+    NotForSaleError,
+    NotReachedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RegionOffError,
+    ThrottledError,
+    TransientError,
+    UnreadableError,
+)
+
+_CODES: Mapping[type[ProviderError], str] = {
+    CredentialsError: """
+        AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature IncompleteSignatureException
+        InvalidAccessKeyId InvalidClientTokenId InvalidSignatureException MissingAuthenticationToken
+        MissingAuthenticationTokenException RequestExpired RequestTimeTooSkewed SignatureDoesNotMatch
+        UnrecognizedClientException""",
+    PermissionDeniedError: """
+        AccessDenied AccessDeniedException Blocked DependencyAccessDeniedException NotAuthorized PendingVerification
+        UnauthorizedOperation""",
+    ThrottledError: """
+        BandwidthLimitExceeded EC2ThrottledException LimitExceededException RequestLimitExceeded RequestThrottled
+        RequestThrottledException SlowDown ThrottledException Throttling ThrottlingException
+        TooManyRequestsException""",
+    RegionOffError: "OptInRequired RegionDisabledException",
+    NotForSaleError: "InvalidInstanceType Unsupported UnsupportedOperation",
+    NoCapacityError: """
+        InsufficientCapacity InsufficientHostCapacity InsufficientInstanceCapacity InsufficientReservedInstanceCapacity
+        ReservationCapacityExceeded UnfulfillableCapacity""",
+    QuotaError: """
+        InstanceLimitExceeded MaxConfigLimitExceeded MaxSpotInstanceCountExceeded ResourceLimitExceeded
+        VcpuLimitExceeded""",
+    TransientError: """
+        InternalError InternalErrorException InternalFailure InternalServerError RequestTimeout
+        RequestTimeoutException ServerInternal ServiceException ServiceUnavailable ServiceUnavailableException
+        Unavailable""",
+}
+
+# Of botocore, urllib3 and requests; an exception is known by the first name in its chain that stands here.
+_EXCEPTIONS: Mapping[type[ProviderError], str] = {
+    CredentialsError: """
+        ConfigParseError CredentialRetrievalError InvalidConfigError LoginRefreshRequired NoAuthTokenError
+        NoCredentialsError PartialCredentialsError ProfileNotFound SSOError SSOTokenLoadError TokenRetrievalError
+        UnauthorizedSSOTokenError UnknownCredentialError""",
+    NotReachedError: """
+        ConnectTimeout ConnectTimeoutError EndpointConnectionError NameResolutionError NewConnectionError
+        ProxyConnectionError ProxyError SSLError""",
+    UnreadableError: """
+        ChunkedEncodingError ContentDecodingError DecodeError IncompleteRead IncompleteReadError JSONDecodeError
+        ParseError ResponseParserError ResponseStreamingError UnicodeDecodeError""",
+    TransientError: """
+        ConnectionClosedError ConnectionResetError HTTPClientError ProtocolError ReadTimeout ReadTimeoutError
+        RemoteDisconnected""",
+}
+
+BY_CODE: Mapping[str, type[ProviderError]] = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
+BY_EXCEPTION: Mapping[str, type[ProviderError]] = {
+    name: kind for kind, names in _EXCEPTIONS.items() for name in names.split()
+}
+
+_CLOCK_CODES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
+_CLOCK = "set this machine's clock (it may differ from the cloud's by minutes), or renew the credentials"
+_RENEW = "renew the credentials: the cloud does not accept them, or no longer"
+_FIND = "see `aws configure list` for what is found, and where"
+
+
+def from_code(
+    cloud: str, asked: str, code: str, *, status: int = 0, permission: str = "", retry_after_s: float | None = None
+) -> ProviderError:
+    """The error for a refusal with ``code``; an unknown code is judged by its HTTP ``status``.
+
+    ``asked`` says what was asked and where; ``permission`` is what the IAM policy calls it.
+    """
+    kind = BY_CODE.get(code) or _by_status(status)
+    if kind is ThrottledError:
+        return ThrottledError(cloud, asked, retry_after_s=retry_after_s, code=code)
+    if kind is PermissionDeniedError:
+        remedy = f"allow {permission} as providers/aws/policy.json does" if permission else ""
+        return PermissionDeniedError(cloud, asked, permission=permission, code=code, remedy=remedy)
+    if kind is CredentialsError:
+        return CredentialsError(cloud, asked, code=code, remedy=_CLOCK if code in _CLOCK_CODES else _RENEW)
+    if kind is RegionOffError:
+        return RegionOffError(cloud, asked, code=code, remedy="enable the region in the account's settings")
+    return kind(cloud, asked, code=code)
+
+
+def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderError:
+    """The error for an exception that carries no code, by the class names of it and of what caused it."""
+    chain = tuple(names)
+    for name in chain:
+        kind = BY_EXCEPTION.get(name)
+        if kind is not None:
+            remedy = _FIND if kind is CredentialsError else ""
+            return kind(cloud, asked, code=name, remedy=remedy)
+    return ProviderError(cloud, asked, code=chain[0] if chain else "")
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header; None without one, or where it is a date (which needs a clock)."""
+    text = (header or "").strip()
+    return float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
+
+
+def _by_status(status: int) -> type[ProviderError]:
+    if status >= 500:
+        return TransientError
+    return {401: CredentialsError, 403: PermissionDeniedError, 429: ThrottledError}.get(status, ProviderError)

@@ -1,0 +1,61 @@
+"""The public Spot Advisor file: how often spot machines are interrupted, and what they save. Pure.
+
+Its form (it is not documented, but read by many): ``ranges`` [{"index", "label"}], ``spot_advisor`` region ->
+"Linux" -> instance type -> {"r": index into the ranges, "s": per cent below on-demand}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pricing.risk import BAND_UPPER_EDGES
+from providers.errors import UnreadableError
+from providers.protocol import Dropped
+
+SOURCE = "AWS Spot Advisor"
+UNKNOWN_BAND = "an interruption band that is not known"
+UNREADABLE_SAVING = "a saving that is not between 0 and 99 per cent"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Of one region, by instance type; only what could be read."""
+
+    bands: Mapping[str, str]
+    savings: Mapping[str, int]
+    dropped: tuple[Dropped, ...]
+
+
+def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> Advice:
+    """What is said of the ``wanted`` types in ``region``: nothing where the file does not cover it.
+
+    UnreadableError when the file is not of the form above.
+    """
+    labels, regions = _parts(cloud, document)
+    bands, savings, dropped = {}, {}, []
+    for name, entry in sorted((regions.get(region) or {}).get("Linux", {}).items()):
+        if name not in wanted:
+            continue
+        band, saving = labels.get(entry.get("r"), ""), entry.get("s")
+        if band in BAND_UPPER_EDGES:
+            bands[name] = band
+        else:
+            dropped.append(Dropped(f"{region} {name}", UNKNOWN_BAND))
+        if isinstance(saving, int) and 0 <= saving < 100:
+            savings[name] = saving
+        else:
+            dropped.append(Dropped(f"{region} {name}", UNREADABLE_SAVING))
+    return Advice(bands, savings, tuple(dropped))
+
+
+def _parts(cloud: str, document: Any) -> tuple[Mapping[Any, str], Mapping[str, Any]]:
+    try:
+        labels = {item["index"]: item["label"] for item in document["ranges"]}
+        regions = document["spot_advisor"]
+        if not isinstance(regions, Mapping):
+            raise TypeError
+    except (KeyError, TypeError):
+        raise UnreadableError(cloud, "the Spot Advisor file is not of the known form") from None
+    return labels, regions

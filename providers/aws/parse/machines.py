@@ -1,0 +1,127 @@
+"""Instance types with accelerators: DescribeInstanceTypes and DescribeInstanceTypeOfferings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from providers.protocol import Dropped
+
+SOURCE = "AWS EC2 DescribeInstanceTypes"
+UNKNOWN_ACCELERATOR = "accelerator not known to the book"
+FRACTION = "has a fraction of an accelerator"
+UNREADABLE_TYPE = "instance type without a readable accelerator count, memory or processor count"
+
+# The families that EC2 builds around accelerators. There is no filter for "has a GPU", and describing all of the
+# 1,400 types in every region would take longer than everything else together.
+ACCELERATED = ("p*", "g*", "trn*", "inf*", "dl*")
+
+# GPU name of the API to accelerators of the book; where there are several, memory decides.
+_NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("NVIDIA", "T4"): ("T4",),
+    ("NVIDIA", "V100"): ("V100-16GB", "V100-32GB"),
+    ("NVIDIA", "A10G"): ("A10G",),
+    ("NVIDIA", "L4"): ("L4",),
+    ("NVIDIA", "L40S"): ("L40S",),
+    ("NVIDIA", "RTX PRO Server 6000"): ("RTX-PRO-6000",),
+    ("NVIDIA", "A100"): ("A100-40GB", "A100-80GB"),
+    ("NVIDIA", "H100"): ("H100",),
+    ("NVIDIA", "H200"): ("H200",),
+    ("NVIDIA", "B200"): ("B200",),
+    ("NVIDIA", "B300"): ("B300",),
+    ("NVIDIA", "GB200"): ("GB200",),
+}
+# The API states usable memory: 22,888 MiB of a 24 GB card.
+_MEMORY_TOLERANCE = 0.10
+_ACCELERATOR_INFO = ("GpuInfo", "NeuronInfo", "InferenceAcceleratorInfo")
+_BYTES_PER_GB, _BYTES_PER_GIB = 10**9, 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """``machines`` are new to the book; a type in neither field has no accelerator at all."""
+
+    machines: tuple[Machine, ...]
+    dropped: tuple[Dropped, ...]
+
+
+def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[str]]:
+    """Of DescribeInstanceTypeOfferings by zone id: instance type to the ids of the zones that sell it."""
+    zones: dict[str, set[str]] = {}
+    for row in rows:
+        if row.get("InstanceType") and row.get("Location"):
+            zones.setdefault(row["InstanceType"], set()).add(row["Location"])
+    return {name: frozenset(ids) for name, ids in zones.items()}
+
+
+def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> Types:
+    """Of DescribeInstanceTypes: what is new and has an accelerator that the book knows.
+
+    Network rates are the sum of the cards' peak rates, as the API states them; None where it does not.
+    """
+    machines, dropped = [], []
+    for row in rows:
+        name = row.get("InstanceType", "?")
+        if not any(row.get(info) for info in _ACCELERATOR_INFO):
+            continue
+        found = _read_type(cloud, row, book, today)
+        if isinstance(found, str):
+            dropped.append(Dropped(name, found))
+        else:
+            machines.append(found)
+    return Types(tuple(machines), tuple(dropped))
+
+
+def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date) -> Machine | str:
+    """The machine, or why there is none."""
+    gpus: Sequence[Mapping[str, Any]] = (row.get("GpuInfo") or {}).get("Gpus") or []
+    if len(gpus) != 1:
+        return UNKNOWN_ACCELERATOR
+    gpu = gpus[0]
+    names = _NAMES.get((gpu.get("Manufacturer", ""), gpu.get("Name", "")), ())
+    known = [accelerator for name in names if (accelerator := book.accelerator(name)) is not None]
+    if not known:
+        return UNKNOWN_ACCELERATOR
+    if gpu.get("GpuPartitionSize", 1) != 1:
+        return FRACTION
+    count = gpu.get("Count")
+    mib = (gpu.get("MemoryInfo") or {}).get("SizeInMiB")
+    vcpus = (row.get("VCpuInfo") or {}).get("DefaultVCpus")
+    memory = (row.get("MemoryInfo") or {}).get("SizeInMiB")
+    if not (count and mib and vcpus and memory):
+        return UNREADABLE_TYPE
+    nearest = min(known, key=lambda accelerator: abs(accelerator.memory_gib - mib / 1024))
+    if abs(nearest.memory_gib - mib / 1024) > _MEMORY_TOLERANCE * nearest.memory_gib:
+        return UNKNOWN_ACCELERATOR
+    network = row.get("NetworkInfo") or {}
+    return Machine(
+        cloud=cloud,
+        instance_type=row["InstanceType"],
+        accelerator=nearest.name,
+        accelerator_count=count,
+        accelerator_memory_gib=nearest.memory_gib,
+        vcpus=vcpus,
+        memory_gib=memory / 1024,
+        intra_node_interconnect="none" if count == 1 else None,
+        intra_node_gb_per_s=None,
+        inter_node_gbps=_gbps(network),
+        fabric="efa" if network.get("EfaSupported") else "ethernet",
+        local_nvme_gib=_local_gib(row.get("InstanceStorageInfo") or {}),
+        source=SOURCE,
+        as_of=today.isoformat(),
+        checked=False,
+    )
+
+
+def _gbps(network: Mapping[str, Any]) -> float | None:
+    peaks = [card.get("PeakBandwidthInGbps") for card in network.get("NetworkCards") or ()]
+    return float(sum(peaks)) if peaks and all(peaks) else None
+
+
+def _local_gib(storage: Mapping[str, Any]) -> int | None:
+    gb = storage.get("TotalSizeInGB")
+    return gb * _BYTES_PER_GB // _BYTES_PER_GIB if gb else None

@@ -1,0 +1,102 @@
+"""Prices put together into offers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from fractions import Fraction
+
+from pricing.money import UsdPerHour
+from pricing.offercsv import WEAK_SAVINGS, WEAK_UNDATED
+from pricing.offers import Offer
+from pricing.places import Market
+from providers.aws.parse import advisor, spot
+from providers.aws.parse.advisor import Advice
+
+# EC2 quotes spot with four decimals that matter and on-demand with five: a spot price that equals the on-demand
+# price may read a hair above it (p4d in eu-central-1: 27.4330 and 27.43298).
+_SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
+
+
+def on_demand_offers(
+    cloud: str,
+    region: str,
+    prices: Mapping[str, UsdPerHour],
+    zones: Mapping[str, frozenset[str]],
+    source: str,
+    as_of: date | None,
+) -> tuple[Offer, ...]:
+    """The region's list price in each zone that sells the type; without a zone where ``zones`` has no entry."""
+    return tuple(
+        Offer(
+            cloud=cloud,
+            region=region,
+            zone=zone,
+            instance_type=name,
+            market=Market.ON_DEMAND,
+            usd_per_hour=price,
+            source=source,
+            as_of=as_of,
+            weak="" if as_of else WEAK_UNDATED,
+        )
+        for name, price in sorted(prices.items())
+        for zone in (sorted(zones[name]) if name in zones else [None])
+    )
+
+
+def spot_offers(
+    cloud: str,
+    region: str,
+    current: Mapping[tuple[str, str], UsdPerHour],
+    listed: Mapping[str, UsdPerHour],
+    bands: Mapping[str, str],
+    today: date,
+) -> tuple[Offer, ...]:
+    """One offer a zone, at its current price; ``listed`` on-demand prices settle what is above them by a hair."""
+    return tuple(
+        Offer(
+            cloud=cloud,
+            region=region,
+            zone=zone,
+            instance_type=name,
+            market=Market.SPOT,
+            usd_per_hour=_within_rounding(price, listed.get(name)),
+            source=spot.SOURCE,
+            as_of=today,
+            interruption_band=bands.get(name),
+            price_basis="zone",
+        )
+        for (zone, name), price in sorted(current.items())
+    )
+
+
+def estimated_spot_offers(
+    cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: Advice, listed_by: str, as_of: date | None
+) -> tuple[Offer, ...]:
+    """Where there is no price history: the on-demand price less the advised saving, without a zone, and weak.
+
+    ``as_of`` is the advisor's date, the older of the two sources.
+    """
+    return tuple(
+        Offer(
+            cloud=cloud,
+            region=region,
+            zone=None,
+            instance_type=name,
+            market=Market.SPOT,
+            usd_per_hour=listed[name].scaled(Fraction(100 - saving, 100)),
+            source=f"{advisor.SOURCE} savings on {listed_by}",
+            as_of=as_of,
+            interruption_band=advice.bands.get(name),
+            price_basis="advisor-savings",
+            weak=WEAK_SAVINGS if as_of else f"{WEAK_SAVINGS}; {WEAK_UNDATED}",
+        )
+        for name, saving in sorted(advice.savings.items())
+        if name in listed
+    )
+
+
+def _within_rounding(price: UsdPerHour, listed: UsdPerHour | None) -> UsdPerHour:
+    if listed is not None and 0 < price.nanos - listed.nanos < _SPOT_QUOTE_STEP.nanos:
+        return listed
+    return price

@@ -1,0 +1,68 @@
+"""One row's price, and prices that a list gives for instance types. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pricing.money import UsdPerHour
+from providers.protocol import Dropped
+
+NOT_ABOVE_ZERO = "the price is not above 0"
+NO_PRICE = "the price cannot be read"
+NOT_USD = "the price is not in US dollars"
+NOT_HOURLY = "the price is not for an hour"
+TWO_PRICES = "listed more than once, with different prices"
+NOT_LISTED = "no on-demand price is listed"
+
+
+def read_price(text: str) -> UsdPerHour | str:
+    """The exact price, or why the row is dropped."""
+    try:
+        price = UsdPerHour.parse(text)
+    except ValueError:
+        return NO_PRICE
+    return price if price.nanos > 0 else NOT_ABOVE_ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """On-demand prices by instance type. ``lost`` names the types whose listed price could not be used."""
+
+    prices: Mapping[str, UsdPerHour]
+    dropped: tuple[Dropped, ...]
+    lost: frozenset[str]
+    rows_read: int
+
+
+@dataclass
+class PriceRows:
+    """Gathers the rows of one region's list, and settles them: a type has one price, or none."""
+
+    region: str
+    prices: dict[str, set[UsdPerHour]] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)
+    lost: set[str] = field(default_factory=set)
+
+    def add(self, instance_type: str, sku: str, usd_per_hour: str) -> None:
+        price = read_price(usd_per_hour)
+        if isinstance(price, str):
+            self.refuse(instance_type, sku, price)
+        else:
+            self.prices.setdefault(instance_type, set()).add(price)
+
+    def refuse(self, instance_type: str, sku: str, why: str) -> None:
+        self.lost.add(instance_type)
+        self.dropped.append(Dropped(f"{self.region} {instance_type} on demand, SKU {sku}", why))
+
+    def settle(self, rows_read: int) -> Listed:
+        """A type with two prices has neither; one whose only price was refused is lost."""
+        settled = {}
+        for name, found in self.prices.items():
+            if len(found) == 1:
+                settled[name] = next(iter(found))
+            else:
+                shown = " and ".join(str(price) for price in sorted(found))
+                self.lost.add(name)
+                self.dropped.append(Dropped(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
+        return Listed(settled, tuple(self.dropped), frozenset(self.lost - set(settled)), rows_read)

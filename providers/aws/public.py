@@ -1,0 +1,147 @@
+"""The files that AWS publishes for everyone, over plain HTTP: the price list by region, and the Spot Advisor."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import requests
+
+from providers.aws.errors import from_code, from_exception, retry_after
+from providers.errors import NotForSaleError, ProviderError
+from providers.session import Session
+
+T = TypeVar("T")
+
+PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
+SPOT_ADVISOR = "https://spot-bid-advisor.s3.amazonaws.com"
+_OFFERS = "/offers/v1.0/aws/AmazonEC2/current"
+_INDEX = f"{_OFFERS}/region_index.json"
+_ADVICE = "/spot-advisor-data.json"
+_CHUNK = 1 << 20
+# A region's list has up to 300 MB; on a slow line one region must not use up the whole refresh.
+_LIST_LIMIT_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """The Spot Advisor's document, and the day it was written (None: not said)."""
+
+    document: Any
+    written: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """That a file is there: how long the answer took, its ``Date`` header, and the monotonic moment it came."""
+
+    seconds: float
+    date: str
+    at: float
+
+
+class PublicFiles:
+    """Thread-safe. The Spot Advisor is fetched once; a failure is tried again by whoever asks next."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self._cloud = cloud
+        self._caller = session.caller
+        self._timeouts = (session.settings.connect_timeout_s, session.settings.read_timeout_s)
+        endpoints = session.settings.endpoints
+        self._lists = endpoints.get("price_list", PRICE_LIST).rstrip("/")
+        self._advisor = endpoints.get("spot_advisor", SPOT_ADVISOR).rstrip("/")
+        self._lock = threading.Lock()
+        self._advised: Advised | None = None
+
+    def index(self) -> Mapping[str, Any]:
+        """The price list's region_index.json."""
+
+        def read(response: requests.Response) -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = response.json()
+            return answer
+
+        return self._get("price list", "the price list's index of regions", self._lists + _INDEX, read)
+
+    def prices(self, region: str, read: Callable[[Iterable[bytes]], T]) -> T:
+        """What ``read`` makes of the stream of one region's price list; read again from the start on a retry.
+
+        NotForSaleError where there is none for that region.
+        """
+        url = f"{self._lists}{_OFFERS}/{region}/index.csv"
+        return self._get(
+            "price list", f"the price list of {region}", url, lambda response: read(self._stream(response))
+        )
+
+    def advice(self) -> Advised:
+        """The Spot Advisor file."""
+
+        def read(response: requests.Response) -> Advised:
+            return Advised(response.json(), _day(response.headers.get("Last-Modified")))
+
+        with self._lock:
+            if self._advised is None:
+                url = self._advisor + _ADVICE
+                self._advised = self._get("spot advisor", "the Spot Advisor file", url, read)
+            return self._advised
+
+    def probe_price_list(self) -> Answered:
+        """Whether the price list answers."""
+        return self._probe("price list", "the price list's index of regions", self._lists + _INDEX)
+
+    def probe_advisor(self) -> Answered:
+        """Whether the Spot Advisor answers."""
+        return self._probe("spot advisor", "the Spot Advisor file", self._advisor + _ADVICE)
+
+    def _probe(self, service: str, asked: str, url: str) -> Answered:
+        def read(response: requests.Response) -> Answered:
+            return Answered(response.elapsed.total_seconds(), response.headers.get("Date", ""), time.monotonic())
+
+        return self._get(service, asked, url, read, method="HEAD")
+
+    def _get(
+        self, service: str, asked: str, url: str, read: Callable[[requests.Response], T], *, method: str = "GET"
+    ) -> T:
+        def ask() -> T:
+            with requests.request(method, url, timeout=self._timeouts, stream=True) as response:
+                if response.status_code != 200:
+                    raise self._refused(asked, response)
+                return read(response)
+
+        return self._caller.call(service, ask, lambda error: from_exception(self._cloud, asked, _chain(error)))
+
+    def _refused(self, asked: str, response: requests.Response) -> ProviderError:
+        status = response.status_code
+        # The stores behind these files answer 403 for what is not there.
+        if status in (403, 404):
+            return NotForSaleError(self._cloud, f"{asked} is not published", code=str(status))
+        wait = retry_after(response.headers.get("Retry-After"))
+        code = "SlowDown" if status in (429, 503) else str(status)
+        return from_code(self._cloud, asked, code, status=status, retry_after_s=wait)
+
+    def _stream(self, response: requests.Response) -> Iterator[bytes]:
+        ends = time.monotonic() + _LIST_LIMIT_S
+        for chunk in response.iter_content(_CHUNK):
+            if time.monotonic() > ends:
+                raise ProviderError(self._cloud, f"a price list took longer than {_LIST_LIMIT_S:g} s")
+            yield chunk
+
+
+def _day(header: str | None) -> date | None:
+    try:
+        return parsedate_to_datetime(header).date() if header else None
+    except ValueError:
+        return None
+
+
+def _chain(error: BaseException) -> Iterator[str]:
+    """Class names of an exception, of what it wraps, and of what it was raised from."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield type(seen).__name__
+        inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)
+        seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
