@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
 
 T = TypeVar("T")
 
 ATTEMPTS = 6
-_FIRST_WAIT_S = 0.25
-_LONGEST_WAIT_S = 8.0
+# Anything from nothing to twice as long as the last time: callers that failed together do not return together.
+_JITTER = wait_random_exponential(multiplier=0.5, max=8.0)
 # So many calls in a row without a connection, and a service counts as gone for the rest of the command.
 _LOST_AFTER = 3
 
@@ -124,8 +124,8 @@ class Caller:
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
         asked = error.retry_after_s or 0.0 if isinstance(error, ThrottledError) else 0.0
-        jitter = wait_exponential_jitter(initial=_FIRST_WAIT_S, max=_LONGEST_WAIT_S, jitter=_FIRST_WAIT_S)
-        return max(0.0, min(max(asked, jitter(state)), self._ends - time.monotonic()))
+        wait = max(asked, _JITTER(state))
+        return max(0.0, min(wait, self._ends - time.monotonic()))
 
     def _sleep(self, seconds: float) -> None:
         if seconds > 0:
