@@ -1,0 +1,118 @@
+"""A price history answers as a dictionary would, whatever was appended in whichever order, merged or not."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricing.history import PricePoint
+from pricing.money import UsdPerHour
+from pricing.observed_risk import Exposure, observe, shrunken_rate
+from pricing.places import Market
+from router.prices import history
+from tests.support.price_points import A_POINT, START, in_order, parts_of, read_back
+
+shares = st.none() | st.sampled_from([0.0, 0.25, 1.0])
+# Few keys and values, so that points meet; moments around the end of a month.
+points = st.builds(
+    PricePoint,
+    at=st.sampled_from([START + timedelta(microseconds=m) for m in (-1, 0, 1, 3_600_000_000)]),
+    cloud=st.sampled_from(["aws", "gcp"]),
+    region=st.just("r"),
+    zone=st.sampled_from([None, "", "a"]),
+    instance_type=st.just("t"),
+    market=st.sampled_from([Market.SPOT, Market.ON_DEMAND]),
+    usd_per_hour=st.sampled_from([UsdPerHour(1), UsdPerHour((1 << 63) - 1)]),
+    available=shares,
+    score=shares,
+    source=st.sampled_from(["x", "y"]),
+)
+steps = st.lists(st.lists(points, max_size=6) | st.just("merge"), min_size=1, max_size=6)
+
+
+@contextmanager
+def a_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def key(point: PricePoint) -> Any:
+    return (point.at, point.cloud, point.region, point.zone, point.instance_type, point.market, point.source)
+
+
+@settings(max_examples=25)
+@given(steps)
+def test_it_answers_as_a_dictionary_would(taken: list[list[PricePoint] | str]) -> None:
+    expected: dict[Any, PricePoint] = {}
+    with a_folder() as folder:
+        for step in taken:
+            if isinstance(step, str):
+                history.compact(folder)
+            else:
+                added = history.append(folder, step)
+                assert added.written + added.already_there == len(step)
+                expected |= {key(point): point for point in step}
+        assert read_back(folder) == in_order(expected.values())
+        history.compact(folder)
+        assert read_back(folder) == in_order(expected.values())
+        assert len(parts_of(folder)) == len({point.at.month for point in expected.values()})
+        assert history.append(folder, expected.values()).written == 0
+
+
+@settings(max_examples=12)
+@given(st.lists(points, max_size=12, unique_by=key), st.randoms(use_true_random=False))
+def test_the_order_of_points_with_different_keys_does_not_matter(given_points: list[PricePoint], random: Any) -> None:
+    shuffled = given_points[:]
+    random.shuffle(shuffled)
+    with a_folder() as one, a_folder() as other:
+        history.append(one, given_points)
+        for point in shuffled:
+            history.append(other, [point])
+        assert read_back(one) == read_back(other)
+
+
+observations = st.lists(
+    st.tuples(st.integers(1, 90), st.booleans()).map(lambda gap: (timedelta(minutes=gap[0]), gap[1])), max_size=30
+)
+
+
+@given(observations, st.integers(0, 90).map(lambda minutes: timedelta(minutes=minutes)))
+def test_exposure_is_what_was_watched_and_every_loss_has_some(gaps: list[Any], longest_gap: timedelta) -> None:
+    at, seen = START, []
+    for gap, available in gaps:
+        at += gap
+        seen.append((at, available))
+    found = observe(seen, longest_gap)
+    watched = sum((gap for gap, _ in gaps[1:] if gap <= longest_gap), timedelta(0))
+    assert 0 <= found.hours <= watched / timedelta(hours=1) + 1e-9
+    assert found.losses <= sum(available for _, available in seen)
+    assert found.losses == 0 or found.hours > 0
+    assert observe([(moment, True) for moment, _ in seen], longest_gap).losses == 0
+
+
+rates = st.floats(0, 100)
+hours = st.floats(0.1, 10_000)
+
+
+@given(st.builds(Exposure, st.floats(0, 10_000), st.integers(0, 1000)), rates, hours)
+def test_the_rate_lies_between_observation_and_prior(seen: Exposure, prior: float, weight: float) -> None:
+    rate = shrunken_rate(seen, prior, weight)
+    observed = seen.losses / seen.hours if seen.hours else float("inf") if seen.losses else prior
+    assert min(observed, prior) * (1 - 1e-9) <= rate <= max(observed, prior) * (1 + 1e-9)
+    assert shrunken_rate(replace(seen, losses=seen.losses + 1), prior, weight) > rate
+
+
+def test_points_of_the_same_moment_differ_by_microseconds() -> None:
+    """What the strategies above rely on: the smallest step in time is kept."""
+    with a_folder() as folder:
+        near = [replace(A_POINT, at=START + timedelta(microseconds=m)) for m in range(3)]
+        assert history.append(folder, near).written == 3
+        assert read_back(folder) == near
