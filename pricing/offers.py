@@ -67,6 +67,11 @@ def marked_stale(offer: Offer, since: date) -> Offer:
     return replace(offer, weak="; ".join(filter(None, (offer.weak, f"{_STALE}{since.isoformat()}"))))
 
 
+def is_sound(offer: Offer) -> bool:
+    """Whether nothing but its age speaks against the price."""
+    return offer.as_of is not None and not [why for why in offer.weak.split("; ") if why and not why.startswith(_STALE)]
+
+
 def is_stale(offer: Offer) -> bool:
     """Whether :func:`marked_stale` marked it."""
     return _STALE in offer.weak

@@ -59,6 +59,13 @@ class Caller:
         answer: T = retrying(self._once, service, ask, translate)
         return answer
 
+    def check(self) -> None:
+        """For an answer that takes long to read: TransientError once the time is up or :meth:`cancel` was called."""
+        if self._cancelled.is_set():
+            raise TransientError(self._cloud, "stopped")
+        if time.monotonic() >= self._ends:
+            raise TransientError(self._cloud, f"time limit of {self._limit_s:g} s reached")
+
     def cancel(self) -> None:
         """End every wait and refuse further calls: the command is being stopped."""
         self._cancelled.set()
@@ -77,7 +84,8 @@ class Caller:
 
     def _once(self, service: str, ask: Callable[[], T], translate: Callable[[Exception], ProviderError]) -> T:
         self._sleep(max(0.0, self._quiet_until - time.monotonic()))
-        self._check(service)
+        self.check()
+        self._refuse_lost(service)
         self._count(self._calls, service)
         try:
             answer = ask()
@@ -92,11 +100,7 @@ class Caller:
             self._lost.pop(service, None)
         return answer
 
-    def _check(self, service: str) -> None:
-        if self._cancelled.is_set():
-            raise TransientError(self._cloud, "stopped")
-        if time.monotonic() >= self._ends:
-            raise TransientError(self._cloud, f"time limit of {self._limit_s:g} s reached")
+    def _refuse_lost(self, service: str) -> None:
         with self._lock:
             gone = self._lost[service] >= (_LOST_AFTER if service in self._answered else 1)
         if gone:

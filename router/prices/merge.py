@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from pricing.offers import Offer, OfferKey, marked_stale, within_rounding
+from pricing.offers import Offer, OfferKey, is_sound, marked_stale, within_rounding
 from pricing.places import Market
 from providers.protocol import Harvest
 from router.prices.gates import GateLimits, Held, hold_back
@@ -56,7 +56,7 @@ def merge(
     Of the clouds ``asked``, offers that were not seen are marked stale (unless ``mark_kept`` is off); those of
     other clouds stay as they are. The book holds no offer that its own check would refuse.
     """
-    fetched = _by_key(harvests)
+    fetched, better = _without_worse(_by_key(harvests), base.offers, now, limits)
     covered = {(cloud, *pair) for cloud, parts in harvests.items() for part in parts for pair in part.covered}
     old = {offer.key: offer for offer in base.offers}
     fresh, held = hold_back(fetched, covered, old, now, limits)
@@ -69,7 +69,7 @@ def merge(
         place = (offer.cloud, offer.region, offer.market)
         if key in fresh or (*key[:2], *key[3:], offer.zone is None) in replaced:
             continue
-        if place in covered and key not in kept_back and place not in back_regions:
+        if key not in better and place in covered and key not in kept_back and place not in back_regions:
             continue
         stale = mark_kept and offer.cloud in asked
         still[key] = marked_stale(offer, base.as_of.date()) if stale else offer
@@ -88,6 +88,30 @@ def merge(
 
 def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
     return {offer.key: offer for parts in harvests.values() for part in parts for offer in part.offers}
+
+
+def _without_worse(
+    fetched: Mapping[OfferKey, Offer], old: Iterable[Offer], now: datetime, limits: GateLimits
+) -> tuple[dict[OfferKey, Offer], frozenset[OfferKey]]:
+    """A doubtful price (a rounded saving of a public file) does not replace a sound one that is still recent;
+    also the keys of those sound ones."""
+    doubtful = {_kind(key) for key, offer in fetched.items() if not is_sound(offer)}
+    better = {
+        offer.key
+        for offer in old
+        if _kind(offer.key) in doubtful
+        and is_sound(offer)
+        and offer.as_of is not None
+        and now.date() - offer.as_of <= limits.recent
+    }
+    kinds = {_kind(key) for key in better}
+    kept = {key: offer for key, offer in fetched.items() if is_sound(offer) or _kind(key) not in kinds}
+    return kept, frozenset(better)
+
+
+def _kind(key: OfferKey) -> tuple[str, str, str, str]:
+    cloud, region, _, instance_type, market = key
+    return cloud, region, instance_type, market
 
 
 def _other_grain(fresh: Iterable[OfferKey]) -> frozenset[tuple[str, str, str, str, bool]]:

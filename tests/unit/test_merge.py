@@ -130,3 +130,13 @@ def test_new_places_and_machines_come_along() -> None:
 def test_without_marking_what_was_not_seen_stays_as_it_is() -> None:
     kept = offer(50, market=Market.ON_DEMAND)
     assert kept in merged(book(kept), seen(offer(20)), asked=(), mark=False).book.offers
+
+
+def test_a_doubtful_price_does_not_replace_a_sound_recent_one() -> None:
+    """A refresh without the account, the night after one with it."""
+    sound = offer(20, zone="z1", as_of=DAY - timedelta(days=1))
+    weak = replace(offer(18), weak="rounded savings")
+    result = merged(book(sound), seen(weak))
+    assert [(o.zone, str(o.usd_per_hour)) for o in result.book.offers] == [("z1", "20.00")]
+    old = replace(sound, as_of=DAY - timedelta(days=60))
+    assert [o.zone for o in merged(book(old), seen(weak)).book.offers] == [None]
