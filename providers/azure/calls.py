@@ -1,0 +1,138 @@
+"""What calls to Azure's services have in common: where they go, how pages follow each other, what was heard."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from providers.azure.errors import error_for
+from providers.azure.parse.identity import seconds_until
+from providers.errors import ProviderError, UnreadableError
+from providers.session import Session
+
+Row = dict[str, Any]
+Page = tuple[list[Row], str]
+Translate = Callable[[Exception], ProviderError]
+
+PRICES, MANAGEMENT = "prices", "management"
+_PUBLIC = {PRICES: "https://prices.azure.com", MANAGEMENT: "https://management.azure.com"}
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_PORTS = {"https": 443, "http": 80}
+_REMEMBERED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An answer's ``Date``, when it came (monotonic seconds) and how long it took."""
+
+    date: str
+    at: float
+    seconds: float
+
+
+class Calls:
+    """Thread-safe. ProviderError when an endpoint is not one of ours, or would carry a token in the clear."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self.cloud = cloud
+        self.settings = session.settings
+        self._caller = session.caller
+        self._bases = _bases(cloud, session.settings.endpoints)
+        self._lock = threading.Lock()
+        self._heard: list[Heard] = []
+
+    def base(self, service: str) -> str:
+        """The address of a service, without a slash at its end."""
+        return self._bases[service]
+
+    def is_local(self, service: str) -> bool:
+        """Whether the service is one on this machine, without encryption."""
+        return self._bases[service].startswith("http://")
+
+    @property
+    def last_heard(self) -> Heard | None:
+        """The latest answer, of whichever service."""
+        with self._lock:
+            return self._heard[-1] if self._heard else None
+
+    @property
+    def fastest_s(self) -> float | None:
+        """How long the fastest of the latest answers took."""
+        with self._lock:
+            return min((heard.seconds for heard in self._heard), default=None)
+
+    def note(self, date: str, begin: float) -> None:
+        """An answer came to a call that began at ``begin``."""
+        now = time.monotonic()
+        with self._lock:
+            self._heard = [*self._heard[1 - _REMEMBERED :], Heard(date, now, now - begin)]
+
+    def once(self, service: str, ask: Callable[[], Any], translate: Translate) -> Any:
+        """One call, retried as the caller of the session does."""
+        return self._caller.call(service, ask, translate)
+
+    def follow(self, service: str, start: str, ask: Callable[[str], Page], translate: Translate) -> list[Row]:
+        """The rows of all pages from ``start`` on; a page that failed is asked for again by itself."""
+        rows: list[Row] = []
+        seen: set[str] = set()
+        link = start
+        while True:
+            page, following = self._caller.call(service, partial(ask, link), translate)
+            rows.extend(page)
+            if not following:
+                return rows
+            seen.add(link)
+            # Round in circles would never end; elsewhere would take the token along.
+            if following in seen or _place(following) != _place(self._bases[service]):
+                raise UnreadableError(self.cloud, f"{service}: the link to the next page leads astray")
+            link = following
+
+    def read_page(self, subject: str, content: bytes, rows: str, link: str) -> Page:
+        """A JSON page. Numbers with decimals stay text: a price must not pass through a float."""
+        try:
+            page = json.loads(content, parse_float=str)
+        except ValueError:
+            raise UnreadableError(self.cloud, f"{subject}: not JSON") from None
+        if not isinstance(page, dict) or not isinstance(page.get(rows), list):
+            raise UnreadableError(self.cloud, f"{subject}: no list of {rows} in it")
+        return page[rows], str(page.get(link) or "")
+
+    def refused(
+        self,
+        subject: str,
+        status: int,
+        headers: Mapping[str, str],
+        code: str = "",
+        message: str = "",
+        permission: str = "",
+    ) -> ProviderError:
+        """Our error for an answer that is not 200."""
+        wait = seconds_until(headers.get("Retry-After", ""), headers.get("Date", ""))
+        return error_for(self.cloud, subject, status, code, message, permission=permission, retry_after_s=wait)
+
+
+def query(parts: Mapping[str, str]) -> str:
+    """A query string; the SDK would send blanks and quotes as they are."""
+    return urlencode(parts, quote_via=quote)
+
+
+def _bases(cloud: str, endpoints: Mapping[str, str]) -> dict[str, str]:
+    for name, url in endpoints.items():
+        parts = urlsplit(url)
+        if name not in _PUBLIC:
+            raise ProviderError(cloud, f"no such endpoint: {name}", remedy=f"there are {', '.join(_PUBLIC)}")
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            raise ProviderError(cloud, f"the endpoint {name} is not https", remedy="plain http only to this machine")
+    return {name: endpoints.get(name, url).rstrip("/") for name, url in _PUBLIC.items()}
+
+
+def _place(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port; the Retail Prices API writes :443 into its links."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

@@ -1,0 +1,57 @@
+"""Who a token speaks for, and how far two clocks are apart."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+# Claims of an Entra access token, most telling first ("Access token claims reference", Microsoft Learn).
+_NAMES = ("upn", "unique_name", "preferred_username", "app_displayname", "appid", "oid")
+_LONGEST_NAME = 120
+
+
+def identity_in(token: str, subscription: str) -> str:
+    """The account and tenant that the token names, and the subscription; nothing else of the token."""
+    claims = _claims(token)
+    name = next((claims[key] for key in _NAMES if claims.get(key)), "")
+    parts = (name, f"tenant {claims['tid']}" if claims.get("tid") else "", f"subscription {subscription}")
+    return ", ".join(filter(None, parts))
+
+
+def clock_ahead(date_header: str, local: datetime) -> timedelta | None:
+    """``local``, this machine's time when the answer came, less the cloud's ``Date``; None without a readable
+    one. Good to a second or two: the header has no fractions."""
+    theirs = _http_date(date_header)
+    return None if theirs is None else local - theirs
+
+
+def seconds_until(retry_after: str, date_header: str) -> float | None:
+    """A ``Retry-After``, given in seconds or as a date (counted from the answer's own ``Date``)."""
+    if retry_after.strip().isdigit():
+        return float(retry_after)
+    until, since = _http_date(retry_after), _http_date(date_header)
+    return max(0.0, (until - since).total_seconds()) if until and since else None
+
+
+def _http_date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _claims(token: str) -> dict[str, str]:
+    """The texts among the claims; the signature is the cloud's business."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except ValueError:
+        return {}
+    if not isinstance(claims, dict):
+        return {}
+    return {str(k): v for k, v in claims.items() if isinstance(v, str) and len(v) <= _LONGEST_NAME}

@@ -1,0 +1,176 @@
+"""Rows of Microsoft.Compute/skus into sizes with accelerators: what they have, and where they may be started.
+
+Columns and capability names: "Resource Skus - List" (Microsoft Learn) and the models of azure-mgmt-compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from providers.azure.parse.families import accelerator_of, is_a_share
+from providers.protocol import Dropped
+
+NOT_AN_OBJECT = "not a SKU row"
+UNREADABLE = "its number of accelerators, vCPUs or memory cannot be read"
+TWICE = "listed twice with different properties"
+RESTRICTED = "not available to this subscription"
+A_SHARE = "has only a part of an accelerator"
+UNKNOWN_ACCELERATOR = "its accelerator is not in the price book"
+
+_MIB_PER_GIB = 1024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sku:
+    """A size in a region. ``zones`` are those where the subscription may start it; none: the region as a whole.
+    ``restricted``: nowhere in the region."""
+
+    instance_type: str
+    family: str
+    accelerators: int
+    vcpus: int | None
+    memory_gib: float | None
+    rdma: bool
+    nvme_gib: int | None
+    zones: tuple[str, ...]
+    restricted: bool
+
+
+@dataclass(frozen=True)
+class SkuList:
+    """The sizes with accelerators of a region, by name. ``unclear`` holds the sizes whose rows cannot be used ("":
+    a row without a name)."""
+
+    skus: Mapping[str, Sku]
+    dropped: tuple[Dropped, ...]
+    unclear: frozenset[str]
+    rows_read: int
+
+
+def read_skus(rows: Sequence[object], region: str) -> SkuList:
+    """Virtual machine sizes with accelerators in ``region``; everything else is passed over."""
+    skus: dict[str, Sku] = {}
+    dropped: list[Dropped] = []
+    unclear: set[str] = set()
+    for row in rows:
+        if not isinstance(row, Mapping):
+            dropped.append(Dropped(region, NOT_AN_OBJECT))
+            unclear.add("")
+            continue
+        name = row.get("name")
+        if row.get("resourceType") != "virtualMachines" or not isinstance(name, str) or not _has_accelerators(name):
+            continue
+        if is_a_share(name):
+            continue
+        try:
+            sku = _sku(row, name, region)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            dropped.append(Dropped(f"{region} {name}", UNREADABLE))
+            unclear.add(name)
+            continue
+        before = skus.get(name)
+        if before is not None and replace(before, zones=(), restricted=False) != replace(
+            sku, zones=(), restricted=False
+        ):
+            dropped.append(Dropped(f"{region} {name}", TWICE))
+            unclear.add(name)
+        else:
+            skus[name] = sku if before is None else _joined(before, sku)
+    for name in unclear:
+        skus.pop(name, None)
+    return SkuList(dict(sorted(skus.items())), tuple(sorted(dropped)), frozenset(unclear), len(rows))
+
+
+def machine_from(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine | None:
+    """The size as a machine; None when the book does not know its accelerator. The fabric is known where the
+    API says RDMA, which on Azure is InfiniBand; link rates are not in the API."""
+    accelerator = book.accelerator(accelerator_of(sku.instance_type) or "")
+    if accelerator is None:
+        return None
+    return Machine(
+        cloud=cloud,
+        instance_type=sku.instance_type,
+        accelerator=accelerator.name,
+        accelerator_count=sku.accelerators,
+        accelerator_memory_gib=accelerator.memory_gib,
+        vcpus=sku.vcpus,
+        memory_gib=sku.memory_gib,
+        intra_node_interconnect="none" if sku.accelerators == 1 else None,
+        intra_node_gb_per_s=None,
+        inter_node_gbps=None,
+        fabric="infiniband" if sku.rdma else None,
+        local_nvme_gib=sku.nvme_gib,
+        source="Azure Microsoft.Compute/skus",
+        as_of=today.isoformat(),
+        checked=False,
+    )
+
+
+def _has_accelerators(name: str) -> bool:
+    return accelerator_of(name) is not None
+
+
+def _joined(one: Sku, other: Sku) -> Sku:
+    """Two rows of one size (one for each zone, say): wherever either may be started."""
+    zones = tuple(sorted({*one.zones, *other.zones}))
+    return replace(one, zones=zones, restricted=one.restricted and other.restricted)
+
+
+def _sku(row: Mapping[str, object], name: str, region: str) -> Sku:
+    has = {pair["name"]: pair["value"] for pair in _objects(row.get("capabilities"))}
+    vcpus = has.get("vCPUsAvailable") or has.get("vCPUs")
+    memory, nvme = has.get("MemoryGB"), has.get("NvmeDiskSizeInMiB")
+    listed = {zone for place in _here(row, region) for zone in _strings(place.get("zones"))}
+    closed, restricted = _restrictions(row, region)
+    family = row.get("family")
+    accelerators = int(str(has["GPUs"]))
+    if accelerators < 1:
+        raise ValueError("no accelerator")
+    return Sku(
+        instance_type=name,
+        family=family if isinstance(family, str) else "",
+        accelerators=accelerators,
+        vcpus=int(str(vcpus)) if vcpus else None,
+        memory_gib=float(str(memory)) if memory else None,
+        rdma=has.get("RdmaEnabled") == "True",
+        nvme_gib=int(str(nvme)) // _MIB_PER_GIB if nvme else None,
+        zones=tuple(sorted(listed - closed)),
+        restricted=restricted,
+    )
+
+
+def _here(row: Mapping[str, object], region: str) -> Iterator[Mapping[str, object]]:
+    for place in _objects(row.get("locationInfo")):
+        if str(place.get("location")).lower() == region:
+            yield place
+
+
+def _restrictions(row: Mapping[str, object], region: str) -> tuple[set[str], bool]:
+    """The zones that are closed to the subscription, and whether the whole region is. With every zone closed a
+    size can still be started without naming one."""
+    closed: set[str] = set()
+    restricted = False
+    for restriction in _objects(row.get("restrictions")):
+        info = restriction.get("restrictionInfo")
+        details = info if isinstance(info, Mapping) else {}
+        places = [*_strings(restriction.get("values")), *_strings(details.get("locations"))]
+        if region not in {place.lower() for place in places}:
+            continue
+        if restriction.get("type") == "Zone":
+            closed |= set(_strings(details.get("zones")))
+        else:
+            restricted = True
+    return closed, restricted
+
+
+def _objects(value: object) -> Iterator[Mapping[str, object]]:
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, Mapping))
+
+
+def _strings(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,242 @@
+"""Azure as a provider.
+
+Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say
+in which zones it may start what, and which sizes the price book does not know yet. Nothing is said of stock (Spot
+Placement Scores need an SDK package that this adapter does not use), nor of notices: Azure tells them inside the
+machine only, as Scheduled Events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from pricing.machines import Machine
+from providers.azure import client
+from providers.azure.calls import Calls
+from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
+from providers.azure.parse.identity import clock_ahead, identity_in
+from providers.azure.parse.prices import read_prices
+from providers.azure.parse.region import Context, read_locations, read_points, read_region
+from providers.azure.parse.skus import SkuList, machine_from, read_skus
+from providers.azure.retail import Retail
+from providers.errors import CredentialsError, ProviderError, RegionOffError
+from providers.protocol import (
+    Allowances,
+    CallCheck,
+    Diagnosis,
+    Gap,
+    Harvest,
+    Held,
+    Notice,
+    Quota,
+    Scope,
+    StockHint,
+    Wanted,
+)
+from providers.session import Session
+
+_WITH_ACCOUNT = "which zones and sizes the subscription may use, and sizes that the price book does not know yet"
+_ZONES = "zones, restrictions and new machine types"
+_CLOCK_TOLERANCE = timedelta(minutes=5)
+_AT_ONCE = 8
+_PUBLIC = "none: public"
+_ONE_SIZE = "Standard_ND96isr_H100_v5"
+
+
+def make(cloud: str, session: Session) -> AzureProvider:
+    """The adapter for the registry. ProviderError when an endpoint is not usable."""
+    return AzureProvider(cloud, session)
+
+
+class AzureProvider:
+    """See :class:`providers.protocol.Provider`. ``credential`` replaces Azure's own chain."""
+
+    def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
+        self._begin = time.monotonic()
+        self._cloud = cloud
+        self._session = session
+        self._context = Context(cloud, session.book, session.now)
+        self._calls = Calls(cloud, session)
+        self._retail = Retail(self._calls)
+        self._account = client.Account(self._calls, credential)
+        self._skus: dict[str, SkuList] = {}
+        self._unseen_regions: tuple[Gap, ...] = ()
+
+    @property
+    def cloud(self) -> str:
+        return self._cloud
+
+    def scopes(self) -> Sequence[Scope]:
+        """The regions asked for; else those of the price book and, with credentials, of the subscription."""
+        regions = set(self._session.settings.regions) or self._known_regions()
+        if self._account.subscription and not self._session.settings.regions:
+            try:
+                regions |= read_locations(self._account.locations())
+                self._unseen_regions = ()
+            except ProviderError as error:
+                self._unseen_regions = (Gap("regions newer than the price book", error, "offers there"),)
+        return sorted(Scope(self._cloud, region) for region in regions)
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+        region = scope.region
+        prices = read_prices(self._retail.prices(region), region, self._session.now)
+        skus, gaps = self._try_skus(region)
+        # Older rows by zone are not to be replaced by rows of the region only because the SKUs failed today.
+        whole = skus is not None or not self._account.subscription
+        harvest = read_region(self._context, region, prices, skus, whole=whole)
+        return replace(
+            harvest,
+            points=() if history_since is None else read_points(self._context, region, prices),
+            gaps=(*gaps, *self._unseen_regions, *self._clock_gap()),
+        )
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002
+        """Nothing: Spot Placement Scores are not in azure-mgmt-compute."""
+        return ()
+
+    def notices(self) -> Sequence[Notice]:
+        """Nothing: Scheduled Events are told inside the machine only."""
+        return ()
+
+    def allowances(self, regions: Sequence[str]) -> Allowances:
+        if not self._account.subscription:
+            return Allowances(gaps=(self._no_account("quotas and capacity reservations"),))
+        wanted = tuple(regions) or tuple(scope.region for scope in self.scopes())
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            parts = list(pool.map(self._quotas, wanted))
+        held, gaps = self._held(frozenset(wanted))
+        return Allowances(
+            quotas=tuple(quota for quotas, _ in parts for quota in quotas),
+            held=held,
+            gaps=(*(gap for _, gaps in parts for gap in gaps), *gaps),
+        )
+
+    def diagnose(self) -> Diagnosis:
+        region = min(self._session.settings.regions or self._known_regions() or {"eastus"})
+        checks = [_check(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
+        identity, identity_error = None, None
+        if self._account.subscription:
+            try:
+                identity = identity_in(self._account.token(), self._account.subscription)
+            except ProviderError as error:
+                identity_error = error
+            checks.extend(self._account_checks(region))
+        heard, fastest = self._calls.last_heard, self._calls.fastest_s
+        return Diagnosis(
+            identity=identity,
+            identity_error=identity_error,
+            checks=tuple(checks),
+            clock_ahead=None if heard is None else clock_ahead(heard.date, self._now_at(heard.at)),
+            latency=None if fastest is None else timedelta(seconds=fastest),
+            sources=self._sources(checks),
+        )
+
+    def _known_regions(self) -> set[str]:
+        return {region.id.region for region in self._session.book.regions if region.id.cloud == self._cloud}
+
+    def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[Gap, ...]]:
+        """The region's SKUs, or why there are none. RegionOffError: then nothing there is for this account."""
+        if not self._account.subscription:
+            return None, (self._no_account(_ZONES),)
+        try:
+            skus = read_skus(self._account.skus(region), region)
+        except RegionOffError:
+            raise
+        except ProviderError as error:
+            return None, (Gap(_ZONES, error, _WITH_ACCOUNT),)
+        self._skus[region] = skus
+        return skus, ()
+
+    def _no_account(self, subject: str) -> Gap:
+        if self._session.settings.credentials:
+            error = CredentialsError(
+                self._cloud,
+                "no subscription is configured",
+                remedy="set the option `subscription`; `az account show --query id` prints it",
+            )
+        else:
+            error = CredentialsError(self._cloud, "credentials are switched off in the settings")
+        return Gap(subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once")
+
+    def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[Gap, ...]]:
+        gaps: tuple[Gap, ...] = ()
+        try:
+            if region not in self._skus:
+                _, gaps = self._try_skus(region)
+            usages = self._account.usages(region)
+        except ProviderError as error:
+            return (), (*gaps, Gap(f"quotas of {region}", error, "what the account may have at once"))
+        return read_quotas(self._cloud, region, usages, self._families(region)), gaps
+
+    def _families(self, region: str) -> dict[str, list[Machine]]:
+        """The machines of each family that the region has, by the key under which usages name it."""
+        families: dict[str, list[Machine]] = {}
+        book, today = self._session.book, self._session.now.date()
+        for sku in self._skus[region].skus.values() if region in self._skus else ():
+            machine = book.machine(self._cloud, sku.instance_type) or machine_from(sku, book, self._cloud, today)
+            if machine is not None:
+                families.setdefault(family_key(sku.family), []).append(machine)
+        return families
+
+    def _held(self, regions: frozenset[str]) -> tuple[tuple[Held, ...], tuple[Gap, ...]]:
+        held: list[Held] = []
+        try:
+            for group in self._account.reservation_groups():
+                if region_of(group) in regions:
+                    place = place_of(group)
+                    reservations = self._account.reservations(*place)
+                    view = self._account.group_view(*place) if reservations else {}
+                    held.extend(read_held(self._cloud, group, reservations, view))
+        except ProviderError as error:
+            return tuple(held), (Gap("capacity reservations", error, "capacity that is paid for already"),)
+        return tuple(sorted(held, key=lambda h: (h.region, h.name))), ()
+
+    def _account_checks(self, region: str) -> Iterable[CallCheck]:
+        account = self._account
+        yield _check(client.READ_LOCATIONS, "regions newer than the price book", account.locations)
+        yield _check(client.READ_SKUS, _ZONES, lambda: account.skus(region))
+        yield _check(client.READ_USAGES, "quotas", lambda: account.usages(region))
+        groups: list[dict[str, object]] = []
+        yield _check(client.READ_GROUPS, "capacity reservations", lambda: groups.extend(account.reservation_groups()))
+        if groups:
+            place = place_of(groups[0])
+            yield _check(client.READ_RESERVATIONS, "machines in reservations", lambda: account.reservations(*place))
+
+    def _sources(self, checks: Iterable[CallCheck]) -> tuple[str, ...]:
+        works = {check.permission for check in checks if check.error is None}
+        said = []
+        if _PUBLIC in works:
+            said.append("on-demand and spot prices by region from the public Retail Prices API")
+        else:
+            said.append("nothing: the public Retail Prices API does not answer")
+        if client.READ_SKUS in works:
+            said.append("zones, restrictions and new machine types from the subscription's SKUs")
+        else:
+            said.append("no zones: machines that the price book knows, wherever a price is listed")
+        said.append("no stock and no notices: Azure tells of interruptions inside the machine only")
+        return tuple(said)
+
+    def _clock_gap(self) -> tuple[Gap, ...]:
+        heard = self._calls.last_heard
+        ahead = None if heard is None else clock_ahead(heard.date, self._now_at(heard.at))
+        if ahead is None or abs(ahead) < _CLOCK_TOLERANCE:
+            return ()
+        minutes = round(abs(ahead) / timedelta(minutes=1))
+        side = "ahead of" if ahead > timedelta(0) else "behind"
+        error = ProviderError(self._cloud, f"this machine's clock is {minutes} min {side} Azure's")
+        return (Gap("the time", error, "prices dated right, and tokens that are accepted"),)
+
+    def _now_at(self, at: float) -> datetime:
+        return self._session.now + timedelta(seconds=at - self._begin)
+
+
+def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:
+    try:
+        call()
+    except ProviderError as error:
+        return CallCheck(permission, needed_for, error)
+    return CallCheck(permission, needed_for, None)
