@@ -1,0 +1,105 @@
+"""Quotas and reservations: what the project may have, and what it already holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pricing.places import Market
+from providers.protocol import Held, Quota, QuotaUnit
+
+_METRIC = re.compile(r"(?P<kind>PREEMPTIBLE_|COMMITTED_)?NVIDIA_(?P<model>[A-Z0-9_]+)_GPUS")
+_MARKETS = {None: Market.ON_DEMAND, "PREEMPTIBLE_": Market.SPOT, "COMMITTED_": Market.RESERVED}
+_MODELS = {
+    "T4": "T4",
+    "V100": "V100-16GB",
+    "L4": "L4",
+    "A100": "A100-40GB",
+    "A100_80GB": "A100-80GB",
+    "H100": "H100",
+    "H100_MEGA": "H100",
+    "H200": "H200",
+    "B200": "B200",
+    "RTX_PRO_6000": "RTX-PRO-6000",
+}
+_ALL_REGIONS = "GPUS_ALL_REGIONS"
+
+
+def quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Quota]:
+    """Accelerator quotas among ``quotas`` of regions.list, or (region None) of projects.get.
+
+    Google counts A3 High and A3 Mega apart; both hold H100 and belong to one family, so their quotas are added into
+    one that is never too strict. Whoever goes over one of the two is told by Google when starting.
+    """
+    found: dict[tuple[str | None, Market | None], tuple[list[str], int, int]] = {}
+    for row in rows:
+        metric = str(row.get("metric", ""))
+        amount, used = int(row.get("limit", 0)), int(row.get("usage", 0))
+        if metric == _ALL_REGIONS and region is None:
+            key: tuple[str | None, Market | None] = (None, None)
+        else:
+            match = _METRIC.fullmatch(metric)
+            if match is None or match["model"] not in _MODELS:
+                continue
+            key = (_MODELS[match["model"]], _MARKETS[match["kind"]])
+        names, total, in_use = found.get(key, ([], 0, 0))
+        found[key] = ([*names, metric], total + amount, in_use + used)
+    return [
+        Quota(cloud, "+".join(sorted(names)), region, (), accelerator, market, amount, used, QuotaUnit.ACCELERATORS)
+        for (accelerator, market), (names, amount, used) in found.items()
+    ]
+
+
+def uncounted(found: Iterable[Quota]) -> tuple[str, ...]:
+    """Accelerators for which Compute Engine states no quota: those of newer ones are kept by the Cloud Quotas API."""
+    return tuple(sorted(set(_MODELS.values()) - {quota.accelerator for quota in found}))
+
+
+def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) -> list[Held]:
+    """Reservations of accelerator-optimized machines that are ready, in these regions (empty: all)."""
+    found = []
+    for row in rows:
+        specific = row.get("specificReservation", {})
+        machine_type = last(specific.get("instanceProperties", {}).get("machineType", ""))
+        zone = last(row.get("zone", ""))
+        if row.get("status") != "READY" or not re.match(r"[ag]\d", machine_type) or not zone:
+            continue
+        region = region_of(zone)
+        if regions and region not in regions:
+            continue
+        count, in_use = int(specific.get("count", 0)), int(specific.get("inUseCount", 0))
+        found.append(
+            Held(
+                cloud,
+                str(row.get("name", "")),
+                region,
+                zone,
+                machine_type,
+                count,
+                max(0, count - in_use),
+                moment(row.get("creationTimestamp")),
+                moment(row.get("deleteAtTime")),
+            )
+        )
+    return sorted(found, key=lambda h: (h.region, h.zone or "", h.name))
+
+
+def last(url: str) -> str:
+    """The name at the end of a resource's address."""
+    return url.rsplit("/", 1)[-1]
+
+
+def region_of(zone: str) -> str:
+    """``us-central1`` of ``us-central1-a``."""
+    return zone.rpartition("-")[0]
+
+
+def moment(text: object) -> datetime | None:
+    """A moment as the API writes it (RFC 3339 with an offset); None where there is none or it cannot be read."""
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return at if at.utcoffset() is not None else None

@@ -1,0 +1,333 @@
+"""Google's SDKs, and nothing else: calls in, plain data out. The one module that imports them (over a second).
+
+Compute Engine through google-cloud-compute, which keeps up with the wire format; lists are paged here, so that one
+lost page is asked for again and not the whole list. The price catalogue through google.auth's HTTP session: its 30,000
+SKUs as protocol messages would take most of the time and memory of a refresh, so only a few fields are asked for and
+read as JSON. The SDKs' own retries are off: :class:`providers.calling.Caller` retries.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import google.auth
+import requests
+from google.auth.credentials import AnonymousCredentials
+from google.auth.transport.requests import AuthorizedSession, Request
+from google.cloud import compute_v1
+from google.protobuf import json_format
+
+from providers.errors import CredentialsError, ProviderError, UnreadableError
+from providers.gcp import calls
+from providers.gcp.calls import Call
+from providers.gcp.endpoints import endpoint, is_anonymous
+from providers.gcp.errors import SIGN_IN, WITHOUT_ACCOUNT, to_error
+from providers.gcp.series import MACHINE_TYPE_FILTER
+from providers.gcp.wire import Impatient, failure_of, moment_of
+from providers.session import Session
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+# Spot advice asks for no less; what may be done is limited by the role, not by the token.
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+COMPUTE_ENGINE = "services/6F81-5844-456A"
+SKU_FIELDS = (
+    "nextPageToken,skus(skuId,description,category(usageType),serviceRegions,"
+    "pricingInfo(effectiveTime,pricingExpression(usageUnit,tieredRates)))"
+)
+PREEMPTED = 'operationType = "compute.instances.preempted"'
+_PAGE = 500
+_SKU_PAGE = 5000
+# Finding out whether this is a Google machine must not hold up everybody else: there the answer comes at once.
+_METADATA_TIMEOUT_S = 1.0
+
+_LISTS: Mapping[Call, tuple[type, str, type]] = {
+    calls.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
+    calls.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
+    calls.ACCELERATOR_TYPES: (
+        compute_v1.AcceleratorTypesClient,
+        "aggregated_list",
+        compute_v1.AggregatedListAcceleratorTypesRequest,
+    ),
+    calls.RESERVATIONS: (
+        compute_v1.ReservationsClient,
+        "aggregated_list",
+        compute_v1.AggregatedListReservationsRequest,
+    ),
+    calls.OPERATIONS: (
+        compute_v1.GlobalOperationsClient,
+        "aggregated_list",
+        compute_v1.AggregatedListGlobalOperationsRequest,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who calls, in words without a secret, and the project that is asked."""
+
+    name: str
+    project: str
+    credentials: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The service's clock as its last answer told it, and this process's monotonic seconds at that moment."""
+
+    date: datetime
+    monotonic: float
+
+
+class GcpClient:
+    """Thread-safe. Methods raise ProviderError and nothing else; network calls go through the session's caller."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._lock = threading.Lock()
+        self._identity: Identity | ProviderError | None = None
+        self._clients: dict[type, Any] = {}
+        self._catalogue: AuthorizedSession | None = None
+        self.fastest: timedelta | None = None
+        self.clock: Clock | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Found once, in Google's own order: environment, gcloud's login, the machine's service account."""
+        with self._lock:
+            if self._identity is None:
+                self._identity = self._find_identity()
+            found = self._identity
+        if isinstance(found, ProviderError):
+            raise found.with_traceback(None)
+        return found
+
+    def regions(self) -> list[Row]:
+        """All regions of the project, with their zones and quotas."""
+        return [_plain(row) for page in self._pages(calls.REGIONS) for row in page.items]
+
+    def machine_types(self, zone: str) -> tuple[list[Row], int]:
+        """Machine types with accelerators in a zone, and how many rows were read to find them."""
+        found: list[Row] = []
+        read = 0
+        for page in self._pages(calls.MACHINE_TYPES, f" in {zone}", zone=zone, filter=MACHINE_TYPE_FILTER):
+            read += len(page.items)
+            found += [_plain(row) for row in page.items if row.accelerators]
+        return found, read
+
+    def accelerator_types(self) -> dict[str, list[str]]:
+        """Names of the accelerators of each zone that has any."""
+        found: dict[str, list[str]] = {}
+        for page in self._pages(calls.ACCELERATOR_TYPES):
+            for scope, part in page.items.items():
+                if part.accelerator_types:
+                    found.setdefault(scope.rpartition("/")[2], []).extend(a.name for a in part.accelerator_types)
+        return found
+
+    def reservations(self) -> tuple[list[Row], list[str]]:
+        """The project's reservations, and the places that could not say."""
+        rows: list[Row] = []
+        silent: list[str] = []
+        for page in self._pages(calls.RESERVATIONS):
+            rows += [_plain(row) for part in page.items.values() for row in part.reservations]
+            silent += [place.rpartition("/")[2] for place in page.unreachables]
+        return rows, silent
+
+    def preemptions(self) -> list[Row]:
+        """Operations that took machines back, as long as Google keeps them."""
+        pages = self._pages(calls.OPERATIONS, filter=PREEMPTED)
+        return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
+
+    def project(self) -> Row:
+        """The project's own entry, with the quotas that hold over all regions."""
+        request = compute_v1.GetProjectRequest(project=self.identity.project)
+        return _plain(_message(self._call(calls.PROJECT, self._ask(compute_v1.ProjectsClient, "get", request))))
+
+    def capacity(self, region: str, machine_type: str, machines: int) -> Row:
+        """Google's advice on starting so many Spot machines in one zone of a region."""
+        body = {
+            "distribution_policy": {"target_shape": "ANY_SINGLE_ZONE"},
+            "instance_flexibility_policy": {"instance_selections": {"wanted": {"machine_types": [machine_type]}}},
+            "instance_properties": {"scheduling": {"provisioning_model": "SPOT"}},
+            "size": machines,
+        }
+        where = f" for {machine_type} in {region}"
+        return self._advise(calls.ADVICE, "CapacityAdviceRpcRequest", "capacity_advice", region, body, where)
+
+    def capacity_history(self, region: str, machine_type: str) -> Row:
+        """Spot prices of one machine type in a region over the past year."""
+        properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
+        body = {"instance_properties": properties, "types": ["PRICE"]}
+        where = f" for {machine_type} in {region}"
+        return self._advise(calls.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where)
+
+    def skus(self) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """The price catalogue of Compute Engine, page by page."""
+        token = ""
+        while True:
+            page = self._call(calls.SKUS, partial(self._sku_page, _SKU_PAGE, token))
+            yield page.get("skus", ())
+            token = page.get("nextPageToken", "")
+            if not token:
+                return
+
+    def try_list(self, call: Call, **fields: Any) -> None:
+        """Ask for one row of a list, to see whether that is permitted."""
+        self._page(call, "", 1, "", fields)
+
+    def try_skus(self) -> None:
+        """Ask for one SKU, to see whether prices can be read."""
+        self._call(calls.SKUS, partial(self._sku_page, 1, ""))
+
+    def _pages(self, call: Call, where: str = "", **fields: Any) -> Iterator[Any]:
+        token = ""
+        while True:
+            message = self._page(call, where, _PAGE, token, fields)
+            yield message
+            token = message.next_page_token
+            if not token:
+                return
+
+    def _page(self, call: Call, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
+        kind, method, request = _LISTS[call]
+        paging = {"page_token": token} if token else {}
+        wanted = request(project=self.identity.project, max_results=size, **paging, **fields)
+        pager = self._call(call, self._ask(kind, method, wanted), where)
+        return _message(next(pager.pages))  # the page that has come; asking the pager for more would call unretried
+
+    def _advise(self, call: Call, request: str, field: str, region: str, body: Row, where: str) -> Row:
+        kind = getattr(compute_v1, request, None)
+        if kind is None:
+            what = "the installed google-cloud-compute knows no Spot advice"
+            raise ProviderError(self._cloud, what, remedy="pip install 'google-cloud-compute>=1.56'")
+        wanted = kind(project=self.identity.project, region=region, **{f"{field}_request_resource": body})
+        method = call.method.removeprefix("advice.").replace("capacityHistory", "capacity_history")
+        return _plain(_message(self._call(call, self._ask(compute_v1.AdviceClient, method, wanted), where)))
+
+    def _ask(self, kind: type, method: str, request: Any) -> Callable[[], Any]:
+        timeout = self._session.settings.read_timeout_s
+        return partial(getattr(self._client(kind), method), request=request, retry=None, timeout=timeout)
+
+    def _call(self, call: Call, ask: Callable[[], T], where: str = "") -> T:
+        def translate(error: Exception) -> ProviderError:
+            return to_error(self._cloud, failure_of(error, call, f"{call.method}{where}"))
+
+        return self._session.caller.call(call.service, ask, translate)
+
+    def _client(self, kind: type) -> Any:
+        identity = self.identity
+        with self._lock:
+            if kind not in self._clients:
+                url = endpoint(self._cloud, calls.COMPUTE, self._session.settings)
+                credentials = _nobody() if is_anonymous(url) else identity.credentials
+                client = kind(credentials=credentials, client_options={"api_endpoint": url})
+                self._watch(getattr(client.transport, "_session", None))
+                self._clients[kind] = client
+            return self._clients[kind]
+
+    def _sku_page(self, size: int, token: str) -> Mapping[str, Any]:
+        identity = self.identity
+        settings = self._session.settings
+        url = endpoint(self._cloud, calls.BILLING, settings)
+        with self._lock:
+            if self._catalogue is None:
+                credentials = _nobody() if is_anonymous(url) else identity.credentials
+                self._catalogue = _signed(credentials)
+                self._watch(self._catalogue)
+        query = {"pageSize": str(size), "fields": SKU_FIELDS, "currencyCode": "USD"}
+        if token:
+            query["pageToken"] = token
+        answer = self._catalogue.get(f"{url}/v1/{COMPUTE_ENGINE}/skus", params=query, timeout=settings.read_timeout_s)
+        if answer.status_code >= 400:
+            raise requests.HTTPError(response=answer)
+        page = answer.json()
+        if not isinstance(page, dict) or not isinstance(page.get("skus", []), list):
+            raise UnreadableError(self._cloud, f"{calls.SKUS.method}: not a list of SKUs")
+        return page
+
+    def _watch(self, http: requests.Session | None) -> None:
+        """The SDKs take one time limit for all of a call: give up sooner on a host that does not answer at all. And
+        note how fast answers come and by which clock."""
+        if http is not None:
+            adapter = Impatient(self._session.settings.connect_timeout_s)
+            http.mount("https://", adapter)
+            http.mount("http://", adapter)
+            http.hooks["response"].append(self._note)
+
+    def _note(self, answer: requests.Response, *_: object, **__: object) -> None:
+        date = moment_of(answer.headers.get("Date", ""))
+        with self._lock:
+            self.fastest = min(answer.elapsed, self.fastest or answer.elapsed)
+            if date is not None:
+                self.clock = Clock(date, time.monotonic())
+
+    def _find_identity(self) -> Identity | ProviderError:
+        settings = self._session.settings
+        if not settings.credentials:
+            what = "Google Cloud shows no prices without an account"
+            return CredentialsError(self._cloud, what, remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}")
+        project = settings.options.get("project", "")
+        try:
+            urls = [endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
+            if all(is_anonymous(url) for url in urls):
+                return _identified(self._cloud, "nobody (a service on this machine)", project, _nobody())
+            credentials, own = google.auth.default(
+                scopes=SCOPES,
+                request=_BriefRequest(requests.Session()),
+                quota_project_id=settings.options.get("quota_project"),
+            )
+            return _identified(self._cloud, _name(credentials), project or own or "", credentials)
+        except ProviderError as error:
+            return error
+        except Exception as error:
+            return to_error(self._cloud, failure_of(error, calls.REGIONS, "google.auth.default"))
+
+
+def _identified(cloud: str, name: str, project: str, credentials: Any) -> Identity | ProviderError:
+    if project:
+        return Identity(name, project, credentials)
+    remedy = "name it as option `project` of this cloud in the clouds file, or in GOOGLE_CLOUD_PROJECT"
+    return CredentialsError(cloud, "no Google Cloud project is named", remedy=remedy)
+
+
+def _nobody() -> Any:
+    return AnonymousCredentials()  # type: ignore[no-untyped-call]
+
+
+def _signed(credentials: Any) -> AuthorizedSession:
+    return AuthorizedSession(credentials, auth_request=Request(requests.Session()))  # type: ignore[no-untyped-call]
+
+
+class _BriefRequest(Request):
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: Any = None,
+        headers: Any = None,
+        timeout: Any = _METADATA_TIMEOUT_S,
+        **kwargs: Any,
+    ) -> Any:
+        return super().__call__(url, method, body, headers, min(timeout, _METADATA_TIMEOUT_S), **kwargs)  # type: ignore[no-untyped-call]
+
+
+def _message(wrapped: Any) -> Any:
+    """The protocol message inside proto-plus's wrapper: the wrapper is slow to read from."""
+    return type(wrapped).pb(wrapped)
+
+
+def _plain(message: Any) -> Row:
+    return dict(json_format.MessageToDict(message))
+
+
+def _name(credentials: Any) -> str:
+    email = getattr(credentials, "service_account_email", None)
+    return str(email) if email and email != "default" else type(credentials).__module__.rpartition(".")[2]

@@ -1,0 +1,251 @@
+"""Google's error codes and reasons, mapped to our errors: one table.
+
+The words are the ``reason`` of ``error.errors[]`` (Compute Engine), the ``status`` and ``details[].reason`` of
+google.rpc (Cloud Billing), and the codes of failed operations, as the public error references list them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+
+from providers.errors import (
+    CredentialsError,
+    NoCapacityError,
+    NotForSaleError,
+    NotReachedError,
+    PermissionDeniedError,
+    ProviderError,
+    QuotaError,
+    RegionOffError,
+    ThrottledError,
+    TransientError,
+    UnreadableError,
+)
+
+
+class Kind(Enum):
+    """What sort of failure it was, told apart by the client from the exception's type."""
+
+    ANSWER = auto()  # the service answered, with an error
+    NO_IDENTITY = auto()  # no credentials were found
+    REFUSED_IDENTITY = auto()  # credentials were found and gave no token
+    NO_CONNECTION = auto()
+    BROKEN_CONNECTION = auto()
+    UNREADABLE = auto()
+    OTHER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed call as plain facts. ``codes`` are the service's words for it, the most specific first; ``message``
+    is looked into and never shown, for it may repeat what was sent."""
+
+    kind: Kind
+    subject: str
+    status: int = 0
+    codes: tuple[str, ...] = ()
+    message: str = ""
+    retry_after: str = ""
+    date: str = ""
+    permission: str = ""
+    api: str = ""
+
+
+SIGN_IN = (
+    "sign in with `gcloud auth application-default login`, or name a service account's key file in "
+    "GOOGLE_APPLICATION_CREDENTIALS"
+)
+# Google has no price list that can be read without an account; these hold its public prices.
+WITHOUT_ACCOUNT = "or take Google's public prices from a catalogue file with `stepfare prices import FILE`"
+
+_THROTTLED = frozenset(
+    {"rateLimitExceeded", "userRateLimitExceeded", "concurrentLimitExceeded", "RATE_LIMIT_EXCEEDED"}
+    | {"RESOURCE_EXHAUSTED", "OPERATION_RATE_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"}
+)
+_QUOTA = frozenset({"quotaExceeded", "QUOTA_EXCEEDED", "dailyLimitExceeded", "limitExceeded"})
+_SIGNED_OUT = frozenset(
+    {"authError", "required", "UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED", "ACCESS_TOKEN_TYPE_UNSUPPORTED"}
+    | {"CREDENTIALS_MISSING", "ACCOUNT_STATE_INVALID", "invalidCredentials", "expired", "invalid_grant"}
+)
+_API_OFF = frozenset({"accessNotConfigured", "SERVICE_DISABLED", "API_DISABLED"})
+_NO_BILLING = frozenset({"BILLING_DISABLED", "billingNotEnabled"})
+_SCOPE = frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientScopes"})
+_FORBIDDEN = frozenset(
+    {"forbidden", "insufficientPermissions", "PERMISSION_DENIED", "IAM_PERMISSION_DENIED", "USER_PROJECT_DENIED"}
+)
+_EXHAUSTED = frozenset(
+    {"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "STOCKOUT"}
+    | {"REGION_RESOURCE_POOL_EXHAUSTED", "resourcePoolExhausted", "insufficientCapacity"}
+)
+_REGION_OFF = frozenset({"LOCATION_POLICY_VIOLATED", "locationPolicyViolated", "LOCATION_NOT_AVAILABLE"})
+_TRANSIENT = frozenset(
+    {"backendError", "internalError", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "serverError"}
+)
+_LOCATION = re.compile(r"on '?locations/|[Uu]nknown (zone|region)\b|/(zones|regions)/[a-z0-9-]+'? was not found")
+
+
+# Names of exception classes of google-auth, requests, urllib3 and protobuf; the first group that has one wins.
+_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
+    (Kind.NO_IDENTITY, frozenset({"DefaultCredentialsError"})),
+    (
+        Kind.NO_CONNECTION,
+        frozenset({"NewConnectionError", "ConnectTimeout", "ConnectTimeoutError", "ProxyError", "SSLError"}),
+    ),
+    (
+        Kind.UNREADABLE,
+        frozenset({"ParseError", "JSONDecodeError", "ChunkedEncodingError", "ContentDecodingError", "DecodeError"}),
+    ),
+    (Kind.BROKEN_CONNECTION, frozenset({"TransportError", "ConnectionError", "Timeout"})),
+    (Kind.REFUSED_IDENTITY, frozenset({"GoogleAuthError"})),
+)
+_WORD = re.compile(r"\w{1,64}")
+
+
+def kind_of(names: Collection[str]) -> Kind:
+    """What sort of failure an exception is that is no answer, by the names of its classes and its causes'."""
+    return next((kind for kind, known in _KINDS if not known.isdisjoint(names)), Kind.OTHER)
+
+
+def words_of(body: str) -> tuple[tuple[str, ...], str]:
+    """The codes in the body of an error answer, the most specific first, and its message."""
+    try:
+        error = json.loads(body)["error"]
+        entries = [*error.get("details", ()), *error.get("errors", ())]
+        words = [entry.get("reason") for entry in entries] + [error.get("status")]
+        message = str(error.get("message", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return (), ""
+    return tuple(word for word in words if isinstance(word, str) and _WORD.fullmatch(word)), message
+
+
+def to_error(cloud: str, failure: Failure) -> ProviderError:
+    """Our error for a failed call; its text holds the call and Google's code, never Google's message."""
+    code = failure.codes[0] if failure.codes else (str(failure.status) if failure.status else "")
+    if failure.kind is not Kind.ANSWER:
+        return _unanswered(cloud, failure, code)
+    if failure.status in (400, 403, 404) and _LOCATION.search(failure.message):
+        return _region_off(cloud, failure, code)
+    for words, make in _TABLE:
+        found = next((word for word in failure.codes if word in words), "")
+        if found:
+            return make(cloud, failure, found)
+    return _by_status(cloud, failure, code)
+
+
+def _unanswered(cloud: str, failure: Failure, code: str) -> ProviderError:
+    subject = failure.subject
+    match failure.kind:
+        case Kind.NO_IDENTITY:
+            return CredentialsError(cloud, "no Google credentials were found", remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}")
+        case Kind.REFUSED_IDENTITY:
+            what = "Google does not accept the credentials that were found"
+            return CredentialsError(cloud, what, code=code, remedy=SIGN_IN)
+        case Kind.NO_CONNECTION:
+            return NotReachedError(cloud, subject, code=code)
+        case Kind.BROKEN_CONNECTION:
+            return TransientError(cloud, f"{subject}: the connection broke", code=code)
+        case Kind.UNREADABLE:
+            return UnreadableError(cloud, subject, code=code)
+        case _:
+            return ProviderError(cloud, subject, code=code)
+
+
+def _by_status(cloud: str, failure: Failure, code: str) -> ProviderError:
+    status = failure.status
+    if status == 401:
+        return _signed_out(cloud, failure, code)
+    if status == 403:
+        return _forbidden(cloud, failure, code)
+    if status in (404, 410):
+        return NotForSaleError(cloud, failure.subject, code=code)
+    if status == 429:
+        return _throttled(cloud, failure, code)
+    if status in (408, 409) or status >= 500:
+        return _transient(cloud, failure, code)
+    return ProviderError(cloud, failure.subject, code=code)
+
+
+def retry_after_seconds(header: str, date: str) -> float | None:
+    """Seconds that ``Retry-After`` asks for: a number, or a moment seen from the answer's own ``Date``."""
+    text = header.strip()
+    if text.isdecimal():
+        return float(text)
+    try:
+        wait = (parsedate_to_datetime(text) - parsedate_to_datetime(date)).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, wait)
+
+
+def _throttled(cloud: str, failure: Failure, code: str) -> ProviderError:
+    wait = retry_after_seconds(failure.retry_after, failure.date)
+    return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
+
+
+def _transient(cloud: str, failure: Failure, code: str) -> ProviderError:
+    wait = retry_after_seconds(failure.retry_after, failure.date)
+    if wait is not None:  # a 503 that says when to come back is heeded as a 429 is
+        return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
+    return TransientError(cloud, failure.subject, code=code)
+
+
+def _signed_out(cloud: str, failure: Failure, code: str) -> ProviderError:
+    return CredentialsError(cloud, f"{failure.subject}: the token is not accepted", code=code, remedy=SIGN_IN)
+
+
+def _forbidden(cloud: str, failure: Failure, code: str) -> ProviderError:
+    remedy = f"grant {failure.permission} (providers/gcp/role.yaml holds all of them)" if failure.permission else ""
+    return PermissionDeniedError(cloud, failure.subject, permission=failure.permission, code=code, remedy=remedy)
+
+
+def _api_off(cloud: str, failure: Failure, code: str) -> ProviderError:
+    remedy = f"gcloud services enable {failure.api}"
+    return PermissionDeniedError(
+        cloud, f"{failure.subject}: {failure.api} is not switched on in the project", code=code, remedy=remedy
+    )
+
+
+def _no_billing(cloud: str, failure: Failure, code: str) -> ProviderError:
+    return PermissionDeniedError(
+        cloud, f"{failure.subject}: the project has no billing account", code=code, remedy="link a billing account"
+    )
+
+
+def _scope(cloud: str, failure: Failure, code: str) -> ProviderError:
+    remedy = "sign in again with the scope https://www.googleapis.com/auth/cloud-platform"
+    return PermissionDeniedError(
+        cloud, failure.subject, permission="https://www.googleapis.com/auth/cloud-platform", code=code, remedy=remedy
+    )
+
+
+def _region_off(cloud: str, failure: Failure, code: str) -> ProviderError:
+    return RegionOffError(cloud, failure.subject, code=code, remedy="ask for access to the region in the project")
+
+
+def _quota(cloud: str, failure: Failure, code: str) -> ProviderError:
+    return QuotaError(cloud, failure.subject, code=code, remedy="ask for more quota in the project")
+
+
+def _exhausted(cloud: str, failure: Failure, code: str) -> ProviderError:
+    return NoCapacityError(cloud, failure.subject, code=code)
+
+
+_Make = Callable[[str, Failure, str], ProviderError]
+# The first match wins: a 403 may say both "forbidden" and that the API is off.
+_TABLE: tuple[tuple[frozenset[str], _Make], ...] = (
+    (_EXHAUSTED, _exhausted),
+    (_API_OFF, _api_off),
+    (_NO_BILLING, _no_billing),
+    (_SCOPE, _scope),
+    (_REGION_OFF, _region_off),
+    (_SIGNED_OUT, _signed_out),
+    (_QUOTA, _quota),
+    (_THROTTLED, _throttled),
+    (_FORBIDDEN, _forbidden),
+    (_TRANSIENT, _transient),
+)

@@ -1,0 +1,198 @@
+"""Machine types of a region and the price catalogue, made into offers, machines and reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from fractions import Fraction
+from typing import Any
+
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from pricing.money import UsdPerHour, divide_half_even
+from pricing.offers import Offer
+from pricing.places import Market
+from providers.gcp.series import ACCELERATORS, FRACTION, LOCAL_SSD_PARTITION_GIB, Series, series_of, sold
+from providers.gcp.skus import Component, Part, SkuTable
+from providers.protocol import Dropped
+
+SOURCE = "Google Cloud Billing catalogue, summed by component"
+MACHINE_SOURCE = "Google Compute Engine machineTypes.list"
+PRICE_BASIS = "component-sum"
+MARKETS = (Market.ON_DEMAND, Market.SPOT)
+_WITHDRAWN = frozenset({"OBSOLETE", "DELETED"})
+
+
+@dataclass(frozen=True, slots=True)
+class MachineType:
+    """One machine type as the API describes it; ``local_ssd_gib`` None where it does not say. ``accelerator`` is the
+    price book's name."""
+
+    name: str
+    series: Series
+    guest_accelerator: str
+    accelerator: str
+    count: int
+    vcpus: int
+    memory_mib: int
+    local_ssd_gib: int | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a region sells. ``doubtful``: markets in which a price exists that could not be used."""
+
+    offers: tuple[Offer, ...]
+    machines: tuple[Machine, ...]
+    dropped: tuple[Dropped, ...]
+    doubtful: frozenset[Market]
+
+
+def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> MachineType | str:
+    """A machine type with accelerators, or why it is left out, in words for ``Dropped``."""
+    try:
+        name, vcpus, memory = row["name"], int(row["guestCpus"]), int(row["memoryMb"])
+        kinds = [(a["guestAcceleratorType"], int(a["guestAcceleratorCount"])) for a in row["accelerators"]]
+        partitions = row.get("bundledLocalSsds", {}).get("partitionCount")
+        local = None if partitions is None else int(partitions) * LOCAL_SSD_PARTITION_GIB
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return "a field that cannot be read"
+    if row.get("deprecated", {}).get("state") in _WITHDRAWN:
+        return "withdrawn by Google"
+    if len(kinds) != 1 or kinds[0][1] < 1 or vcpus < 1 or memory < 1:
+        return "a field that cannot be read"
+    guest, count = kinds[0]
+    accelerator = ACCELERATORS.get(guest)
+    if accelerator is None or book.accelerator(accelerator) is None:
+        return "an accelerator that the price book does not know"
+    if FRACTION.search(row.get("description", "")):
+        return "holds part of an accelerator"
+    series = series_of(name)
+    if series is None:
+        return "a series whose billing is not known"
+    known = book.machine(cloud, name)
+    if known is not None and (known.accelerator, known.accelerator_count) != (accelerator, count):
+        return "other accelerators than the price book has for it"
+    return MachineType(name, series, guest, accelerator, count, vcpus, memory, local)
+
+
+def find_offers(
+    cloud: str,
+    region: str,
+    zones: Mapping[str, Sequence[Mapping[str, Any]]],
+    table: SkuTable,
+    book: PriceBook,
+    today: date,
+) -> Found:
+    """Offers of a region: one for each zone that lists the machine type, all at the region's price.
+
+    One a zone and not one a region, since a plan must not place a gang in a zone that lacks the type; with stock
+    unknown, zones of one price are equal to the planner and cost it nothing.
+    """
+    offers: list[Offer] = []
+    dropped: dict[Dropped, None] = {}
+    machines: dict[str, Machine] = {}
+    doubtful: set[Market] = set()
+    prices: dict[tuple[MachineType, Market], UsdPerHour | str] = {}
+    for zone, rows in sorted(zones.items()):
+        for row in rows:
+            machine_type = read_machine_type(row, cloud, book)
+            if isinstance(machine_type, str):
+                dropped[Dropped(f"{zone}/{row.get('name', '?')}", machine_type)] = None
+                continue
+            known = book.machine(cloud, machine_type.name)
+            local_gib = _local_ssd_gib(machine_type, known)
+            for market in MARKETS:
+                key = (machine_type, market)
+                if key not in prices:
+                    prices[key] = price(machine_type, local_gib, market, region, table)
+                    faulty = any(table.faulty(c, market, region) for c, _ in parts(machine_type, local_gib, table))
+                    if faulty and sold(machine_type.series, machine_type.count, market):
+                        doubtful.add(market)
+                found = prices[key]
+                if isinstance(found, str):
+                    dropped[Dropped(f"{region}/{machine_type.name}/{market}", found)] = None
+                    continue
+                if known is None:
+                    machines[machine_type.name] = new_machine(cloud, machine_type, book, today)
+                offers.append(
+                    Offer(cloud, region, zone, machine_type.name, market, found, SOURCE, today, price_basis=PRICE_BASIS)
+                )
+    return Found(
+        tuple(sorted(offers, key=lambda o: o.key)),
+        tuple(machines[name] for name in sorted(machines)),
+        (*dropped, *table.dropped(region)),
+        frozenset(doubtful),
+    )
+
+
+def parts(machine_type: MachineType, local_gib: int, table: SkuTable) -> list[tuple[Component, Fraction]]:
+    """What is billed for a machine, and how much of it."""
+    if machine_type.series.by_slice:
+        return [(Component(Part.SLICE, machine_type.guest_accelerator), Fraction(machine_type.count))]
+    family = machine_type.series.family
+    billed = [
+        (Component(Part.VCPU, family), Fraction(machine_type.vcpus)),
+        (Component(Part.RAM, family), Fraction(machine_type.memory_mib, 1024)),
+        (Component(Part.GPU, machine_type.guest_accelerator), Fraction(machine_type.count)),
+    ]
+    if local_gib:
+        own = family if table.has_own_local_ssd(family) else ""
+        billed.append((Component(Part.LOCAL_SSD, own), Fraction(local_gib)))
+    return billed
+
+
+def price(machine_type: MachineType, local_gib: int, market: Market, region: str, table: SkuTable) -> UsdPerHour | str:
+    """The hourly price: the exact sum over its parts, rounded once to the nano-dollar (half to even); or why there is
+    none. One part without a price leaves the machine without one."""
+    if not sold(machine_type.series, machine_type.count, market):
+        return "cannot be started on demand: Spot, Flex-start or a reservation only"
+    total = Fraction(0)
+    for component, amount in parts(machine_type, local_gib, table):
+        rate = table.rate(component, market, region)
+        if isinstance(rate, str):
+            return rate
+        total += rate * amount
+    return UsdPerHour(divide_half_even(total.numerator, total.denominator))
+
+
+def new_machine(cloud: str, machine_type: MachineType, book: PriceBook, today: date) -> Machine:
+    """A machine that the book does not know yet; its network is unknown, for the API does not state it."""
+    accelerator = book.accelerator(machine_type.accelerator)
+    memory = 0 if accelerator is None else accelerator.memory_gib
+    return Machine(
+        cloud=cloud,
+        instance_type=machine_type.name,
+        accelerator=machine_type.accelerator,
+        accelerator_count=machine_type.count,
+        accelerator_memory_gib=memory,
+        vcpus=machine_type.vcpus,
+        memory_gib=machine_type.memory_mib / 1024,
+        intra_node_interconnect=None,
+        intra_node_gb_per_s=None,
+        inter_node_gbps=None,
+        fabric=None,
+        local_nvme_gib=machine_type.local_ssd_gib,
+        source=MACHINE_SOURCE,
+        as_of=today.isoformat(),
+        checked=False,
+    )
+
+
+def _local_ssd_gib(machine_type: MachineType, known: Machine | None) -> int:
+    """Bundled Local SSD is billed: as the API says, else as the book does."""
+    if machine_type.local_ssd_gib is not None:
+        return machine_type.local_ssd_gib
+    return (known.local_nvme_gib or 0) if known is not None else 0
+
+
+def left_out_accelerators(zone: str, listed: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[Dropped]:
+    """Accelerators of a zone that no machine type there carries: those attached to N1 machines, which are not priced.
+    Virtual workstations (``-vws``) are another product and are not named."""
+    carried = {a.get("guestAcceleratorType") for row in rows for a in row.get("accelerators", ())}
+    return [
+        Dropped(f"{zone}/{name}", "an accelerator that is attached to N1 machines, which are not priced here")
+        for name in sorted(set(listed) - carried)
+        if ACCELERATORS.get(name) and not name.endswith("-vws")
+    ]

@@ -1,0 +1,258 @@
+"""Google Cloud as a provider: a scope is a region, prices are those of the Cloud Billing catalogue.
+
+Options of the clouds file: ``project`` (else that of the credentials) and ``quota_project``. Endpoints: ``compute``
+and ``billing``; plain ``http://`` is taken for this machine only, and calls there carry no identity. There is no API
+key option: a key is a secret, and Google's own credentials chain has places for those.
+
+Not covered: N1 machines with attached accelerators (named in ``dropped``), TPUs, Flex-start, calendar mode,
+commitments.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pricing.history import PricePoint
+from pricing.places import Market, RegionId
+from providers.errors import NotForSaleError, PermissionDeniedError, ProviderError, RegionOffError
+from providers.gcp import allowances, parse, signals
+from providers.gcp.doctor import examine
+from providers.gcp.skus import SkuTable
+from providers.protocol import (
+    Allowances,
+    Diagnosis,
+    Dropped,
+    Gap,
+    Harvest,
+    Held,
+    Notice,
+    Provider,
+    Quota,
+    Scope,
+    StockHint,
+    Wanted,
+)
+from providers.session import Session
+from providers.unknown import unknown_region
+
+if TYPE_CHECKING:
+    from providers.gcp.client import GcpClient
+
+T = TypeVar("T")
+
+
+def make(cloud: str, session: Session) -> Provider:
+    """The adapter; touches no network. ProviderError when Google's SDK is not installed."""
+    try:
+        missing = importlib.util.find_spec("google.cloud.compute_v1") is None
+    except ModuleNotFoundError:
+        missing = True
+    if missing:
+        raise ProviderError(cloud, "google-cloud-compute is not installed", remedy="pip install 'stepfare[gcp]'")
+    return GcpProvider(cloud, session)
+
+
+class _Once(Generic[T]):
+    """Something that many threads need and one fetches; a failure is remembered as well, so that forty regions do
+    not each wait for a catalogue that cannot be had."""
+
+    def __init__(self, fetch: Callable[[], T]) -> None:
+        self._fetch = fetch
+        self._lock = threading.Lock()
+        self._got: list[T] = []
+        self._error: ProviderError | None = None
+
+    def get(self) -> T:
+        with self._lock:
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            if not self._got:
+                try:
+                    self._got.append(self._fetch())
+                except ProviderError as error:
+                    self._error = error
+                    raise
+            return self._got[0]
+
+
+class GcpProvider:
+    """See :class:`providers.protocol.Provider`. The SDK is imported by the first call that needs it."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._began = time.monotonic()
+        self._client: _Once[GcpClient] = _Once(self._open)
+        self._regions = _Once(self._list_regions)
+        self._accelerators = _Once(lambda: self._client.get().accelerator_types())
+        self._table = _Once(self._read_catalogue)
+        self._no_history: PermissionDeniedError | None = None
+
+    @property
+    def cloud(self) -> str:
+        return self._cloud
+
+    def scopes(self) -> Sequence[Scope]:
+        """Regions of the project, or those that the settings name. CredentialsError without an account: Google
+        publishes no price list that can be read without one."""
+        regions = sorted(self._session.settings.regions or self._regions.get())
+        return tuple(Scope(self._cloud, region) for region in regions)
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+        """Offers of a region, one for each zone that lists the machine type, at the region's price: Google prices
+        Spot and on-demand machines by region. Spot prices of the past from advice.capacityHistory."""
+        region = scope.region
+        zones = self._zones(region)
+        table = self._table.get()
+        listed, gaps, rows_read = self._machine_types(zones)
+        today = self._session.now.date()
+        book = self._session.book
+        found = parse.find_offers(self._cloud, region, listed, table, book, today)
+        points, history_gaps = self._history(region, found, history_since)
+        left_out, other_gaps = self._left_out(listed)
+        known = book.region(RegionId(self._cloud, region)) is not None
+        covered = [] if gaps else [market for market in parse.MARKETS if market not in found.doubtful]
+        return Harvest(
+            offers=found.offers,
+            covered=frozenset((region, market) for market in covered),
+            machines=found.machines,
+            regions=() if known else (unknown_region(self._cloud, region, parse.MACHINE_SOURCE, today),),
+            points=tuple(points),
+            dropped=(*found.dropped, *left_out),
+            gaps=(*gaps, *history_gaps, *other_gaps),
+            rows_read=rows_read + len(points),
+        )
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+        """How likely Spot gangs can be had, each whole in one zone of a region (advice.capacity). Google says nothing
+        of on-demand stock."""
+        hints: dict[tuple[str, str | None, str], StockHint] = {}
+        for want in wanted:
+            if want.market is not Market.SPOT:
+                continue
+            for region in want.regions or tuple(sorted(self._regions.get())):
+                try:
+                    answer = self._client.get().capacity(region, want.instance_type, want.machines)
+                except (NotForSaleError, RegionOffError):
+                    continue
+                hint = signals.stock_hint(region, want, answer)
+                if hint is not None:
+                    hints.setdefault((region, hint.zone, hint.instance_type), hint)
+        return tuple(hints.values())
+
+    def allowances(self, regions: Sequence[str]) -> Allowances:
+        """Accelerator quotas of the regions and over all of them, and reservations that are ready."""
+        gaps: list[Gap] = []
+        quotas = self._quotas(regions, gaps)
+        held: list[Held] = []
+        try:
+            rows, silent = self._client.get().reservations()
+            held = allowances.held(self._cloud, rows, regions)
+            if silent:
+                what = f"{len(silent)} places did not answer, {silent[0]} among them"
+                gaps.append(Gap("reservations", ProviderError(self._cloud, what), "machines held for the account"))
+        except ProviderError as error:
+            gaps.append(Gap("reservations", error, "machines held for the account"))
+        return Allowances(tuple(quotas), tuple(held), tuple(gaps))
+
+    def notices(self) -> Sequence[Notice]:
+        """Machines that were taken back in the past day, told after the fact; nothing unless option ``project`` says
+        whose. The warning before it is heard inside the machine only."""
+        if not self._session.settings.options.get("project"):
+            return ()
+        return tuple(signals.notices(self._cloud, self._client.get().preemptions(), self._session.now))
+
+    def diagnose(self) -> Diagnosis:
+        """One cheap call for each permission."""
+        try:
+            client = self._client.get()
+            identity = client.identity
+        except ProviderError as error:
+            return Diagnosis(None, error, (), None, None, ("nothing: Google Cloud shows no prices without an account",))
+        return examine(client, identity, self._session, self._began)
+
+    def _open(self) -> GcpClient:
+        from providers.gcp.client import GcpClient  # takes over a second: not before it is needed
+
+        return GcpClient(self._cloud, self._session)
+
+    def _list_regions(self) -> Mapping[str, Mapping[str, Any]]:
+        return {row["name"]: row for row in self._client.get().regions()}
+
+    def _read_catalogue(self) -> SkuTable:
+        table = SkuTable(self._session.now)
+        for page in self._client.get().skus():
+            table.add(page)
+        return table
+
+    def _zones(self, region: str) -> list[str]:
+        row = self._regions.get().get(region)
+        if row is None:
+            raise RegionOffError(self._cloud, f"the project has no region {region}")
+        return sorted(allowances.last(url) for url in row.get("zones", ()))
+
+    def _machine_types(self, zones: Sequence[str]) -> tuple[dict[str, list[dict[str, Any]]], list[Gap], int]:
+        listed: dict[str, list[dict[str, Any]]] = {}
+        gaps: list[Gap] = []
+        rows_read = 0
+        for zone in zones:
+            try:
+                listed[zone], read = self._client.get().machine_types(zone)
+                rows_read += read
+            except ProviderError as error:
+                gaps.append(Gap(f"machine types of {zone}", error, "offers of that zone"))
+        if gaps and not listed:
+            raise gaps[0].error
+        return listed, gaps, rows_read
+
+    def _history(self, region: str, found: parse.Found, since: datetime | None) -> tuple[list[PricePoint], list[Gap]]:
+        points: list[PricePoint] = []
+        if since is None:
+            return points, []
+        would_add = "spot prices of the past year"
+        if self._no_history is not None:
+            return points, [Gap("spot price history", self._no_history, would_add)]
+        for name in sorted({offer.instance_type for offer in found.offers if offer.market is Market.SPOT}):
+            try:
+                answer = self._client.get().capacity_history(region, name)
+            except (NotForSaleError, RegionOffError):
+                continue  # Google keeps no history of this type there
+            except ProviderError as error:
+                if isinstance(error, PermissionDeniedError):
+                    self._no_history = error
+                return points, [Gap("spot price history", error, would_add)]
+            points += signals.spot_prices(self._cloud, region, answer, since, self._session.now)
+        return points, []
+
+    def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Dropped], list[Gap]]:
+        try:
+            by_zone = self._accelerators.get()
+        except ProviderError as error:
+            return [], [Gap("accelerator types", error, "the names of accelerators that are left out")]
+        return [
+            dropped
+            for zone, rows in sorted(listed.items())
+            for dropped in parse.left_out_accelerators(zone, by_zone.get(zone, ()), rows)
+        ], []
+
+    def _quotas(self, regions: Sequence[str], gaps: list[Gap]) -> list[Quota]:
+        found: list[Quota] = []
+        try:
+            rows = self._regions.get()
+            for region in regions or sorted(rows):
+                found += allowances.quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
+            if unknown := allowances.uncounted(found):
+                what = f"Compute Engine states none for {', '.join(unknown)}; the Cloud Quotas API may"
+                gaps.append(Gap("quotas", ProviderError(self._cloud, what), "limits on these accelerators"))
+        except ProviderError as error:
+            gaps.append(Gap("quotas", error, "accelerator quotas of each region"))
+        try:
+            found += allowances.quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
+        except ProviderError as error:
+            gaps.append(Gap("the quota over all regions", error, "a limit that holds over all regions"))
+        return found

@@ -1,0 +1,101 @@
+"""How Google bills each machine series, and which accelerators its names mean.
+
+Read from the public SKU groups of Compute Engine (one per series) and its page "Accelerator-optimized machine
+family": vCPUs, memory, accelerators and bundled Local SSD are billed apart, but for A4, billed as slices of one
+accelerator with everything around it. A series that is not here is not priced: how its parts add up is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pricing.places import Market
+
+# The server-side filter for machine types: accelerator-optimized series are called a<n> and g<n>. Where it is not
+# heeded the rest is skipped here. N1 with attached accelerators and TPUs are left out.
+MACHINE_TYPE_FILTER = 'name eq "[ag][0-9].*"'
+
+# What machineTypes and acceleratorTypes call an accelerator, and what the price book does.
+ACCELERATORS = {
+    "nvidia-tesla-t4": "T4",
+    "nvidia-tesla-v100": "V100-16GB",
+    "nvidia-tesla-a100": "A100-40GB",
+    "nvidia-a100-80gb": "A100-80GB",
+    "nvidia-h100-80gb": "H100",
+    "nvidia-h100-mega-80gb": "H100",
+    "nvidia-h200-141gb": "H200",
+    "nvidia-b200": "B200",
+    "nvidia-gb200": "GB200",
+    "nvidia-l4": "L4",
+    "nvidia-rtx-pro-6000": "RTX-PRO-6000",
+}
+
+# What the names of SKUs call an accelerator. The catalogue has had several names for one.
+SKU_ACCELERATORS = {
+    "Nvidia Tesla T4 GPU": "nvidia-tesla-t4",
+    "Nvidia Tesla V100 GPU": "nvidia-tesla-v100",
+    "Nvidia Tesla A100 GPU": "nvidia-tesla-a100",
+    "Nvidia Tesla A100 80GB GPU": "nvidia-a100-80gb",
+    "Nvidia A100 80GB GPU": "nvidia-a100-80gb",
+    "Nvidia H100 80GB GPU": "nvidia-h100-80gb",
+    "Nvidia H100 80GB Mega GPU": "nvidia-h100-mega-80gb",
+    "Nvidia H100 80GB Plus GPU": "nvidia-h100-mega-80gb",
+    "Nvidia H100 Mega 80GB GPU": "nvidia-h100-mega-80gb",
+    "H200 141GB GPU": "nvidia-h200-141gb",
+    "Nvidia H200 141GB GPU": "nvidia-h200-141gb",
+    "Nvidia L4 GPU": "nvidia-l4",
+    "RTX 6000 96GB": "nvidia-rtx-pro-6000",
+    "Nvidia RTX Pro 6000 GPU": "nvidia-rtx-pro-6000",
+}
+SKU_SLICES = {"B200": "nvidia-b200", "GB200": "nvidia-gb200"}
+
+# A bundled Local SSD partition of the series below has 375 GiB ("Local SSD disks", fixed sizes).
+LOCAL_SSD_PARTITION_GIB = 375
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """``family`` is the first word of its vCPU and memory SKUs ("" where it is billed by the slice); ``markets`` those
+    it is sold in without a contract, smaller machines than ``whole`` accelerators only as Spot."""
+
+    prefix: str
+    family: str
+    markets: tuple[Market, ...] = (Market.ON_DEMAND, Market.SPOT)
+    whole: int = 1
+
+    @property
+    def by_slice(self) -> bool:
+        return not self.family
+
+
+_SPOT_ONLY = (Market.SPOT,)
+# Which are sold on demand: the table "Consumption option availability by machine type" of the same page. The
+# catalogue has on-demand prices for all, but A4 and A3 Ultra cannot be started without a reservation or as
+# anything but Spot and Flex-start, nor can A3 High with fewer than 8 accelerators.
+SERIES = (
+    Series("a2-highgpu-", "a2"),
+    Series("a2-megagpu-", "a2"),
+    Series("a2-ultragpu-", "a2"),
+    Series("a3-highgpu-", "a3", whole=8),
+    Series("a3-megagpu-", "a3plus"),
+    Series("a3-ultragpu-", "a3ultra", _SPOT_ONLY),
+    Series("a4-highgpu-", "", _SPOT_ONLY),
+    Series("g2-standard-", "g2"),
+    Series("g4-standard-", "g4"),
+)
+
+# Machine types that hold part of an accelerator say so in their description alone: "1/8 NVIDIA RTX PRO 6000 GPU".
+FRACTION = re.compile(r"\b1/\d+ (NVIDIA|GPU)", re.IGNORECASE)
+
+
+def series_of(machine_type: str) -> Series | None:
+    """The series of a machine type; None when how it is billed is not known."""
+    return next((series for series in SERIES if machine_type.startswith(series.prefix)), None)
+
+
+def sold(series: Series, accelerators: int, market: Market) -> bool:
+    """Whether such a machine can be started in that market without a reservation."""
+    if market is Market.ON_DEMAND and accelerators < series.whole:
+        return False
+    return market in series.markets

@@ -1,0 +1,77 @@
+"""The HTTP below the SDKs: time limits, and what an exception of theirs says in plain facts."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+
+from providers.gcp.calls import API_OF, Call
+from providers.gcp.errors import Failure, Kind, kind_of, words_of
+
+_POOL = 16
+_CODE = re.compile(r"\w{1,64}")
+
+
+class Impatient(HTTPAdapter):
+    """Limits the time to connect apart from the time to answer."""
+
+    def __init__(self, connect_s: float) -> None:
+        super().__init__(pool_connections=_POOL, pool_maxsize=_POOL, max_retries=0)
+        self._connect_s = connect_s
+
+    def send(
+        self, request: Any, stream: bool = False, timeout: Any = None, *args: Any, **kwargs: Any
+    ) -> requests.Response:
+        if isinstance(timeout, int | float):
+            timeout = (min(self._connect_s, timeout), timeout)
+        return super().send(request, stream, timeout, *args, **kwargs)
+
+
+def moment_of(text: str) -> datetime | None:
+    """The moment in a Date header; None where it cannot be read."""
+    try:
+        at = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    return at if at.utcoffset() is not None else None
+
+
+def failure_of(error: Exception, call: Call, subject: str) -> Failure:
+    """An exception of the SDKs as plain facts. Its text is left behind, for it may repeat what was sent."""
+    answer = getattr(error, "response", None)
+    if isinstance(answer, requests.Response):
+        codes, message = words_of(answer.text)
+        return Failure(
+            Kind.ANSWER,
+            subject,
+            answer.status_code,
+            codes,
+            message,
+            answer.headers.get("Retry-After", ""),
+            answer.headers.get("Date", ""),
+            call.permission,
+            API_OF[call.service],
+        )
+    chain = _chain(error)
+    names = {kind.__name__ for link in chain for kind in type(link).__mro__}
+    kind = Kind.BROKEN_CONNECTION if getattr(error, "retryable", False) else kind_of(names)
+    said = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
+    code = said if isinstance(said, str) and _CODE.fullmatch(said) else type(chain[-1]).__name__
+    return Failure(kind, subject, codes=(code,), permission=call.permission)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception and those it was made from, the outermost first."""
+    chain = [error]
+    while len(chain) < 6:
+        inner = (getattr(chain[-1], "reason", None), *chain[-1].args)
+        cause = next((link for link in inner if isinstance(link, BaseException)), None)
+        if cause is None:
+            break
+        chain.append(cause)
+    return chain
