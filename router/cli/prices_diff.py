@@ -12,7 +12,7 @@ import typer
 from pricing.offers import Offer
 from router.cli import console
 from router.cli.offers_rows import cents
-from router.cli.text import columns, stamp
+from router.cli.text import MARKETS, columns, stamp
 from router.prices.book_diff import BookDiff, PriceChange, diff_books
 from router.prices.books import load_book
 
@@ -57,9 +57,9 @@ def as_text(found: BookDiff, limit: int) -> str:
              for c in _first(found.changed, limit)]  # fmt: skip
     rows += [("+", *_place(o), "", cents(o.usd_per_hour), "") for o in _first(found.added, limit)]
     rows += [("-", *_place(o), cents(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
-    header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE", "AFTER", "CHANGE")
+    header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")
     widths = {"PLACE": 24, "MACHINE": 18}
-    table = columns(header, rows, frozenset({"BEFORE", "AFTER", "CHANGE"}), widths) + "\n\n" if rows else ""
+    table = columns(header, rows, frozenset(header[4:]), widths) + "\n\n" if rows else ""
     lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
     hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
     more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""
@@ -67,7 +67,7 @@ def as_text(found: BookDiff, limit: int) -> str:
         f"{table}{len(found.changed)} changed, {len(found.added)} came, {len(found.removed)} went, "
         f"{found.same} as before{more}\n"
         f"from {found.before.digest[:12]} of {stamp(found.before.as_of)} "
-        f"to {found.after.digest[:12]} of {stamp(found.after.as_of)}; dollars an hour\n"
+        f"to {found.after.digest[:12]} of {stamp(found.after.as_of)}\n"
     )
 
 
@@ -77,7 +77,7 @@ def _first(rows: tuple[T, ...], limit: int) -> tuple[T, ...]:
 
 def _place(offer: Offer) -> tuple[str, str, str]:
     place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
-    return place, offer.instance_type, offer.market.value
+    return place, offer.instance_type, MARKETS[offer.market.value]
 
 
 def _percent(change: PriceChange) -> str:

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pricing.offers import Offer
+from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.protocol import Harvest
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.gates import GateLimits, Held
 from router.prices.merge import CloudCounts, merge
 from router.prices.refresh import standing
+from router.prices.report import DroppedRows, rows_by_reason
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: the new latest book, what changed by cloud, what was left out or held back."""
+
+    stored: StoredBook
+    counts: Mapping[str, CloudCounts]
+    dropped: tuple[DroppedRows, ...]
+    held: tuple[Held, ...]
 
 
 def import_book(
-    harvest: Harvest, store: BookStore, now: datetime, gates: GateLimits
-) -> tuple[StoredBook, Mapping[str, CloudCounts], tuple[Held, ...]]:
-    """Put offers from a file into the latest book; what the file does not speak of stays as it is.
+    found: Mapping[str, Harvest], store: BookStore, now: datetime, gates: GateLimits, *, replacing: bool
+) -> Imported:
+    """Put offers, by cloud, into the latest book. Offers that the file does not name stay as they are;
+    ``replacing`` takes out those of the regions and markets that it covers.
 
-    InvalidInputError when it holds no offers, or when the store cannot be written.
+    InvalidInputError when it holds no offers that could be used, or what the book's own check refuses.
     """
-    if not harvest.offers:
+    if not any(harvest.offers for harvest in found.values()):
         raise InvalidInputError.single("holds no offers that could be used")
-    by_cloud: dict[str, list[Offer]] = {}
-    for offer in harvest.offers:
-        by_cloud.setdefault(offer.cloud, []).append(offer)
-    parts = {cloud: (replace(harvest, offers=tuple(offers)),) for cloud, offers in by_cloud.items()}
+    uncovered = frozenset[tuple[str, Market]]()
+    parts = {c: (h if replacing else replace(h, covered=uncovered),) for c, h in found.items()}
     with store.lock():
         before, words, _ = standing(store)
         merged = merge(before, words, parts, now, gates, asked=(), mark_kept=False)
-        return store.commit(merged.book), merged.counts, merged.held
+        stored = store.commit(merged.book)
+    rows = [row for harvest in found.values() for row in harvest.dropped]
+    return Imported(stored, merged.counts, rows_by_reason(rows), merged.held)

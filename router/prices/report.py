@@ -119,7 +119,7 @@ def report_of(
         counts=counts,
         failures=tuple(failures),
         hints=tuple(hints),
-        dropped=_by_reason(rows),
+        dropped=rows_by_reason(rows),
         held=held,
         calls=sum(caller.calls.values()) if caller else 0,
         retries=sum(caller.retries.values()) if caller else 0,
@@ -131,7 +131,7 @@ def _no_account(error: ProviderError) -> bool:
     return isinstance(error, CredentialsError) and error.none_found
 
 
-def _by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
+def rows_by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
     rows = sorted(rows)
     counts = Counter(row.why for row in rows)
     first: dict[str, str] = {}

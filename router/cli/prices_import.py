@@ -1,0 +1,85 @@
+"""``stepfare prices import``: the offers of a catalogue file into the price book."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.options import moment_of_planning
+from router.cli.text import columns, wrapped
+from router.prices.importing import Imported
+
+_SHOWN = 5
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV: our own, SkyPilot's vms.csv or gpuhunt's.")],
+    cloud: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose prices they are, where neither file nor folder says it.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="The day of the prices: 2026-11-20. Left out: undated, so weak.")
+    ] = None,
+    replacing: Annotated[
+        bool, typer.Option("--replace", help="Take out what else the book has in the regions that the file covers.")
+    ] = False,
+    accept_jumps: Annotated[
+        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot from a recent one.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date the new book (ISO, with zone).")] = None,
+) -> None:
+    """Put the offers of a file into the price book, which becomes `--book latest`; `prices use` takes it back.
+
+    The form is known by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, what `stepfare offers -o csv` writes,
+    or a table of yours with the columns that README.md shows. A file with a mistake is refused whole.
+
+    \b
+    stepfare prices import aws/vms.csv --as-of 2026-11-18
+    stepfare prices import prices.csv --cloud lambda --replace
+    """
+    from router.files.catalogue_files import read_catalogue
+    from router.prices.bookstore import BookStore
+    from router.prices.gates import GateLimits
+    from router.prices.home import books_folder
+    from router.prices.importing import import_book
+    from router.prices.refresh import standing
+
+    moment = moment_of_planning(now)
+    store = BookStore(books_folder())
+    _, words, _ = standing(store)
+    found = read_catalogue(file, words, moment.date(), cloud=cloud, as_of=_day(as_of))
+    done = import_book(found, store, moment, GateLimits(accept=accept_jumps), replacing=replacing)
+    console.out(as_text(done))
+
+
+def _day(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
+
+
+def as_text(done: Imported) -> str:
+    """A row a cloud, then what was left out or held back."""
+    rows = [
+        (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
+        for cloud, c in sorted(done.counts.items())
+        if c.fresh or c.removed
+    ]
+    header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
+    lines = [columns(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
+    lines += [wrapped(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
+    if len(done.dropped) > _SHOWN:
+        lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
+    lines += [wrapped(f"held back: {held}") for held in done.held[:_SHOWN]]
+    if len(done.held) > _SHOWN:
+        lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
+    lines.append(f"stored {done.stored.digest[:12]}, {done.stored.offers} offers")
+    return "\n".join(lines) + "\n"
