@@ -11,20 +11,24 @@ from importlib import resources
 from pricing.places import Market
 from providers.neoclouds.parse.naming import Naming
 
+GPUHUNT = "gpuhunt"
+SKYPILOT = "SkyPilot"
+
 
 @dataclass(frozen=True)
 class Catalogued:
     """One cloud in ``gpuhunt``'s catalogues.
 
-    ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all``: each
-    type is listed in every region, whether sold there or not; ``live``: asked at the market itself, for hosts with
+    ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all_in`` names
+    the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold there or not;
+    ``live``: asked at the market itself, for hosts with
     ``accelerators`` (its names of those in our tables).
     """
 
     catalogue: str
     markets: frozenset[Market]
     naming: Naming
-    list_all: bool = False
+    list_all_in: frozenset[str] = frozenset()
     live: bool = False
     accelerators: tuple[str, ...] = ()
 
@@ -38,7 +42,7 @@ def catalogued() -> Mapping[str, Catalogued]:
             catalogue=entry["catalogue"],
             markets=frozenset(Market(market) for market in entry["markets"]),
             naming=Naming(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
-            list_all=entry.get("list_all", False),
+            list_all_in=frozenset(entry.get("list_all_in", ())),
             live=entry.get("live", False),
             accelerators=tuple(entry.get("accelerators", ())),
         )

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from providers.errors import NotReachedError, ProviderError, UnreadableError
 from providers.neoclouds.client import MOST_HOSTS, Answer, Client
-from providers.neoclouds.clouds import Catalogued, catalogued
+from providers.neoclouds.clouds import GPUHUNT, Catalogued, catalogued
 from providers.neoclouds.parse.accelerators import Accelerators
 from providers.neoclouds.parse.catalogue import read_catalogue
 from providers.neoclouds.parse.hosts import Group, read_hosts
@@ -72,7 +72,7 @@ class _Public:
             source=source,
             as_of=as_of,
             today=self._session.now.date(),
-            list_all=self._entry.list_all,
+            list_all=GPUHUNT in self._entry.list_all_in,
             markets=self._entry.markets,
             regions=frozenset(self._session.settings.regions),
             at=at,

@@ -45,8 +45,9 @@ KINDS = {
     "runpod": (
         _Kind("NVIDIA H100 80GB HBM3", "H100", 80, 1, 1 * 3.29),
         _Kind("NVIDIA H100 80GB HBM3", "H100", 80, 2, 2 * 3.29),
-        _Kind("NVIDIA H100 NVL", "H100NVL", 94, 7, 7 * 3.19),  # 22.330000000000002
+        _Kind("NVIDIA H100 NVL", "H100NVL", 94, 7, 7 * 3.19),
         _Kind("NVIDIA A100 80GB PCIe", "A100", 80, 1, 1.39),
+        _Kind("NVIDIA H100 80GB HBM3", "H100", 80, 3, 3 * 3.29),  # 9.870000000000001
         _Kind("NVIDIA GeForce RTX 4090", "RTX4090", 24, 1, 0.69),
     ),
     "verda": (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pricing.places import Market
 from providers.neoclouds.parse.naming import Naming
 from providers.neoclouds.parse.reading import (
+    CELLS,
     FRACTION,
     NOT_ABOVE_ZERO,
     Bad,
@@ -43,23 +44,22 @@ def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> 
             readers[provider] = _RowReader(columns, naming_of(provider))
         reading.rows += 1
         if short:
-            what = f"{len(row)} cells under {width} columns"
-            reading.bad.append(Bad(line, "", what, "", ",".join(row)[:60], ""))
+            reading.bad.append(Bad(line, "", CELLS, "", ",".join(row)[:60], ""))
             continue
         location = row[at_place].strip()
         if location:
             reading.locations.add(location)
         if row[at_count] == "0":
             continue
-        label = f"{row[at_name]} in {location}"
         try:
             listing = readers[provider].read(line, row)
         except WrongCellError as wrong:
             cell = row[columns[wrong.column]]
+            label = f"{row[at_name]} in {location}"
             reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, location))
             continue
         if isinstance(listing, str):
-            reading.leave_out(label, listing, location)
+            reading.leave_out(f"{row[at_name]} in {location}", listing, location)
         elif listing is not None:
             reading.listings.append(listing)
     return readings or {"": Reading()}
@@ -76,20 +76,19 @@ class _RowReader:
 
     def read(self, line: int, row: list[str]) -> Listing | str | None:
         """The listing, why it is left out, or None for a machine without accelerators."""
-        name, location, price_text, count_text, gpu, spot = (row[at].strip() for at in self._needed)
+        name, location, price_text, count_text, gpu, spot = [row[at].strip() for at in self._needed]
         if not count_text:
             raise WrongCellError("gpu_count", "is blank")
         count = self._cells.whole("gpu_count", count_text)
         if count == 0:
             return None
-        for column, text in (("instance_name", name), ("location", location), ("gpu_name", gpu)):
-            if not text:
-                raise WrongCellError(column, "is blank")
+        if not (name and location and gpu):
+            raise WrongCellError("instance_name" if not name else "gpu_name" if location else "location", "is blank")
         market = _MARKETS.get(spot.lower())
         if market is None:
             raise WrongCellError("spot", "is neither True nor False")
         price = self._cells.price("price", price_text)
-        gpu_memory, cpu, memory, flags = (row[at] if at >= 0 else "" for at in self._optional)
+        gpu_memory, cpu, memory, flags = [row[at] if at >= 0 else "" for at in self._optional]
         accelerator_gib = self._cells.number("gpu_memory", gpu_memory)
         vcpus, memory_gib = self._cells.whole("cpu", cpu), self._cells.number("memory", memory)
         if count is None:

@@ -132,7 +132,7 @@ class _Judge:
         self._accelerators = Accelerators(book.accelerators)
         self._machines: dict[tuple[object, ...], Machine | str] = {}
         self._new: dict[str, Machine] = {}
-        self._disagree: dict[OfferKey, int] = {}
+        self._disagree: set[OfferKey] = set()
         self._dropped: list[Dropped] = []
         self._weak = "; ".join(
             word for word, holds in ((WEAK_LIST_ALL, terms.list_all), (WEAK_UNDATED, terms.as_of is None)) if holds
@@ -153,23 +153,26 @@ class _Judge:
             self._dropped.append(Dropped(f"{listing.instance_type} in {listing.location}", machine))
             return
         terms = self._terms
-        offer = Offer(
+        zone = listing.zone or zone
+        key = (terms.cloud, region, zone or "", listing.instance_type, listing.market.value)
+        first = self.offers.get(key)
+        if first is not None:
+            if first.usd_per_hour != listing.usd_per_hour:
+                self._disagree.add(key)
+            return
+        self.offers[key] = Offer(
             cloud=terms.cloud,
             region=region,
-            zone=listing.zone or zone,
+            zone=zone,
             instance_type=listing.instance_type,
             market=listing.market,
             usd_per_hour=listing.usd_per_hour,
             source=terms.source,
             as_of=terms.as_of,
             machines_cap=listing.cap,
-            price_basis=self._basis(listing, listing.zone or zone),
+            price_basis=self._basis(listing, zone),
             weak=self._weak,
         )
-        key = offer.key
-        first = self.offers.setdefault(key, offer)
-        if first.usd_per_hour != offer.usd_per_hour:
-            self._disagree[key] = self._disagree.get(key, 1) + 1
 
     def _basis(self, listing: Listing, zone: str | None) -> str:
         if self._terms.list_all:

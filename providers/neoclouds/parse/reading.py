@@ -13,6 +13,7 @@ from pricing.places import Market
 from providers.protocol import Dropped
 
 NOT_ABOVE_ZERO = "the price is 0"
+CELLS = "has more or fewer cells than the header"
 FRACTION = "sold with a part of an accelerator"
 
 _NANO = Decimal("1e-9")
@@ -129,7 +130,7 @@ class Cells:
     def price(self, column: str, text: str) -> UsdPerHour:
         """A price of 0 or more as catalogues write it.
 
-        They are written from binary floats: 7 x 3.19 reads 22.330000000000002. What lies behind the ninth decimal
+        They are written from binary floats: 3 x 3.29 reads 9.870000000000001. What lies behind the ninth decimal
         is that noise and is rounded off; the nano-dollar is the smallest unit kept.
         """
         price = self._prices.get(text)

@@ -1,7 +1,8 @@
 """``vms.csv`` of SkyPilot's public catalogues: on-demand and spot price side by side, a row for each zone.
 
 Columns as in the catalogue's README (schema v5 to v8): see :data:`NEEDED` and :data:`OPTIONAL`; others are passed
-over. Where all zones of a region agree, the on-demand price is the region's; spot stays by zone.
+over. Where all zones of a region agree, the on-demand price is the region's; spot stays by zone. Some catalogues
+(RunPod's) fill the spot column with the on-demand prices; then it says nothing.
 
 Some catalogues (GCP's) price the machine and its accelerators in rows of their own. Their sum is not formed: the
 accelerator rows are known to mix tariffs, and a half of a price is none.
@@ -15,6 +16,7 @@ from dataclasses import replace
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.neoclouds.parse.reading import (
+    CELLS,
     FRACTION,
     NOT_ABOVE_ZERO,
     Bad,
@@ -29,9 +31,11 @@ NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotP
 OPTIONAL = ("vCPUs", "MemoryGiB", "GpuInfo", "AvailabilityZone", "Arch")
 APART = "an accelerator priced apart from its machine"
 HALF = "the machine is priced without its accelerators"
+REPEATED = "the spot column repeats the on-demand prices"
 NOT_SOLD = "neither an on-demand nor a spot price"
 
 # SkyPilot names the larger of two memory sizes and leaves the smaller one bare.
+_FEWEST_TO_TELL = 10
 _BARE_MEMORY_GIB = {"A100": 40.0, "V100": 16.0}
 
 
@@ -45,8 +49,7 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
     for line, row in rows:
         reading.rows += 1
         if len(row) != len(columns):
-            what = f"{len(row)} cells under {len(columns)} columns"
-            reading.bad.append(Bad(line, "", what, "", ",".join(row)[:60], ""))
+            reading.bad.append(Bad(line, "", CELLS, "", ",".join(row)[:60], ""))
             continue
         name, accelerator, region = row[at_name].strip(), row[at_accelerator].strip(), row[at_region].strip()
         if region:
@@ -69,7 +72,7 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
             reading.leave_out(label, found, region)
         else:
             reading.listings += found
-    reading.listings = _by_region(reading.listings)
+    reading.listings = _by_region(_told(reading))
     return reading
 
 
@@ -118,6 +121,19 @@ class _RowReader:
             if price.nanos > 0  # some write 0.00 for what they do not sell
         ]
         return sold or NOT_ABOVE_ZERO
+
+
+def _told(reading: Reading) -> list[Listing]:
+    """The listings without a spot column that repeats the on-demand prices in all of ten rows or more."""
+    by_line: dict[int, list[Listing]] = {}
+    for listing in reading.listings:
+        by_line.setdefault(listing.line, []).append(listing)
+    pairs = [row for row in by_line.values() if len(row) == 2]
+    if len(pairs) < _FEWEST_TO_TELL or any(a.usd_per_hour != b.usd_per_hour for a, b in pairs):
+        return reading.listings
+    for listed, _ in pairs:
+        reading.leave_out(f"{listed.instance_type} in {listed.location}", REPEATED, listed.location)
+    return [listing for listing in reading.listings if listing.market is Market.ON_DEMAND]
 
 
 def _by_region(listings: list[Listing]) -> list[Listing]:
