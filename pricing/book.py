@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import InitVar, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 
@@ -30,7 +30,7 @@ def _canonical(value: object) -> object:
 class PriceBook:
     """Offers and tables as of one moment (UTC; ValueError otherwise). Tuples are sorted on construction.
 
-    Construction checks nothing else, so that a book of 150,000 offers is cheap; :meth:`check` does.
+    ``in_order`` says that the offers are sorted already. Construction checks nothing else, so that a book of 150,000 offers is cheap; :meth:`check` does.
     Look-ups build their index on first use and are constant-time afterwards.
     """
 
@@ -41,13 +41,15 @@ class PriceBook:
     regions: tuple[Region, ...]
     tariffs: tuple[Tariff, ...]
     priors: tuple[RiskPrior, ...]
+    in_order: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, in_order: bool) -> None:
         if self.as_of.utcoffset() is None:
             raise ValueError("a price book's as_of needs a time zone")
         sort = object.__setattr__  # the one moment at which a frozen book is still being made
         sort(self, "as_of", self.as_of.astimezone(UTC))
-        sort(self, "offers", tuple(sorted(self.offers, key=_offer_key)))
+        if not in_order:
+            sort(self, "offers", tuple(sorted(self.offers, key=_offer_key)))
         sort(self, "machines", tuple(sorted(self.machines, key=lambda m: (m.cloud, m.instance_type))))
         sort(self, "accelerators", tuple(sorted(self.accelerators, key=lambda a: a.name)))
         sort(self, "regions", tuple(sorted(self.regions, key=lambda r: r.id)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from functools import cache
 from operator import itemgetter
 
 from pricing.book import PriceBook
@@ -71,6 +72,7 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
     machines = {(m.cloud, m.instance_type): m for m in book.machines}
     oldest = None if filters.max_age is None else today - filters.max_age
     by_hour = sort is SortKey.HOUR
+    divided = cache(divide_half_even)
     kept: list[tuple[int, Offer]] = []
     too_old = 0
     for offer in book.offers:  # 150,000 of them: whatever depends on less than the offer is looked up
@@ -81,7 +83,7 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
             continue
         nanos = offer.usd_per_hour.nanos
         count = machines[(offer.cloud, offer.instance_type)].accelerator_count
-        kept.append((nanos if by_hour else divide_half_even(nanos, count), offer))
+        kept.append((nanos if by_hour else divided(nanos, count), offer))
     # Offers of a book are in the order of their keys, and both ways of sorting keep that order among equals.
     cheapest = heapq.nsmallest(rows, kept, key=itemgetter(0)) if rows else sorted(kept, key=itemgetter(0))
     shown = tuple(_shown(offer, machines[(offer.cloud, offer.instance_type)], today) for _, offer in cheapest)
