@@ -30,8 +30,9 @@ def _canonical(value: object) -> object:
 class PriceBook:
     """Offers and tables as of one moment (UTC; ValueError otherwise). Tuples are sorted on construction.
 
-    ``in_order`` says that the offers are sorted already. Construction checks nothing else, so that a book of 150,000 offers is cheap; :meth:`check` does.
-    Look-ups build their index on first use and are constant-time afterwards.
+    ``in_order`` says that the offers are sorted already. Construction checks nothing else, so that a book of
+    150,000 offers is cheap; :meth:`check` does. Look-ups build their index on first use and are constant-time
+    afterwards.
     """
 
     as_of: datetime

@@ -28,7 +28,7 @@ class QuietHandler(WSGIRequestHandler):
 def in_thread(app: WSGIApplication) -> Iterator[str]:
     """Serves ``app`` on a free loopback port while the block runs; gives the base URL."""
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
