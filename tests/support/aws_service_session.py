@@ -1,0 +1,52 @@
+"""An account for the stand-in for AWS: credentials in the environment, and a provider that knows only that address."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from pricing.book import PriceBook
+from pricing.bookfile import embedded_book
+from providers.calling import Caller
+from providers.protocol import Provider
+from providers.registry import open_provider
+from providers.session import Session, Settings
+
+CANARY = "canary7fWq2Zt"
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+NOW_TEXT = NOW.isoformat()
+SERVICES = ("ec2", "pricing", "servicequotas", "sts", "sqs", "price_list", "spot_advisor")
+
+
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No credentials to be found, whoever runs the test."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
+                 "AWS_DEFAULT_REGION", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
+                 "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY"):  # fmt: skip
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nonexistent/aws")
+
+
+def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary credentials in the environment; the secret parts hold the canary."""
+    nobody(monkeypatch)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"secret-{CANARY}")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", f"token-{CANARY}")
+
+
+def settings(url: str, **changed: Any) -> Settings:
+    """Every service at ``url``."""
+    return Settings(**{"endpoints": dict.fromkeys(SERVICES, url), "read_timeout_s": 5.0, **changed})
+
+
+def provider(
+    url: str, *, book: PriceBook | None = None, limit_s: float = 60.0, attempts: int = 3, **changed: Any
+) -> Provider:
+    """The adapter on the embedded book's words, at :data:`NOW`."""
+    caller = Caller("aws", limit_s, attempts=attempts)
+    return open_provider("aws", Session(settings(url, **changed), book or embedded_book(), NOW, caller))
