@@ -34,6 +34,7 @@ COMMANDS = {
     "prices list": Entry("The stored price books.", "router.cli.prices_list", "list_books"),
     "prices use": Entry("Make a stored price book the latest again.", "router.cli.prices_list", "use_book"),
     "prices diff": Entry("What changed from one price book to another.", "router.cli.prices_diff", "diff"),
+    "prices history": Entry("How prices and stock moved.", "router.cli.prices_history", "history"),
     "prices import": Entry(
         "Put the offers of a catalogue file into the book.", "router.cli.prices_import", "import_file"
     ),

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "EVERYTHING", "Appended", "Compacted", "Selection", "Summary", "append", "compact", "latest", "latest_at",
-    "latest_by_region", "series", "summary",
+    "EVERYTHING", "Appended", "Compacted", "Names", "Selection", "Summary", "append", "compact", "latest", "latest_at",
+    "latest_by_region", "names", "series", "summary",
 ]  # fmt: skip
 
 _COLUMNS = ", ".join(CONTENT)
@@ -89,6 +89,29 @@ def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datet
     for region, at in latest_by_region(folder, which).items():
         found[region.cloud] = max(at, found.get(region.cloud, at))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What occurs in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
+
+    clouds: frozenset[str]
+    regions: frozenset[str]
+    zones: frozenset[str]
+    instance_types: frozenset[str]
+
+
+def names(folder: Path) -> Names:
+    """Every name there is, for telling a typing mistake from an empty answer."""
+    sql = "SELECT DISTINCT cloud, region, zone, instance_type FROM stored"
+    rows = ask(folder, lambda connection: connection.execute(sql).fetchall()) or []
+    regions = {name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")}
+    return Names(
+        clouds=frozenset(row[0] for row in rows),
+        regions=frozenset(regions),
+        zones=frozenset(row[2] for row in rows if row[2] is not None),
+        instance_types=frozenset(row[3] for row in rows),
+    )
 
 
 def summary(folder: Path) -> Summary:

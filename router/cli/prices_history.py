@@ -1,0 +1,194 @@
+"""``stepfare prices history``: how prices and stock moved, series by series, and a picture of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.bookcheck import did_you_mean
+from pricing.places import Market
+from pricing.problems import InvalidInputError
+from router.cli import console, history_text
+from router.cli.options import length_of_time, moment_of_planning
+from router.cli.text import stamp
+from router.prices import history as store
+from router.prices.history_stats import SeriesStats, bucketed, statistics
+
+
+class HistoryFormat(StrEnum):
+    """How the series are written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+
+
+# What a person reads ends here unless --limit says otherwise; programs get everything.
+DEFAULT_ROWS = 30
+
+
+def history(
+    instance_type: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this machine type; may be given again.")
+    ] = None,
+    accelerator: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only machines with this accelerator, as H100.")
+    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud.")] = None,
+    region: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
+    ] = None,
+    zone: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this zone.")] = None,
+    market: Annotated[
+        list[Market] | None, typer.Option(metavar="on_demand|spot|reserved", help="Only this market.")
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="AGE", help="How far back.")] = "30d",
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the first series into this .png or .html file too.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--history", metavar="DIR", help="Default: where `prices refresh` keeps it.")
+    ] = None,
+    book: Annotated[str, typer.Option(metavar="BOOK", help="Says which machines have an --accelerator.")] = "latest",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Until this moment (ISO, with zone).")] = None,
+    output: Annotated[HistoryFormat, typer.Option("--output", "-o", help="Format.")] = HistoryFormat.TABLE,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
+    ] = None,
+) -> None:
+    """Show how prices and stock moved, a row a place and machine, cheapest now first.
+
+    \b
+    stepfare prices history --accelerator H100 --market spot
+    stepfare prices history --region aws/us-east-1 --since 90d -o wide
+    stepfare prices history --instance-type p5.48xlarge --plot p5.html
+    """
+    until = moment_of_planning(now)
+    begin = until - _length(since)
+    draw = None if plot is None else _drawing(plot)
+    which = store.Selection(
+        clouds=tuple(cloud or ()),
+        regions=tuple(region or ()),
+        zones=tuple(zone or ()),
+        instance_types=_types(tuple(instance_type or ()), tuple(accelerator or ()), book),
+        markets=tuple(market or ()),
+    )
+    place = _usual_folder() if folder is None else folder
+    with console.progress("reading the price history"):
+        found = statistics(place, which, begin, until)
+    if not found:
+        _say_why_nothing(place, replace(which, instance_types=tuple(instance_type or ())), begin, until)
+    machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
+    rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
+    series = found[:rows] if rows else found
+    if len(series) < len(found):
+        console.note(f"{len(series)} of {len(found)} series; --limit 0 shows all")
+    shown = history_text.Shown(begin, until, series, {})
+    if series and not machine_readable:
+        blocks = history_text.BROAD if output is HistoryFormat.WIDE else history_text.NARROW
+        shown = replace(shown, course=bucketed(place, narrowed(which, series), begin, until, blocks))
+    if series or machine_readable:
+        writers = {
+            HistoryFormat.TABLE: history_text.table,
+            HistoryFormat.WIDE: history_text.wide,
+            HistoryFormat.JSON: history_text.as_json,
+            HistoryFormat.CSV: history_text.as_csv,
+        }
+        console.write(writers[output](shown), out)
+    if draw is not None and series:
+        draw(place, shown)
+
+
+def narrowed(which: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
+    """The selection without what is not shown, so that less is read."""
+    return replace(
+        which,
+        clouds=tuple(sorted({s.cloud for s in series})),
+        regions=tuple(sorted({f"{s.cloud}/{s.region}" for s in series})),
+        instance_types=tuple(sorted({s.instance_type for s in series})),
+    )
+
+
+def _length(since: str) -> timedelta:
+    length = length_of_time("--since", since)
+    if not length:
+        raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
+    return length
+
+
+def _usual_folder() -> Path:
+    from router.prices.home import history_folder
+
+    return history_folder()
+
+
+def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> tuple[str, ...]:
+    """Machine types by name and by accelerator; both given: those that are in both."""
+    if not accelerators:
+        return given
+    from router.prices.books import load_book
+
+    machines = load_book(book).machines
+    known = {machine.accelerator for machine in machines}
+    wanted = {name.lower() for name in accelerators}
+    unknown = [name for name in accelerators if name.lower() not in {k.lower() for k in known}]
+    if unknown:
+        raise InvalidInputError.single(
+            f"unknown accelerator {unknown[0]!r}", field="--accelerator", remedy=did_you_mean(unknown[0], known)
+        )
+    types = {machine.instance_type for machine in machines if machine.accelerator.lower() in wanted}
+    both = types & set(given) if given else types
+    if not both:
+        raise InvalidInputError.single(
+            f"none of these machines has {' or '.join(accelerators)}", field="--instance-type", remedy="leave one out"
+        )
+    return tuple(sorted(both))
+
+
+def _drawing(file: Path) -> Callable[[Path, history_text.Shown], None]:
+    """What draws into the file; refused before anything is read if it cannot be."""
+    from router.cli import history_plot
+
+    history_plot.check(file)
+    return lambda folder, shown: history_plot.draw(file, folder, shown)
+
+
+def _say_why_nothing(folder: Path, which: store.Selection, since: datetime, until: datetime) -> None:
+    there = store.summary(folder)
+    if there.first is None or there.last is None:
+        console.note(f"there is no price history in {folder} yet: `stepfare prices refresh` begins one")
+        return
+    console.note(f"no series passes the filters from {stamp(since)} to {stamp(until)}")
+    console.note(f"the history has {there.rows:,} points from {stamp(there.first)} to {stamp(there.last)}")
+    for option, value, remedy in _strange_names(folder, which):
+        console.note(f"it knows no {option} {value!r}{f': {remedy}' if remedy else ''}")
+
+
+def _strange_names(folder: Path, which: store.Selection) -> list[tuple[str, str, str]]:
+    """Names in the filters that occur nowhere in the history, with the one that may be meant."""
+    known = store.names(folder)
+    asked = {
+        "cloud": (which.clouds, known.clouds),
+        "region": (which.regions, known.regions),
+        "zone": (which.zones, known.zones),
+        "machine type": (which.instance_types, known.instance_types),
+    }
+    return [
+        (option, value, did_you_mean(value, names))
+        for option, (values, names) in asked.items()
+        for value in values
+        if value not in names
+    ]
