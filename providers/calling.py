@@ -12,13 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
 
 T = TypeVar("T")
 
 ATTEMPTS = 6
+# A cloud that asks for patience gets it.
+_PATIENCE = 3
+# With so many failures in a row over so long, among all threads, a service is down: no call is tried again.
+_DOWN_AFTER = 12
+_DOWN_AFTER_S = 8.0
 # Anything from nothing to twice as long as the last time: callers that failed together do not return together.
 _JITTER = wait_random_exponential(multiplier=0.5, max=8.0)
 # So many calls in a row without a connection, and a service counts as gone for the rest of the command.
@@ -38,6 +43,7 @@ class Caller:
         self._quiet_until = 0.0
         self._lost: Counter[str] = Counter()
         self._answered: set[str] = set()
+        self._failing: dict[str, tuple[float, int]] = {}  # since when, how often in a row
         self._calls: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
 
@@ -50,9 +56,8 @@ class Caller:
         """
         retrying = Retrying(
             sleep=self._sleep,
-            stop=stop_after_attempt(self._attempts),
             wait=self._wait,
-            retry=retry_if_exception(lambda error: self._again(service, error)),
+            retry=lambda state: self._again(service, state),
             before_sleep=lambda _: self._count(self._retries, service),
             reraise=True,
         )
@@ -98,6 +103,7 @@ class Caller:
         with self._lock:
             self._answered.add(service)
             self._lost.pop(service, None)
+            self._failing.pop(service, None)
         return answer
 
     def _refuse_lost(self, service: str) -> None:
@@ -113,17 +119,28 @@ class Caller:
             else:
                 self._answered.add(service)
                 self._lost.pop(service, None)
+            if isinstance(error, TransientError):
+                since, count = self._failing.get(service, (time.monotonic(), 0))
+                self._failing[service] = (since, count + 1)
+            else:
+                self._failing.pop(service, None)
             if isinstance(error, ThrottledError) and error.retry_after_s:
                 self._quiet_until = max(self._quiet_until, time.monotonic() + error.retry_after_s)
 
-    def _again(self, service: str, error: BaseException) -> bool:
+    def _again(self, service: str, state: RetryCallState) -> bool:
         """Whether to try again; a connection that fails counts as temporary once the service has answered."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        patience = _PATIENCE if isinstance(error, ThrottledError) else 1
+        if state.attempt_number >= self._attempts * patience:
+            return False
         if self._cancelled.is_set() or time.monotonic() >= self._ends:
             return False
-        if isinstance(error, NotReachedError):
-            with self._lock:
+        with self._lock:
+            if isinstance(error, NotReachedError):
                 return service in self._answered and self._lost[service] < _LOST_AFTER
-        return isinstance(error, RetryableError)
+            since, failures = self._failing.get(service, (time.monotonic(), 0))
+        down = failures >= _DOWN_AFTER and time.monotonic() - since >= _DOWN_AFTER_S
+        return isinstance(error, RetryableError) and not down
 
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None

@@ -66,7 +66,9 @@ def _failures(failures: tuple[Failure, ...]) -> list[str]:
     """The same failure of many regions is one line."""
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
-        groups.setdefault((failure.what, str(failure.error)), []).append(failure)
+        region = failure.where.partition("/")[2]
+        text = str(failure.error).replace(region, "it") if region else str(failure.error)
+        groups.setdefault((failure.what, text), []).append(failure)
     lines = []
     for (what, error), same in groups.items():
         places = ", ".join(failure.where for failure in same[:3])

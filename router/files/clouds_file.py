@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -14,15 +15,15 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
 from providers.session import Settings
-from router.files.pool_file import read_pool
 from router.files.refusals import problems_of, suggestion
-from router.files.sandbox_file import read_sandbox
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Flag, Positive, RefusedError, Spec, Text, as_many
 from router.jobs.quantities import Duration
 
 # Clouds whose offers come from a file that the user writes, and what reads it.
-_READERS: Mapping[str, Any] = MappingProxyType({"static": read_pool, "sandbox": read_sandbox})
+_READERS: Mapping[str, str] = MappingProxyType(
+    {"static": "router.files.pool_file:read_pool", "sandbox": "router.files.sandbox_file:read_sandbox"}
+)
 
 
 class CloudEntry(Spec):
@@ -123,5 +124,6 @@ def load_clouds(path: Path, *, named: bool) -> LoadedClouds:
             raise InvalidInputError.single(
                 "only static and sandbox have a file", where=where, field=f"clouds.{name}.file"
             )
-        contents[name] = _READERS[name](path.parent / entry.file)
+        module, _, function = _READERS[name].partition(":")
+        contents[name] = getattr(import_module(module), function)(path.parent / entry.file)
     return LoadedClouds(clouds, contents)

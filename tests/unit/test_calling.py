@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tenacity import wait_none
 
+from providers import calling
 from providers.calling import Caller
 from providers.errors import (
     CredentialsError,
@@ -17,6 +19,12 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cloud asks for is still waited."""
+    monkeypatch.setattr(calling, "_JITTER", wait_none())
 
 
 def answers(*results: object) -> Callable[[], object]:
@@ -53,7 +61,21 @@ def test_it_gives_up_after_so_many_attempts() -> None:
     caller = Caller("c", 30, attempts=3)
     with pytest.raises(ThrottledError):
         caller.call("api", answers(ThrottledError("c", "slow down", retry_after_s=0.01)), never)
-    assert caller.calls == {"api": 3}
+    assert caller.calls == {"api": 9}  # throttling is borne three times as long
+    with pytest.raises(TransientError):
+        caller.call("other", answers(TransientError("c", "503")), never)
+    assert caller.calls["other"] == 3
+
+
+def test_a_service_that_is_down_is_not_tried_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_DOWN_AFTER_S", 0.0)
+    caller = Caller("c", 60, attempts=4)
+    for _ in range(10):
+        with pytest.raises(TransientError):
+            caller.call("api", answers(TransientError("c", "502")), never)
+    assert caller.calls == {"api": 12 + 7}  # four each of three calls, then one each
+    caller.call("api", answers(1), never)
+    assert caller.call("api", answers(TransientError("c", "502"), 2), never) == 2
 
 
 def test_it_waits_as_long_as_the_cloud_asks() -> None:
