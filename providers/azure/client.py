@@ -184,7 +184,7 @@ class Account:
         response = getattr(error, "response", None)
         if isinstance(error, sdk.ClientAuthenticationError) and response is None:
             remedy = "az login, or AZURE_TENANT_ID, AZURE_CLIENT_ID and a secret or certificate in the environment"
-            return CredentialsError(cloud, "Azure's credential chain found no identity", remedy=remedy)
+            return CredentialsError(cloud, "Azure's credential chain gave no token", remedy=remedy)
         if isinstance(error, sdk.HttpResponseError) and response is not None and response.status_code != 200:
             code = str(getattr(error.error, "code", "") or "")
             message = str(getattr(error.error, "message", "") or "")

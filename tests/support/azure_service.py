@@ -11,17 +11,17 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from pricing.bookfile import embedded_book
 from tests.support import azure_service_rows as rows
-from tests.support.azure_service_faults import ARM_ERRORS, BODY, INSTEAD, ROWS, Fault, Faults
+from tests.support.azure_service_faults import ARM_ERRORS, INSTEAD, OF_ACCOUNTS, ROWS, Fault, Faults
 
 SUBSCRIPTION = "00000000-0000-0000-0000-0000000000aa"
 RETAIL = "RetailPrices"
@@ -81,7 +81,8 @@ class _Service:
         path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
         if path == "/_calls":
             with self._lock:
-                return self._send(start, "200 OK", json.dumps(self._calls).encode())
+                calls = json.dumps(self._calls).encode()
+            return self._send(environ, start, "200 OK", calls)
         action, parts = _action(path)
         with self._lock:
             self._calls[action] += 1
@@ -89,15 +90,17 @@ class _Service:
         asked = unquote(environ.get("QUERY_STRING", ""))
         region = parts.get("region") or next(iter(re.findall(r"(?:armRegionName|location) eq '(\w+)'", asked)), "")
         faults = self._faults.met_by(f"{action} {path} {asked} {region}")
-        instead = next((fault for fault in faults if fault.kind in INSTEAD), None)
-        if instead is not None:
-            return self._instead(environ, start, action, instead)
+        if action == RETAIL:
+            faults = [fault for fault in faults if fault.kind not in OF_ACCOUNTS]
+        if any(fault.kind in INSTEAD for fault in faults):
+            return self._instead(environ, start, action, faults)
         if action != RETAIL and not environ.get("HTTP_AUTHORIZATION", "").startswith("Bearer "):
-            return self._error(start, "401 Unauthorized", "AuthenticationFailed", "Authentication failed.")
+            body = _error_body("AuthenticationFailed", "Authentication failed.")
+            return self._send(environ, start, "401 Unauthorized", body)
         here = f"http://{environ['HTTP_HOST']}"
         changes = tuple(fault.kind for fault in faults if fault.kind in ROWS)
         status, body = self._answer(action, parts, query, region, here, changes)
-        return self._send(start, status, body, faults, environ)
+        return self._send(environ, start, status, body, faults)
 
     def _answer(
         self,
@@ -185,37 +188,36 @@ class _Service:
             self._pages[key] = b"\n".join(_dumps(row) for row in rows.other_skus("@here@", count))
         return self._pages[key].replace(b"@here@", region.encode()).splitlines()
 
-    def _instead(self, environ: WSGIEnvironment, start: StartResponse, action: str, fault: Fault) -> Iterable[bytes]:
+    def _instead(
+        self, environ: WSGIEnvironment, start: StartResponse, action: str, faults: Sequence[Fault]
+    ) -> Iterable[bytes]:
+        fault = next(fault for fault in faults if fault.kind in INSTEAD)
         if fault.kind == "drop_connection":
-            return _dropped(environ)
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError
         status, code, message = ARM_ERRORS[fault.kind]
         extra = [] if fault.retry_after is None else [("Retry-After", f"{fault.retry_after:g}")]
-        if action == RETAIL:
-            return self._send(start, status, b"<html>refused</html>", extra=extra)
-        return self._error(start, status, code, message, extra)
-
-    def _error(
-        self, start: StartResponse, status: str, code: str, message: str, extra: Sequence[tuple[str, str]] = ()
-    ) -> Iterable[bytes]:
-        return self._send(start, status, _error_body(code, message), extra=extra)
+        body = b"<html>refused</html>" if action == RETAIL else _error_body(code, message)
+        return self._send(environ, start, status, body, faults, extra)
 
     def _send(
         self,
+        environ: WSGIEnvironment,
         start: StartResponse,
         status: str,
         body: bytes,
         faults: Sequence[Fault] = (),
-        environ: WSGIEnvironment | None = None,
         extra: Sequence[tuple[str, str]] = (),
     ) -> Iterable[bytes]:
-        body = _spoilt(body, {fault.kind for fault in faults if fault.kind in BODY - {"half_page"}}, environ)
-        ahead = sum(fault.seconds for fault in faults if fault.kind == "clock")
-        moment = datetime.now(UTC) if self._clock is None else self._clock + timedelta(seconds=time.monotonic())
-        date = format_datetime(moment + timedelta(seconds=ahead), usegmt=True)
-        headers = [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body)))]
-        start(status, [*headers, ("Date", date), *extra])
-        if environ is not None and any(fault.kind == "half_page" for fault in faults):
-            return _half(environ, body)
+        body = _spoilt(body, {fault.kind for fault in faults}, environ)
+        headers = [("Content-Type", "application/json; charset=utf-8"), ("Content-Length", str(len(body))), *extra]
+        shift = sum(fault.seconds for fault in faults if fault.kind == "clock")
+        half = any(fault.kind == "half_page" for fault in faults)
+        if shift or self._clock is not None or half:
+            moment = datetime.now(UTC) if self._clock is None else self._clock + timedelta(seconds=time.monotonic())
+            date = format_datetime(moment + timedelta(seconds=shift), usegmt=True)
+            _by_hand(environ, status, [("Date", date), *headers], body[: len(body) // 2] if half else body)
+        start(status, headers)
         return [body]
 
 
@@ -273,16 +275,17 @@ def _changed(found: list[Any], region: str, number: int, changes: tuple[str, ...
     return found
 
 
-def _spoilt(body: bytes, kinds: set[str], environ: WSGIEnvironment | None) -> bytes:
+def _spoilt(body: bytes, kinds: set[str], environ: WSGIEnvironment) -> bytes:
     if "bad_json" in kinds:
         return body[: len(body) // 2]
     if "not_a_page" in kinds:
         return b'{"message":"maintenance"}'
-    if "astray" in kinds or ("circle" in kinds and environ is not None):
+    if kinds & {"astray", "circle"}:
         page = json.loads(body, parse_float=Decimal)
-        key = "NextPageLink" if "Items" in page else "nextLink"
-        here = "" if environ is None else f"http://{environ['HTTP_HOST']}{environ['PATH_INFO']}"
-        page[key] = "https://elsewhere.example/page" if "astray" in kinds else f"{here}?{environ['QUERY_STRING']}"  # type: ignore[index]
+        here = f"http://{environ['HTTP_HOST']}{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
+        page["NextPageLink" if "Items" in page else "nextLink"] = (
+            "https://elsewhere.example/page" if "astray" in kinds else here
+        )
         return _dumps(page)
     return body
 
@@ -291,11 +294,9 @@ def _error_body(code: str, message: str) -> bytes:
     return json.dumps({"error": {"code": code, "message": message}}).encode()
 
 
-def _dropped(environ: WSGIEnvironment) -> Iterable[bytes]:
+def _by_hand(environ: WSGIEnvironment, status: str, headers: Sequence[tuple[str, str]], body: bytes) -> NoReturn:
+    """The server puts a Date of its own before any other, and waits for the rest of a body that is short."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in (*headers, ("Connection", "close")))
+    environ["werkzeug.socket"].sendall(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
     environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
     raise ConnectionAbortedError
-
-
-def _half(environ: WSGIEnvironment, body: bytes) -> Iterator[bytes]:
-    yield body[: len(body) // 2]
-    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)

@@ -9,8 +9,13 @@ from typing import Any
 
 # Faults that answer instead of the service, and those that change what it answers.
 INSTEAD = frozenset(
-    {"throttle", "error500", "error503", "expired_token", "forbidden", "region_off", "drop_connection", "not_found"}
-)
+    {
+        "throttle", "error500", "error503", "expired_token", "forbidden", "region_off", "unregistered", "not_found",
+        "drop_connection",
+    }
+)  # fmt: skip
+# The Retail Prices API knows no accounts.
+OF_ACCOUNTS = frozenset({"expired_token", "forbidden", "region_off", "unregistered", "not_found"})
 BODY = frozenset({"half_page", "bad_json", "not_a_page", "astray", "circle"})
 ROWS = frozenset({"price_zero", "duplicate", "currency", "new_type", "future", "odd_row"})
 HEADERS = frozenset({"clock"})
@@ -72,6 +77,11 @@ ARM_ERRORS: Mapping[str, tuple[str, str, str]] = {
         "400 Bad Request",
         "LocationNotAvailableForResourceType",
         "The provided location is not available for resource type 'Microsoft.Compute/skus'.",
+    ),
+    "unregistered": (
+        "409 Conflict",
+        "MissingSubscriptionRegistration",
+        "The subscription is not registered to use namespace 'Microsoft.Compute'.",
     ),
     "not_found": (
         "404 Not Found",

@@ -1,0 +1,134 @@
+"""Quotas, reservations and identities, from payloads as the SDK's models write them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pricing.bookfile import embedded_book
+from pricing.places import Market
+from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
+from providers.azure.parse.identity import clock_ahead, identity_in, seconds_until
+from providers.protocol import Held, QuotaUnit
+
+BOOK = embedded_book()
+H100 = "Standard_ND96isr_H100_v5"
+MACHINE = BOOK.machine("azure", H100)
+GROUP = {
+    "id": "/subscriptions/s/resourceGroups/ML-Team/providers/Microsoft.Compute/capacityReservationGroups/pool",
+    "name": "pool",
+    "location": "East US",
+}
+
+
+def usage(name: str, limit: object = 192, used: object = 96) -> dict[str, Any]:
+    return {"unit": "Count", "currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": name}}
+
+
+def test_quotas_name_the_machines_of_their_family() -> None:
+    assert MACHINE is not None
+    families = {family_key("standardNDSH100v5Family"): [MACHINE]}
+    usages = [
+        usage("cores"), usage("lowPriorityCores", 64, 0), usage("virtualMachines", 25000),
+        usage("StandardNDSH100v5Family"), usage("standardDSv5Family"),
+    ]  # fmt: skip
+    found = {q.name: q for q in read_quotas("azure", "eastus", usages, families)}
+    assert set(found) == {"cores", "lowPriorityCores", "virtualMachines", "StandardNDSH100v5Family"}
+    family = found["StandardNDSH100v5Family"]
+    assert (family.families, family.market, family.amount, family.used, family.unit) == (
+        (H100,), Market.ON_DEMAND, 192, 96, QuotaUnit.VCPUS,
+    )  # fmt: skip
+    assert family.families == (MACHINE.family,), "as limits.yaml writes it"
+    assert (found["lowPriorityCores"].market, found["lowPriorityCores"].families) == (Market.SPOT, ())
+    assert (found["cores"].market, found["virtualMachines"].market) == (Market.ON_DEMAND, None)
+    assert found["virtualMachines"].unit is QuotaUnit.MACHINES
+
+
+def test_a_limit_that_is_none_or_unreadable_is_no_quota() -> None:
+    usages = [usage("cores", -1), usage("cores", None), usage("cores", "96"), {"name": None}, "nonsense"]
+    assert read_quotas("azure", "eastus", usages, {}) == ()
+    assert [q.used for q in read_quotas("azure", "eastus", [usage("cores", 8, None)], {})] == [None]
+
+
+def reservation(name: str, size: str = H100, machines: int = 8, **properties: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "location": "eastus",
+        "sku": {"name": size, "capacity": machines},
+        "zones": ["2"],
+        "properties": {"provisioningState": "Succeeded", **properties},
+    }
+
+
+def view(**use: object) -> dict[str, Any]:
+    return {"properties": {"instanceView": {"capacityReservations": [{"name": "a", **use}]}}}
+
+
+def test_what_is_held_and_free() -> None:
+    running = {"virtualMachinesAllocated": [{"id": "vm0"}, {"id": "vm1"}], "currentCapacity": 6}
+    (found,) = read_held("azure", GROUP, [reservation("a")], view(utilizationInfo=running))
+    assert found == Held("azure", "pool/a", "eastus", "2", H100, 6, 4, None, None)
+    shared = {"usedReservedCountBySubscription": {"s1": 3, "s2": 7}}
+    assert read_held("azure", GROUP, [reservation("a")], view(utilizationInfo=shared))[0].free == 0
+    assert read_held("azure", GROUP, [reservation("a")], {})[0].free == 8
+
+
+def test_a_block_has_an_end() -> None:
+    schedule = {"start": "2026-11-25", "end": "2026-12-09"}
+    (found,) = read_held("azure", GROUP, [reservation("a", scheduleProfile=schedule)], {})
+    assert (found.start, found.end) == (datetime(2026, 11, 25, tzinfo=UTC), datetime(2026, 12, 9, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        reservation("a", "Standard_D8s_v5"),
+        reservation("a", provisioningState="Failed"),
+        {**reservation("a"), "sku": {"name": H100}},
+        "nonsense",
+    ],
+)
+def test_what_is_not_held(row: object) -> None:
+    assert read_held("azure", GROUP, [row], {}) == ()
+
+
+def test_capacity_that_is_only_asked_for_is_not_held() -> None:
+    for state, held in (("Pending", 0), ("Declined", 0), ("Committed", 1), ("Live", 1)):
+        said = view(reservationStateInfo={"reservationState": state})
+        assert len(read_held("azure", GROUP, [reservation("a")], said)) == held
+
+
+def test_where_a_group_is() -> None:
+    assert place_of(GROUP) == ("ML-Team", "pool")
+    assert region_of(GROUP) == "eastus"
+    assert place_of({"id": "odd", "name": "x"}) == ("", "x")
+
+
+def token(claims: object) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"head.{body}.signature"
+
+
+def test_who_a_token_speaks_for() -> None:
+    claims = {"tid": "contoso-tenant", "upn": "ada@contoso.com", "oid": "1", "appid": "2", "nonce": 3}
+    assert identity_in(token(claims), "sub") == "ada@contoso.com, tenant contoso-tenant, subscription sub"
+    assert identity_in(token({"appid": "robot"}), "sub") == "robot, subscription sub"
+    for opaque in ("nobody", "a.b.c", token([1]), "..", token({"upn": "x" * 999})):
+        assert identity_in(opaque, "sub") == "subscription sub"
+
+
+def test_clocks_and_waits() -> None:
+    date = "Sat, 21 Nov 2026 18:00:00 GMT"
+    local = datetime(2026, 11, 21, 18, 10, tzinfo=UTC)
+    assert clock_ahead(date, local) == timedelta(minutes=10)
+    assert clock_ahead("", local) is None
+    assert clock_ahead("yesterday", local) is None
+    assert seconds_until("7", "") == 7
+    assert seconds_until("Sat, 21 Nov 2026 18:00:30 GMT", date) == 30
+    assert seconds_until("Sat, 21 Nov 2026 17:00:30 GMT", date) == 0
+    assert seconds_until("", date) is None
+    assert seconds_until("Sat, 21 Nov 2026 18:00:30 GMT", "") is None
