@@ -1,8 +1,19 @@
-"""Settings for every test: Hypothesis is repeatable and never fails because the machine was busy."""
+"""Settings for every test: Hypothesis is repeatable and never fails because the machine was busy; nobody's own price
+books, clouds file or cloud accounts are looked at."""
 
 from __future__ import annotations
+
+import os
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+# Also for the commands that tests start: they inherit it.
+os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")
+os.environ["STEPFARE_CLOUDS"] = os.path.join(os.environ["STEPFARE_HOME"], "no-clouds.yaml")  # noqa: PTH118
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+    os.environ.pop(name, None)

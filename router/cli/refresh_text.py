@@ -34,7 +34,7 @@ def as_text(report: RefreshReport) -> str:
     header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
     right = frozenset(header) - {"CLOUD", ""}
     parts = [columns(header, rows, right, {}) + "\n"] if rows else []
-    parts += [text for cloud in report.clouds if (text := _below(cloud))]
+    parts += [text for cloud in report.clouds if (text := _below(cloud, stored=report.stored is not None))]
     parts += [wrapped(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
 
@@ -43,10 +43,10 @@ def _number(count: int) -> str:
     return str(count) if count else ""
 
 
-def _below(cloud: CloudReport) -> str:
+def _below(cloud: CloudReport, *, stored: bool) -> str:
     lines: list[str] = []
     lines += _failures(cloud.failures)
-    if cloud.counts.kept and cloud.failures:
+    if cloud.counts.kept and cloud.failures and stored:
         lines.append(f"  {cloud.counts.kept} older offers stay, marked as not refreshed")
     lines += [wrapped(f"held back: {held}", "  ") for held in cloud.held[:_SHOWN]]
     if len(cloud.held) > _SHOWN:

@@ -27,7 +27,7 @@ class SeriesStats:
     """One place, machine type and market, and one source of prices ("" where no source says a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
-    point from the beginning. ``changes`` counts prices that differ from the one before. ``available`` is the mean of
+    point from the beginning. ``changes`` counts prices said that differ from the one before. ``available`` is the mean of
     what was observed there, by whatever source, ``observations`` times; ``score`` the last one. None is not observed.
     """
 

@@ -38,6 +38,7 @@ def import_book(
         raise InvalidInputError.single("holds no offers that could be used")
     uncovered = frozenset[tuple[str, Market]]()
     parts = {c: (h if replacing else replace(h, covered=uncovered),) for c, h in found.items()}
+    now = now.replace(microsecond=0)
     with store.lock():
         before, words, _ = standing(store)
         merged = merge(before, words, parts, now, gates, asked=(), mark_kept=False)

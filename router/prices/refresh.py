@@ -55,6 +55,7 @@ def refresh(
     on_progress: Callable[[Progress], None],
 ) -> RefreshReport:
     """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
+    now = now.replace(microsecond=0)
     asked = clouds.asked(options.clouds)
     _, words, _ = standing(store)
     sources, unopened = _open(asked, clouds, words, options, history_folder, now)
@@ -140,7 +141,8 @@ def _keep_history(
 ) -> int:
     """The sources' own history, and a point for each offer that is new or has another price."""
     points = [point for parts in harvests.values() for part in parts for point in part.points]
-    told = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in points}
+    priced = (p for p in points if p.usd_per_hour is not None)
+    told = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
     old = {offer.key: offer for offer in before.offers}
     points += [
         PricePoint(now, o.cloud, o.region, o.zone, o.instance_type, o.market, o.usd_per_hour, None, None, o.source)
