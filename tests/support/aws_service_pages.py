@@ -81,8 +81,8 @@ def described_new_type(name: str) -> str:
         f"<item><instanceType>{name}</instanceType><vCpuInfo><defaultVCpus>8</defaultVCpus></vCpuInfo>"
         f"<memoryInfo><sizeInMiB>65536</sizeInMiB></memoryInfo><gpuInfo><gpus><item><name>{gpu}</name>"
         f"<manufacturer>NVIDIA</manufacturer><count>{count}</count><memoryInfo><sizeInMiB>{mib}</sizeInMiB>"
-        "</memoryInfo></item></gpus></gpuInfo><networkInfo><networkCards><item><peakBandwidthInGbps>20.0"
-        "</peakBandwidthInGbps></item></networkCards><efaSupported>false</efaSupported></networkInfo></item>"
+        "</memoryInfo></item></gpus></gpuInfo><networkInfo><networkPerformance>Up to 20 Gigabit"
+        "</networkPerformance><efaSupported>false</efaSupported></networkInfo></item>"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -38,6 +39,8 @@ _NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
 # The API states usable memory: 22,888 MiB of a 24 GB card.
 _MEMORY_TOLERANCE = 0.10
 _ACCELERATOR_INFO = ("GpuInfo", "NeuronInfo", "InferenceAcceleratorInfo")
+_PERFORMANCE = re.compile(r"(?:Up to )?(?:(?P<times>\d+)x )?(?P<gbps>\d+(?:\.\d+)?) Gigabit")
+_FABRICS: Mapping[object, str] = {True: "efa", False: "ethernet"}
 _BYTES_PER_GB, _BYTES_PER_GIB = 10**9, 2**30
 
 
@@ -61,7 +64,7 @@ def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[s
 def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> Types:
     """Of DescribeInstanceTypes: what is new and has an accelerator that the book knows.
 
-    Network rates are the sum of the cards' peak rates, as the API states them; None where it does not.
+    The network rate is the one that the API states, which for small sizes is the peak ("Up to 25 Gigabit").
     """
     machines, dropped = [], []
     for row in rows:
@@ -109,7 +112,7 @@ def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date)
         intra_node_interconnect="none" if count == 1 else None,
         intra_node_gb_per_s=None,
         inter_node_gbps=_gbps(network),
-        fabric="efa" if network.get("EfaSupported") else "ethernet",
+        fabric=_FABRICS.get(network.get("EfaSupported")),
         local_nvme_gib=_local_gib(row.get("InstanceStorageInfo") or {}),
         source=SOURCE,
         as_of=today.isoformat(),
@@ -118,10 +121,11 @@ def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date)
 
 
 def _gbps(network: Mapping[str, Any]) -> float | None:
-    peaks = [card.get("PeakBandwidthInGbps") for card in network.get("NetworkCards") or ()]
-    return float(sum(peaks)) if peaks and all(peaks) else None
+    """Of the machine as a whole; the rates of its cards may add up to more than it is sold with (g6e.48xlarge)."""
+    match = _PERFORMANCE.fullmatch(network.get("NetworkPerformance") or "")
+    return int(match["times"] or 1) * float(match["gbps"]) if match else None
 
 
 def _local_gib(storage: Mapping[str, Any]) -> int | None:
     gb = storage.get("TotalSizeInGB")
-    return gb * _BYTES_PER_GB // _BYTES_PER_GIB if gb else None
+    return round(gb * _BYTES_PER_GB / _BYTES_PER_GIB) if gb else None

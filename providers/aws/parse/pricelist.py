@@ -56,7 +56,7 @@ def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook)
     header = _cells(head[_METADATA_LINES]) if len(head) > _METADATA_LINES else []
     if missing := [name for name in _NEEDED if name not in header]:
         raise UnreadableError(cloud, f"the price list of {region} has no column {missing[0]!r}")
-    if len(_cells(last)) != len(header):
+    if len(_cells(last)) != len(header) or last.count(b'"') % 2:
         raise UnreadableError(cloud, f"the price list of {region} ends in the middle of a line")
     rows, unknown = PriceRows(region), set()
     for cells in csv.reader(line.decode() for line in lines):

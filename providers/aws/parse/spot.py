@@ -53,7 +53,7 @@ def read_history(
             dropped[Dropped(f"{region} {place} {name}", UNREADABLE_ROW)] = None
         elif zone is None:
             dropped[Dropped(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
-        elif prices.setdefault((zone, name, at), text) != text:
+        elif (first := prices.setdefault((zone, name, at), text)) != text and read_price(first) != read_price(text):
             refused[(zone, name, at)] = TWO_PRICES
     return _settle(cloud, region, prices, refused, dropped, now)
 

@@ -1,0 +1,151 @@
+"""Regions, zones, quotas, reservations, scores and notices, read from plain rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pricing.places import Market
+from providers.aws.parse.allowances import read_held, read_quotas
+from providers.aws.parse.notices import read_notices
+from providers.aws.parse.places import listed_regions, regions_by_status, zone_ids
+from providers.aws.parse.stock import block_hints, largest_gangs, score_hints
+from providers.errors import UnreadableError
+from providers.protocol import NoticeKind, QuotaUnit, Wanted
+
+FAMILIES = frozenset({"p3", "p3dn", "p4d", "p4de", "p5", "p5en", "p6", "g4dn", "g5", "g6", "gr6", "g7e"})
+
+
+def test_regions_are_enabled_or_off() -> None:
+    rows = [
+        {"RegionName": "us-east-1", "OptInStatus": "opt-in-not-required"},
+        {"RegionName": "af-south-1", "OptInStatus": "opted-in"},
+        {"RegionName": "eu-south-2", "OptInStatus": "not-opted-in"},
+    ]
+    assert regions_by_status(rows) == (("af-south-1", "us-east-1"), frozenset({"eu-south-2"}))
+
+
+def test_zone_names_lead_to_ids() -> None:
+    assert zone_ids([{"ZoneName": "us-east-1a", "ZoneId": "use1-az6"}, {"ZoneName": "odd"}]) == {
+        "us-east-1a": "use1-az6"
+    }
+
+
+def test_the_public_list_has_regions_and_other_things() -> None:
+    codes = ["us-east-1", "ap-southeast-3", "us-east-1-wl1-bos-wlz-1", "us-west-2-lax-1", "us-gov-west-1", "cn-north-1"]
+    assert listed_regions("aws", {"regions": {code: {} for code in codes}}) == ("ap-southeast-3", "us-east-1")
+    others: list[Any] = [{}, [], {"regions": []}]
+    for other in others:
+        with pytest.raises(UnreadableError):
+            listed_regions("aws", other)
+
+
+@pytest.mark.parametrize(
+    ("name", "market", "families"),
+    [
+        ("Running On-Demand P instances", Market.ON_DEMAND, {"p3", "p3dn", "p4d", "p4de", "p5", "p5en", "p6"}),
+        ("Running On-Demand G and VT instances", Market.ON_DEMAND, {"g4dn", "g5", "g6", "gr6", "g7e"}),
+        ("All P4, P3 and P2 Spot Instance Requests", Market.SPOT, {"p3", "p3dn", "p4d", "p4de"}),
+        ("All P5 Spot Instance Requests", Market.SPOT, {"p5", "p5en"}),
+        ("All G and VT Spot Instance Requests", Market.SPOT, {"g4dn", "g5", "g6", "gr6", "g7e"}),
+    ],
+)
+def test_a_quotas_name_says_which_families_it_counts(name: str, market: Market, families: set[str]) -> None:
+    (quota,) = read_quotas("aws", "us-east-1", [{"QuotaName": name, "Value": 192.0}], FAMILIES)
+    assert (quota.market, set(quota.families), quota.amount) == (market, families, 192)
+    assert (quota.unit, quota.used, quota.region) == (QuotaUnit.VCPUS, None, "us-east-1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+        "Running On-Demand Trn instances",
+        "Running Dedicated p5 Hosts",
+        "All F Spot Instance Requests",
+        "EC2-VPC Elastic IPs",
+    ],
+)
+def test_other_quotas_are_passed_over(name: str) -> None:
+    """A quota without families would count for every machine."""
+    assert read_quotas("aws", "us-east-1", [{"QuotaName": name, "Value": 5.0}], FAMILIES) == ()
+
+
+def test_what_is_held_is_active_or_scheduled_linux_with_gpus() -> None:
+    row: dict[str, Any] = {
+        "CapacityReservationId": "cr-1", "InstanceType": "p5e.48xlarge", "State": "active",
+        "InstancePlatform": "Linux/UNIX", "AvailabilityZoneId": "use1-az4", "TotalInstanceCount": 4,
+        "AvailableInstanceCount": 3, "StartDate": "2026-11-01T00:00:00.000Z",
+    }  # fmt: skip
+    others = [{"State": "expired"}, {"InstancePlatform": "Windows"}, {"InstanceType": "m5.large"}]
+    (held,) = read_held("aws", "us-east-1", [row, *({**row, **other} for other in others)])
+    assert (held.name, held.machines, held.free, held.zone) == ("cr-1", 4, 3, "use1-az4")
+    assert (held.start, held.end) == (datetime(2026, 11, 1, tzinfo=UTC), None)
+
+
+def test_the_largest_gang_is_asked_for() -> None:
+    spot = [Wanted("p5.48xlarge", 4, Market.SPOT, ("a", "b")), Wanted("p5.48xlarge", 16, Market.SPOT, ("b",))]
+    everywhere = Wanted("g5.xlarge", 1, Market.SPOT)
+    assert largest_gangs([*spot, everywhere, Wanted("x", 1, Market.ON_DEMAND)], Market.SPOT, ("a",)) == {
+        ("p5.48xlarge", "a"): 4,
+        ("p5.48xlarge", "b"): 16,
+        ("g5.xlarge", "a"): 1,
+    }
+
+
+def test_scores_run_from_a_tenth_to_one() -> None:
+    rows = [{"Region": "a", "AvailabilityZoneId": f"az{score}", "Score": score} for score in (1, 10)]
+    assert [(hint.zone, hint.score, hint.machines) for hint in score_hints("p5.48xlarge", rows)] == [
+        ("az1", 0.1, None),
+        ("az10", 1.0, None),
+    ]
+
+
+def test_blocks_count_machines_per_zone() -> None:
+    rows = [{"InstanceType": "p5.48xlarge", "AvailabilityZone": "a1", "InstanceCount": count} for count in (2, 4)]
+    (hint,) = block_hints(
+        "a", "p5.48xlarge", [*rows, {"InstanceType": "p4d.24xlarge", "InstanceCount": 9}], {"a1": "z1"}
+    )
+    assert (hint.zone, hint.machines, hint.score, hint.market) == ("z1", 4, None, Market.RESERVED)
+
+
+def _event(kind: str, detail: dict[str, str], **changed: object) -> str:
+    """As the user guide prints it."""
+    event = {
+        "version": "0", "id": "12345678-1234-1234-1234-123456789012", "detail-type": kind, "source": "aws.ec2",
+        "account": "123456789012", "time": "2026-11-21T17:30:00Z", "region": "us-east-2",
+        "resources": ["arn:aws:ec2:us-east-2a:instance/i-0a"], "detail": {"instance-id": "i-0a", **detail},
+    }  # fmt: skip
+    return json.dumps({**event, **changed})
+
+
+WARNING, REBALANCE = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
+
+
+def _zone(region: str, name: str) -> str | None:
+    return {("us-east-2", "us-east-2a"): "use2-az1"}.get((region, name))
+
+
+def test_a_warning_takes_effect_in_two_minutes() -> None:
+    (notice,) = read_notices("aws", [_event(WARNING, {"instance-action": "terminate"})], _zone)
+    assert (notice.kind, notice.machine_id, notice.zone) == (NoticeKind.INTERRUPTION, "i-0a", "use2-az1")
+    assert notice.takes_effect == notice.at + timedelta(minutes=2)
+    (asleep,) = read_notices("aws", [_event(WARNING, {"instance-action": "hibernate"})], _zone)
+    assert asleep.takes_effect == asleep.at
+
+
+def test_a_rebalance_recommendation_has_no_end_and_may_have_no_zone() -> None:
+    arn = ["arn:aws:ec2:us-east-2:instance/i-0a"]
+    (notice,) = read_notices("aws", [_event(REBALANCE, {}, resources=arn)], _zone)
+    assert (notice.kind, notice.takes_effect, notice.zone) == (NoticeKind.REBALANCE, None, None)
+
+
+def test_notices_come_once_oldest_first_and_other_messages_not_at_all() -> None:
+    older = _event(REBALANCE, {}, id="b", time="2026-11-21T17:00:00Z")
+    newer = _event(WARNING, {"instance-action": "stop"}, id="a")
+    others = ["", "[]", "{}", '{"detail-type": "x"}', _event("EC2 Instance State-change Notification", {})]
+    notices = read_notices("aws", [newer, *others, older, newer], _zone)
+    assert [notice.id for notice in notices] == ["b", "a"]
