@@ -91,6 +91,8 @@ _LOCATION = re.compile(r"on '?locations/|[Uu]nknown (zone|region)\b|/(zones|regi
 
 # Names of exception classes of google-auth, requests, urllib3 and protobuf; the first group that has one wins.
 _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
+    # A token that cannot be renewed; in google-auth a DefaultCredentialsError as well.
+    (Kind.REFUSED_IDENTITY, frozenset({"InvalidOperation"})),
     (Kind.NO_IDENTITY, frozenset({"DefaultCredentialsError"})),
     (
         Kind.NO_CONNECTION,
@@ -143,7 +145,7 @@ def _unanswered(cloud: str, failure: Failure, code: str) -> ProviderError:
         case Kind.NO_IDENTITY:
             return CredentialsError(cloud, "no Google credentials were found", remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}")
         case Kind.REFUSED_IDENTITY:
-            what = "Google does not accept the credentials that were found"
+            what = f"{subject}: Google does not accept the credentials that were found"
             return CredentialsError(cloud, what, code=code, remedy=SIGN_IN)
         case Kind.NO_CONNECTION:
             return NotReachedError(cloud, subject, code=code)

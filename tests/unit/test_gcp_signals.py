@@ -1,0 +1,169 @@
+"""Quotas, reservations, price history, advice and notices, from answers as the API's own messages print them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from pricing.money import UsdPerHour
+from pricing.places import Market
+from providers.gcp.allowances import held, quotas, region_of, uncounted
+from providers.gcp.signals import notices, spot_prices, stock_hint
+from providers.protocol import NoticeKind, QuotaUnit, Wanted
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+
+
+def quota(metric: str, limit: float, usage: float = 0.0) -> dict[str, Any]:
+    return {"metric": metric, "limit": limit, "usage": usage}
+
+
+def test_quotas_by_accelerator_and_market() -> None:
+    rows = [
+        quota("CPUS", 2400, 12),
+        quota("NVIDIA_A100_80GB_GPUS", 16, 8),
+        quota("PREEMPTIBLE_NVIDIA_A100_80GB_GPUS", 32),
+        quota("COMMITTED_NVIDIA_A100_80GB_GPUS", 4),
+        quota("NVIDIA_T4_VWS_GPUS", 1),
+        quota("NVIDIA_K80_GPUS", 1),
+    ]
+    found = quotas("gcp", "us-central1", rows)
+    assert [(q.accelerator, q.market, q.amount, q.used) for q in found] == [
+        ("A100-80GB", Market.ON_DEMAND, 16, 8),
+        ("A100-80GB", Market.SPOT, 32, 0),
+        ("A100-80GB", Market.RESERVED, 4, 0),
+    ]
+    assert {(q.unit, q.region, q.families) for q in found} == {(QuotaUnit.ACCELERATORS, "us-central1", ())}
+
+
+def test_quotas_of_one_accelerator_are_added() -> None:
+    rows = [quota("NVIDIA_H100_MEGA_GPUS", 32, 1), quota("NVIDIA_H100_GPUS", 64, 2)]
+    (found,) = quotas("gcp", "us-central1", rows)
+    assert (found.accelerator, found.amount, found.used) == ("H100", 96, 3)
+    assert found.name == "NVIDIA_H100_GPUS+NVIDIA_H100_MEGA_GPUS"
+
+
+def test_the_quota_over_all_regions_names_no_accelerator() -> None:
+    rows = [quota("GPUS_ALL_REGIONS", 128, 16), quota("NETWORKS", 5)]
+    (found,) = quotas("gcp", None, rows)
+    assert (found.region, found.accelerator, found.market, found.amount) == (None, None, None, 128)
+    assert quotas("gcp", "us-central1", rows) == []
+
+
+def test_a_quota_of_zero_forbids() -> None:
+    (found,) = quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 0)])
+    assert found.amount == 0
+
+
+def test_accelerators_without_a_quota_are_named() -> None:
+    assert "B200" in uncounted(quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
+    assert "L4" not in uncounted(quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
+
+
+def reservation(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "gang",
+        "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a",
+        "status": "READY",
+        "creationTimestamp": "2026-10-01T00:00:00.000-07:00",
+        "specificReservation": {
+            "count": "4",
+            "inUseCount": "1",
+            "instanceProperties": {"machineType": "a3-highgpu-8g"},
+        },
+        **changes,
+    }
+
+
+def test_reservations_that_are_ready_are_held() -> None:
+    rows = [reservation(), reservation(status="DELETING"), reservation(specificReservation={})]
+    rows.append(reservation(deleteAtTime="2026-12-01T00:00:00Z", zone="zones/europe-west4-b"))
+    first, second = held("gcp", rows, ())
+    assert (first.region, first.zone, first.end) == (
+        "europe-west4",
+        "europe-west4-b",
+        datetime(2026, 12, 1, tzinfo=UTC),
+    )
+    assert (second.zone, second.machines, second.free, second.end) == ("us-central1-a", 4, 3, None)
+    assert second.start == datetime(2026, 10, 1, 7, tzinfo=UTC)
+    assert [h.region for h in held("gcp", rows, ("us-central1",))] == ["us-central1"]
+
+
+def test_the_region_of_a_zone() -> None:
+    assert region_of("northamerica-northeast1-a") == "northamerica-northeast1"
+
+
+def record(start: str, end: str, nanos: int, **money: Any) -> dict[str, Any]:
+    price = {"currencyCode": "USD", "nanos": nanos, **money}
+    return {"interval": {"startTime": start, "endTime": end}, "listPrice": price}
+
+
+def test_spot_prices_from_the_one_in_force_at_the_start() -> None:
+    answer = {
+        "machineType": "a3-highgpu-8g",
+        "priceHistory": [
+            record("2026-10-01T07:00:00Z", "2026-11-01T07:00:00Z", 3, units="25"),
+            record("2026-09-01T07:00:00Z", "2026-10-01T07:00:00Z", 2),
+            record("2026-11-01T07:00:00Z", "2026-11-22T08:00:00Z", 4),
+            record("2026-12-01T07:00:00Z", "2026-12-02T08:00:00Z", 5),
+            record("2026-11-02T07:00:00Z", "2026-11-03T08:00:00Z", 6, currencyCode="EUR"),
+            record("2026-11-02T07:00:00Z", "2026-11-03T08:00:00Z", 0),
+        ],
+    }
+    points = spot_prices("gcp", "us-central1", answer, datetime(2026, 10, 15, tzinfo=UTC), NOW)
+    assert [(p.at, p.usd_per_hour) for p in points] == [
+        (datetime(2026, 10, 1, 7, tzinfo=UTC), UsdPerHour(25 * 10**9 + 3)),
+        (datetime(2026, 11, 1, 7, tzinfo=UTC), UsdPerHour(4)),
+    ]
+    assert {(p.zone, p.market, p.available, p.score) for p in points} == {(None, Market.SPOT, None, None)}
+
+
+def advice(score: object, *zones: str) -> dict[str, Any]:
+    return {"recommendations": [{"scores": {"obtainability": score}, "shards": [{"zone": z} for z in zones]}]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "zone"),
+    [
+        (advice(0.7, "us-central1-b"), 0.7, "us-central1-b"),
+        (advice(1, "zones/us-central1-b", "zones/us-central1-b"), 1.0, "us-central1-b"),
+        (advice(0.5, "us-central1-b", "us-central1-c"), 0.5, None),
+        (advice(0.0), 0.0, None),
+    ],
+)
+def test_advice_is_a_hint_for_the_zone_it_names(answer: dict[str, Any], score: float, zone: str | None) -> None:
+    hint = stock_hint("us-central1", Wanted("a3-highgpu-8g", 4, Market.SPOT), answer)
+    assert hint is not None
+    assert (hint.score, hint.zone, hint.machines, hint.market) == (score, zone, None, Market.SPOT)
+
+
+@pytest.mark.parametrize("answer", [{}, {"recommendations": []}, {"recommendations": [{}]}, advice(1.5), advice("0.5")])
+def test_no_score_is_no_hint(answer: dict[str, Any]) -> None:
+    assert stock_hint("us-central1", Wanted("a3-highgpu-8g", 4, Market.SPOT), answer) is None
+
+
+def operation(number: int, ago: timedelta) -> dict[str, Any]:
+    at = (NOW - ago).isoformat()
+    base = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
+    row = {
+        "id": str(number),
+        "name": f"systemevent-{number}",
+        "zone": base,
+        "targetLink": f"{base}/instances/node-{number}",
+    }
+    return {**row, "insertTime": at, "endTime": at, "operationType": "compute.instances.preempted"}
+
+
+def test_what_was_taken_back_lately_is_told_oldest_first() -> None:
+    rows = [operation(n, timedelta(hours=h)) for n, h in ((1, 1), (2, 5), (3, 25), (4, -1))]
+    first, second = notices("gcp", [*rows, {"id": "5"}], NOW)
+    assert [n.machine_id for n in (first, second)] == ["node-2", "node-1"]
+    assert (first.id, first.kind, first.region, first.zone) == (
+        "2",
+        NoticeKind.INTERRUPTION,
+        "us-central1",
+        "us-central1-a",
+    )
+    assert first.at == first.takes_effect == NOW - timedelta(hours=5)
