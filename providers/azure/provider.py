@@ -90,7 +90,7 @@ class AzureProvider:
         harvest = read_region(self._context, region, prices, skus, whole=whole)
         return replace(
             harvest,
-            points=() if history_since is None else read_points(self._context, region, prices),
+            points=() if history_since is None else read_points(self._context, region, prices, history_since),
             gaps=(*gaps, *self._unseen_regions, *self._clock_gap()),
         )
 
@@ -119,6 +119,8 @@ class AzureProvider:
         region = min(self._session.settings.regions or self._known_regions() or {"eastus"})
         checks = [_check(_PUBLIC, "prices", lambda: self._retail.prices(region, _ONE_SIZE))]
         identity, identity_error = None, None
+        if self._session.settings.credentials and not self._account.subscription:
+            identity_error = self._no_account(_ZONES).error
         if self._account.subscription:
             try:
                 identity = identity_in(self._account.token(), self._account.subscription)

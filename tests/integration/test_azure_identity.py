@@ -169,7 +169,7 @@ def test_credentials_that_are_switched_off_are_left_alone() -> None:
         endpoints = {"prices": url, "management": url}
         provider = AzureProvider("azure", session(endpoints=endpoints, credentials=False), tokens)
         (gap, *_) = provider.fetch(EASTUS, None).gaps
-        provider.diagnose()
+        assert provider.diagnose().identity_error is None, "nobody was to be found"
     assert "switched off" in str(gap.error)
     assert tokens.asked == 0
 

@@ -112,7 +112,8 @@ def gpu_price_rows(name: str, region: int) -> Iterator[Row]:
         linux = price_row(size, name, region)
         meter, product, spot = linux["meterName"], linux["productName"], price(size, region, spot=True)
         yield linux
-        yield {**linux, "meterName": f"{meter} Spot", "skuName": f"{meter} Spot", "retailPrice": spot}
+        cheap = {"meterName": f"{meter} Spot", "skuName": f"{meter} Spot", "retailPrice": spot}
+        yield {**linux, **cheap, "effectiveStartDate": "2026-11-01T00:00:00Z"}
         low = {"meterName": f"{meter} Low Priority", "skuName": f"{meter} Low Priority"}
         yield {**linux, **low, "retailPrice": spot * 2}
         for twin in (linux, {**linux, "meterName": f"{meter} Spot", "skuName": f"{meter} Spot"}):

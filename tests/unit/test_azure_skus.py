@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -173,11 +173,14 @@ def test_a_region_that_the_book_does_not_know() -> None:
 
 
 def test_points_are_from_the_day_of_the_price() -> None:
-    points = r.read_points(CONTEXT, "eastus", prices(H100, "Standard_NV12s_v3", "Standard_NV6ads_A10_v5"))
+    since = datetime(2025, 3, 1, tzinfo=UTC)
+    listed = prices(H100, "Standard_NV12s_v3", "Standard_NV6ads_A10_v5")
+    points = r.read_points(CONTEXT, "eastus", listed, since)
     assert {(p.instance_type, p.market, p.at, str(p.usd_per_hour)) for p in points} == {
-        (H100, Market.ON_DEMAND, datetime(2025, 3, 1, tzinfo=UTC), "10.00"),
-        (H100, Market.SPOT, datetime(2025, 3, 1, tzinfo=UTC), "4.00"),
+        (H100, Market.ON_DEMAND, since, "10.00"),
+        (H100, Market.SPOT, since, "4.00"),
     }
+    assert r.read_points(CONTEXT, "eastus", listed, since + timedelta(seconds=1)) == ()
 
 
 def test_only_physical_locations_are_regions() -> None:

@@ -83,8 +83,8 @@ def read_locations(rows: Iterable[object]) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_points(context: Context, region: str, prices: PriceList) -> tuple[PricePoint, ...]:
-    """Each price from the day on which it came into force: all the past that this source knows."""
+def read_points(context: Context, region: str, prices: PriceList, begin: datetime) -> tuple[PricePoint, ...]:
+    """Each price that came into force at ``begin`` or later, at that moment: all the past that this source knows."""
     return tuple(
         PricePoint(
             at=listed.since,
@@ -99,11 +99,11 @@ def read_points(context: Context, region: str, prices: PriceList) -> tuple[Price
             source=SOURCE,
         )
         for listed in prices.listed
-        if _machine_or_family_known(context, listed.instance_type)
+        if listed.since >= begin and _is_known(context, listed.instance_type)
     )
 
 
-def _machine_or_family_known(context: Context, instance_type: str) -> bool:
+def _is_known(context: Context, instance_type: str) -> bool:
     if context.book.machine(context.cloud, instance_type) is not None:
         return True
     known = context.book.accelerator(accelerator_of(instance_type) or "") is not None
