@@ -52,9 +52,13 @@ def check(file: Path) -> None:
 
 def draw(file: Path, folder: Path, shown: Shown) -> None:
     """The first series of ``shown`` into the file, whole or not at all."""
-    series = shown.series[:MOST_SERIES]
+    drawable = [s for s in shown.series if s.last is not None or s.observations]
+    if not drawable:
+        console.note(f"{file.name} is not written: these series have neither a price nor stock")
+        return
+    series = tuple(drawable[:MOST_SERIES])
     if len(series) < len(shown.series):
-        console.note(f"{file.name} shows the first {len(series)} of {len(shown.series)} series")
+        console.note(f"{file.name} shows {len(series)} of {len(shown.series)} series")
     shown = replace(shown, series=series)
     figure = make_figure(folder, shown)
     stream = io.BytesIO()

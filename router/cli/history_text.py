@@ -41,13 +41,14 @@ def table(shown: Shown) -> str:
         )
         for s in shown.series
     ]  # fmt: skip
-    sources = {(s.name[:5]): 0 for s in shown.series}
-    twice = "; a place that has two rows has two sources, -o wide names them" if len(sources) < len(rows) else ""
-    return (
-        f"{columns(header, rows, _RIGHT, _room(header, rows))}\n\n"
-        f"{stamp(shown.since)} to {stamp(shown.until)}; dollars an hour of one machine, MEAN over time\n"
-        f"MOVES: price changes; STOCK: share of observations that found machines{twice}\n"
-    )
+    places = {s.name[:5] for s in shown.series}
+    legend = [
+        f"{stamp(shown.since)} to {stamp(shown.until)}; dollars an hour of one machine",
+        "MEAN over time; MOVES: price changes; STOCK: observations that found machines",
+    ]
+    if len(places) < len(rows):
+        legend.append("a place with two rows has prices from two sources, -o wide names them")
+    return "\n".join([columns(header, rows, _RIGHT, _room(header, rows)), "", *legend]) + "\n"
 
 
 def wide(shown: Shown) -> str:

@@ -27,8 +27,9 @@ class SeriesStats:
     """One place, machine type and market, and one source of prices ("" where no source says a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
-    point from the beginning. ``changes`` counts prices said that differ from the one before. ``available`` is the mean of
-    what was observed there, by whatever source, ``observations`` times; ``score`` the last one. None is not observed.
+    point from the beginning. ``changes`` counts prices said that differ from the one before. ``available`` is the
+    mean of what was observed there, by whatever source, ``observations`` times; ``score`` the last one. None: nobody
+    looked.
     """
 
     cloud: str
@@ -131,19 +132,15 @@ def bucketed(
 ) -> Mapping[SeriesName, Bucketed]:
     """Every series of :func:`statistics` in ``count`` stretches. A price holds until the next."""
     sql, values = _with(which, since, now)
-    begin, width = microseconds(since), max(1, -(-((now - since) // _ONE + 1) // count))
-    prices = (
-        sql
-        + f"""
-        SELECT {_PLACE}, source, (at_us - {begin}) // {width}, arg_max(nanos, at_us)
+    begin, width = microseconds(since), max(1, -(-((now - since) // _ONE) // count))
+    # ``now`` itself belongs to the last one.
+    bucket = f"least(({{}} - {begin}) // {width}, {count - 1})"
+    prices = f"""{sql}
+        SELECT {_PLACE}, source, {bucket.format("at_us")} AS bucket, arg_max(nanos, at_us)
         FROM steps GROUP BY ALL ORDER BY ALL"""
-    )
-    stock = (
-        sql
-        + f"""
-        SELECT {_PLACE}, (epoch_us("at") - {begin}) // {width}, avg(available)
+    stock = f"""{sql}
+        SELECT {_PLACE}, {bucket.format('epoch_us("at")')} AS bucket, avg(available)
         FROM within WHERE available IS NOT NULL GROUP BY ALL"""
-    )
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, Bucketed]:
         looked: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
