@@ -1,0 +1,280 @@
+"""The sandbox as a provider: it plays its script as of the session's moment, and remembers its calls."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from pricing.history import PricePoint
+from pricing.offers import Offer
+from pricing.places import Market
+from providers.errors import ProviderError
+from providers.protocol import (
+    Allowances,
+    CallCheck,
+    Diagnosis,
+    Dropped,
+    Harvest,
+    Notice,
+    Quota,
+    Scope,
+    StockHint,
+    Wanted,
+)
+from providers.sandbox.default import default_script
+from providers.sandbox.errors import scripted
+from providers.sandbox.script import Failure, Prices, Script
+from providers.session import Session
+
+SOURCE = "sandbox script"
+UNKNOWN_ACCELERATOR = "the accelerator is not in the book"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as it was made: the method, what it was about ("" for nothing in particular), as of when."""
+
+    method: str
+    subject: str
+    at: datetime
+
+
+@dataclass
+class _Tape:
+    """What was called and which failures are left. One for all moments of a sandbox; thread-safe."""
+
+    failures: tuple[Failure, ...]
+    met: Counter[int] = field(default_factory=Counter)
+    calls: list[Call] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, call: Call) -> Failure | None:
+        """Note ``call``, and the failure that it meets."""
+        with self.lock:
+            self.calls.append(call)
+            for number, failure in enumerate(self.failures):
+                left = failure.times - self.met[number]
+                if left and failure.call == call.method and failure.region in {None, call.subject}:
+                    self.met[number] += 1
+                    return failure
+        return None
+
+
+def make(cloud: str, session: Session) -> SandboxProvider:
+    """The sandbox of the script in ``settings.document``, or of the one that comes with it."""
+    document = session.settings.document
+    if document is not None and not isinstance(document, Script):
+        raise ProviderError(cloud, "what it was given is no sandbox script")
+    script = document or default_script(session.now)
+    return SandboxProvider(cloud, session, script, _Tape(script.failures))
+
+
+class SandboxProvider:
+    """See the module. :meth:`at` is the same sandbox at another moment."""
+
+    def __init__(self, cloud: str, session: Session, script: Script, tape: _Tape) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._script = script
+        self._tape = tape
+
+    @property
+    def cloud(self) -> str:
+        """Its name, as in the registry."""
+        return self._cloud
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Every call so far, in order, also those that failed and were made again."""
+        with self._tape.lock:
+            return tuple(self._tape.calls)
+
+    def at(self, now: datetime) -> SandboxProvider:
+        """This sandbox as of ``now``, with the same calls and failures."""
+        return SandboxProvider(self._cloud, replace(self._session, now=now), self._script, self._tape)
+
+    def scopes(self) -> Sequence[Scope]:
+        """One for each region."""
+        wanted = self._session.settings.regions
+        names = sorted(region.name for region in self._script.regions if not wanted or region.name in wanted)
+        scopes = tuple(Scope(self._cloud, name) for name in names)
+        if not scopes:
+            raise ProviderError(self._cloud, f"the script has no region called {' or '.join(wanted)}")
+        return self._play("scopes", "", lambda: scopes)
+
+    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+        """What the script says as of now: offers with their stock as cap (0 where there is none), and the steps
+        since ``history_since``. The region is covered whole."""
+        return self._play("fetch", scope.region, lambda: self._harvest(scope.region, history_since))
+
+    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+        """The scripted stock; its score is 1 where it is enough for the gang, else 0."""
+        return self._play("stock", "", lambda: self._hints(wanted))
+
+    def allowances(self, regions: Sequence[str]) -> Allowances:
+        """The scripted quotas that hold in these regions."""
+        return self._play("allowances", "", lambda: self._allowances(frozenset(regions)))
+
+    def notices(self) -> Sequence[Notice]:
+        """All notices up to now, each time."""
+        return self._play("notices", "", self._notices)
+
+    def diagnose(self) -> Diagnosis:
+        """It always works; a scripted failure of another call is not used up."""
+        regions, series = len(self._script.regions), len(self._script.prices)
+        return Diagnosis(
+            identity=SOURCE,
+            identity_error=None,
+            checks=(CallCheck("", "prices, stock, notices", None),),
+            clock_ahead=timedelta(0),
+            latency=timedelta(seconds=self._script.latency_s),
+            sources=(f"{series} scripted prices in {regions} made-up regions",),
+        )
+
+    def _play(self, method: str, subject: str, answer: Callable[[], T]) -> T:
+        def ask() -> T:
+            failure = self._tape.take(Call(method, subject, self._session.now))
+            if self._script.latency_s:
+                time.sleep(self._script.latency_s)
+            if failure is not None:
+                raise scripted(self._cloud, failure.kind, method, failure.retry_after_s)
+            return answer()
+
+        def translate(error: Exception) -> ProviderError:
+            return ProviderError(self._cloud, "the script cannot be played", code=type(error).__name__)
+
+        return self._session.caller.call(self._cloud, ask, translate)
+
+    def _harvest(self, name: str, since: datetime | None) -> Harvest:
+        script, book, now = self._script, self._session.book, self._session.now
+        region = next((region for region in script.regions if region.name == name), None)
+        if region is None:
+            raise ProviderError(self._cloud, f"the script has no region called {name}")
+        place = region.region(self._cloud, SOURCE, now.date())
+        machines, dropped = [], []
+        for machine in script.machines:
+            accelerator = book.accelerator(machine.accelerator)
+            if accelerator is None:
+                dropped.append(Dropped(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
+            else:
+                machines.append(machine.machine(self._cloud, accelerator, SOURCE, now.date()))
+        usable = {machine.instance_type for machine in machines}
+        series = [prices for prices in script.prices if prices.region == name and prices.machine in usable]
+        offers = sorted((offer for offer in map(self._offer, series) if offer), key=lambda offer: offer.key)
+        return Harvest(
+            offers=tuple(offers),
+            covered=frozenset((name, market) for market in Market),
+            machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) is None),
+            regions=(place,) if book.region(place.id) is None else (),
+            points=() if since is None else tuple(self._points(series, since)),
+            dropped=tuple(dropped),
+            rows_read=len(series),
+        )
+
+    def _offer(self, prices: Prices) -> Offer | None:
+        step = self._script.in_force(prices.steps, self._session.now)
+        if step is None or step.price is None:
+            return None
+        return Offer(
+            cloud=self._cloud,
+            region=prices.region,
+            zone=prices.zone,
+            instance_type=prices.machine,
+            market=prices.market,
+            usd_per_hour=step.price,
+            source=SOURCE,
+            as_of=self._session.now.date(),
+            machines_cap=self._machines(prices.key),
+            price_basis="zone" if prices.zone and prices.market is Market.SPOT else "list",
+        )
+
+    def _machines(self, key: tuple[str, str, str, Market]) -> int | None:
+        for stock in self._script.stock:
+            if stock.key == key:
+                step = self._script.in_force(stock.steps, self._session.now)
+                return None if step is None else step.machines
+        return None
+
+    def _points(self, series: Sequence[Prices], since: datetime) -> list[PricePoint]:
+        points = []
+        for prices in series:
+            point = PricePoint(
+                at=self._session.now,
+                cloud=self._cloud,
+                region=prices.region,
+                zone=prices.zone,
+                instance_type=prices.machine,
+                market=prices.market,
+                usd_per_hour=None,
+                available=None,
+                score=None,
+                source=SOURCE,
+            )
+            for moment, step in self._script.between(prices.steps, since, self._session.now):
+                if step.price is not None:
+                    points.append(replace(point, at=moment, usd_per_hour=step.price))
+            for stock in (stock for stock in self._script.stock if stock.key == prices.key):
+                for moment, left in self._script.between(stock.steps, since, self._session.now):
+                    points.append(replace(point, at=moment, available=1.0 if left.machines else 0.0))
+        return sorted(points, key=lambda p: (p.at, p.instance_type, p.zone or "", p.market, p.usd_per_hour is None))
+
+    def _hints(self, wanted: Sequence[Wanted]) -> tuple[StockHint, ...]:
+        hints: dict[tuple[str, str, str, Market], StockHint] = {}
+        for stock in self._script.stock:
+            gangs = [
+                want.machines
+                for want in wanted
+                if (want.instance_type, want.market) == (stock.machine, stock.market)
+                and (not want.regions or stock.region in want.regions)
+            ]
+            step = self._script.in_force(stock.steps, self._session.now)
+            if gangs and step is not None:
+                score = 1.0 if step.machines >= max(gangs) else 0.0
+                hints[stock.key] = StockHint(
+                    stock.region, stock.zone, stock.machine, stock.market, score, step.machines, SOURCE
+                )
+        return tuple(hints[key] for key in sorted(hints))
+
+    def _allowances(self, regions: frozenset[str]) -> Allowances:
+        return Allowances(
+            quotas=tuple(
+                Quota(
+                    cloud=self._cloud,
+                    name=quota.name,
+                    region=quota.region,
+                    families=quota.families,
+                    accelerator=quota.accelerator,
+                    market=quota.market,
+                    amount=quota.amount,
+                    used=quota.used,
+                    unit=quota.unit,
+                )
+                for quota in self._script.quotas
+                if not regions or quota.region is None or quota.region in regions
+            )
+        )
+
+    def _notices(self) -> tuple[Notice, ...]:
+        told = []
+        for notice in self._script.notices:
+            at = self._script.moment(notice.at)
+            if at <= self._session.now:
+                told.append(
+                    Notice(
+                        id=f"{notice.machine_id} {notice.kind} {at.isoformat()}",
+                        kind=notice.kind,
+                        cloud=self._cloud,
+                        region=notice.region,
+                        zone=notice.zone,
+                        machine_id=notice.machine_id,
+                        at=at,
+                        takes_effect=None if notice.warning is None else at + notice.warning,
+                    )
+                )
+        return tuple(sorted(told, key=lambda notice: (notice.at, notice.id)))

@@ -1,0 +1,212 @@
+"""The sandbox's script as a value: what it sells, for how much and how many, from when on. Pure.
+
+A series is a list of steps; a step holds from its ``at`` until the next. ``at`` is a moment, or a duration since
+``start``. Before its first step a series says nothing: no price is not for sale, no stock is unknown stock.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Literal, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from pricing.money import ZERO, UsdPerHour
+from pricing.places import Market
+from providers.protocol import NoticeKind, QuotaUnit
+from providers.written import (
+    At,
+    Count,
+    Lasting,
+    MachineType,
+    MisplacedError,
+    Moment,
+    Money,
+    Number,
+    Path,
+    Place,
+    Some,
+    Text,
+    Whole,
+    Written,
+    known_name,
+    names_once,
+)
+
+CALLS = ("scopes", "fetch", "stock", "allowances", "notices")
+Call = Literal["scopes", "fetch", "stock", "allowances", "notices"]
+Kind = Literal[
+    "credentials", "no_capacity", "not_for_sale", "not_reached", "permission", "quota", "region_off", "throttled",
+    "transient", "unreadable",
+]  # fmt: skip
+
+
+class SandboxRegion(Place):
+    """A made-up region."""
+
+    zones: tuple[Text, ...] = Field(default=(), examples=[["sandbox-east-a", "sandbox-east-b"]])
+
+
+class PriceStep(Written):
+    """From ``at`` on, so many dollars an hour; without ``usd`` it is not for sale any more."""
+
+    at: At
+    usd: Money | None = None
+
+    @property
+    def price(self) -> UsdPerHour | None:
+        """For an hour of one machine."""
+        return None if self.usd is None else UsdPerHour(self.usd.nanos)
+
+
+class StockStep(Written):
+    """From ``at`` on, so many machines can be had."""
+
+    at: At
+    machines: Whole
+
+
+class _Sold(Written):
+    machine: Text
+    region: Text
+    zone: Text | None = None
+    market: Market = Market.ON_DEMAND
+
+    @property
+    def key(self) -> tuple[str, str, str, Market]:
+        """What is sold where and how; unique among series."""
+        return (self.region, self.zone or "", self.machine, self.market)
+
+
+class Prices(_Sold):
+    """What one machine costs somewhere, over time."""
+
+    steps: Some[PriceStep]
+
+
+class Stock(_Sold):
+    """How many machines can be had somewhere, over time."""
+
+    steps: Some[StockStep]
+
+
+class ScriptedNotice(Written):
+    """A cloud's word about one machine; it takes effect ``warning`` later (left out: it does not say)."""
+
+    at: At
+    machine_id: Text
+    region: Text
+    zone: Text | None = None
+    kind: NoticeKind = NoticeKind.INTERRUPTION
+    warning: Lasting | None = Field(default=None, examples=["2m"])
+
+
+class ScriptedQuota(Written):
+    """What the account may have at once; a field left out matches anything."""
+
+    name: Text
+    amount: Whole
+    unit: QuotaUnit = QuotaUnit.ACCELERATORS
+    region: Text | None = None
+    families: tuple[Text, ...] = ()
+    accelerator: Text | None = None
+    market: Market | None = None
+    used: Whole | None = None
+
+
+class Failure(Written):
+    """The next ``times`` calls of this kind fail, in ``region`` only where it is given."""
+
+    call: Call
+    kind: Kind
+    times: Count = 1
+    region: Text | None = None
+    retry_after_s: Number | None = None
+
+
+Step = TypeVar("Step", PriceStep, StockStep)
+
+
+class Script(Written):
+    """The file."""
+
+    start: Moment | None = Field(default=None, description="What durations in `at` count from.")
+    latency_s: Number = Field(default=0.0, description="So long every answer takes.")
+    regions: Some[SandboxRegion]
+    machines: Some[MachineType]
+    prices: Some[Prices]
+    stock: tuple[Stock, ...] = ()
+    notices: tuple[ScriptedNotice, ...] = ()
+    quotas: tuple[ScriptedQuota, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+    def moment(self, at: datetime | timedelta) -> datetime:
+        """When a step of this script is."""
+        if isinstance(at, datetime):
+            return at
+        if self.start is None:
+            raise ValueError("counts from a start, and there is none; write `start`, or a moment with its zone")
+        return self.start + at
+
+    def in_force(self, steps: Sequence[Step], now: datetime) -> Step | None:
+        """The last step that is not after ``now``."""
+        index = bisect_right([self.moment(step.at) for step in steps], now)
+        return steps[index - 1] if index else None
+
+    def between(self, steps: Sequence[Step], since: datetime, until: datetime) -> Iterator[tuple[datetime, Step]]:
+        """The steps from ``since`` to ``until``, both included, with their moments."""
+        for step in steps:
+            if since <= (moment := self.moment(step.at)) <= until:
+                yield moment, step
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        names_once("region", [region.name for region in self.regions], ("regions",), "name")
+        names_once("machine", [machine.type for machine in self.machines], ("machines",), "type")
+        self._check_all(self.prices, "prices")
+        self._check_all(self.stock, "stock")
+        for number, notice in enumerate(self.notices):
+            self._check_moment(notice.at, ("notices", number, "at"))
+            self._check_place(notice.region, notice.zone, ("notices", number))
+        limited: dict[str, tuple[ScriptedQuota | Failure, ...]] = {"quotas": self.quotas, "failures": self.failures}
+        for word, entries in limited.items():
+            for number, entry in enumerate(entries):
+                if entry.region is not None:
+                    self._check_place(entry.region, None, (word, number))
+        return self
+
+    def _check_all(self, series: Sequence[Prices | Stock], word: str) -> None:
+        keys: set[object] = set()
+        for number, one in enumerate(series):
+            self._check_series(one, (word, number))
+            if one.key in keys:
+                what = f"{word} of {one.machine} in {one.zone or one.region}, {one.market}, are there twice"
+                raise MisplacedError(what, (word, number))
+            keys.add(one.key)
+
+    def _check_series(self, one: Prices | Stock, at: Path) -> None:
+        known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
+        self._check_place(one.region, one.zone, at)
+        before: datetime | None = None
+        steps: Sequence[PriceStep | StockStep] = one.steps
+        for number, step in enumerate(steps):
+            moment = self._check_moment(step.at, (*at, "steps", number, "at"))
+            if before is not None and moment <= before:
+                raise MisplacedError("is not after the step before it", (*at, "steps", number, "at"))
+            before = moment
+            if isinstance(step, PriceStep) and step.usd == ZERO:
+                raise MisplacedError("is 0; leave it out where it is not sold", (*at, "steps", number, "usd"))
+
+    def _check_moment(self, at: datetime | timedelta, place: Path) -> datetime:
+        try:
+            return self.moment(at)
+        except ValueError as error:
+            raise MisplacedError(str(error), place) from None
+
+    def _check_place(self, region: str, zone: str | None, at: Path) -> None:
+        zones = {region.name: region.zones for region in self.regions}
+        known_name("region", region, zones, (*at, "region"))
+        if zone is not None:
+            known_name("zone", zone, zones[region], (*at, "zone"))
