@@ -36,8 +36,7 @@ def import_book(
     """
     if not any(harvest.offers for harvest in found.values()):
         raise InvalidInputError.single("holds no offers that could be used")
-    uncovered = frozenset[tuple[str, Market]]()
-    parts = {c: (h if replacing else replace(h, covered=uncovered),) for c, h in found.items()}
+    parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in found.items()}
     now = now.replace(microsecond=0)
     with store.lock():
         before, words, _ = standing(store)
@@ -45,3 +44,8 @@ def import_book(
         stored = store.commit(merged.book)
     rows = [row for harvest in found.values() for row in harvest.dropped]
     return Imported(stored, merged.counts, rows_by_reason(rows), merged.held)
+
+
+def _covered(harvest: Harvest) -> frozenset[tuple[str, Market]]:
+    """What the file's form covers; a form that covers nothing by itself: each region and market that it has rows of."""
+    return harvest.covered or frozenset((offer.region, offer.market) for offer in harvest.offers)

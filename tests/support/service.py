@@ -20,6 +20,12 @@ class QuietHandler(WSGIRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def send_header(self, keyword: str, value: str) -> None:
+        """A date that the app gives takes the place of the server's own: a service's clock may be wrong."""
+        if keyword.lower() == "date" and hasattr(self, "_headers_buffer"):
+            self._headers_buffer[:] = [line for line in self._headers_buffer if not line.lower().startswith(b"date:")]
+        super().send_header(keyword, value)
+
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002
         """Nothing."""
 
