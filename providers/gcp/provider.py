@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pricing.history import PricePoint
 from pricing.places import Market, RegionId
-from providers.errors import NotForSaleError, PermissionDeniedError, ProviderError, RegionOffError
+from providers.errors import (
+    CredentialsError,
+    NotForSaleError,
+    NotReachedError,
+    PermissionDeniedError,
+    ProviderError,
+    RegionOffError,
+    RetryableError,
+)
 from providers.gcp import allowances, parse, signals
 from providers.gcp.doctor import examine
 from providers.gcp.skus import SkuTable
@@ -44,6 +52,7 @@ if TYPE_CHECKING:
     from providers.gcp.client import GcpClient
 
 T = TypeVar("T")
+_LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableError)
 
 
 def make(cloud: str, session: Session) -> Provider:
@@ -130,8 +139,10 @@ class GcpProvider:
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
         """How likely Spot gangs can be had, each whole in one zone of a region (advice.capacity). Google says nothing
-        of on-demand stock."""
+        of on-demand stock. Raises only when no place could be asked."""
         hints: dict[tuple[str, str | None, str], StockHint] = {}
+        failed: list[ProviderError] = []
+        answered = False
         for want in wanted:
             if want.market is not Market.SPOT:
                 continue
@@ -139,10 +150,17 @@ class GcpProvider:
                 try:
                     answer = self._client.get().capacity(region, want.instance_type, want.machines)
                 except (NotForSaleError, RegionOffError):
+                    answered = True
                     continue
+                except ProviderError as error:
+                    failed.append(error)
+                    continue
+                answered = True
                 hint = signals.stock_hint(region, want, answer)
                 if hint is not None:
                     hints.setdefault((region, hint.zone, hint.instance_type), hint)
+        if failed and not answered:
+            raise failed[0]
         return tuple(hints.values())
 
     def allowances(self, regions: Sequence[str]) -> Allowances:
@@ -217,17 +235,21 @@ class GcpProvider:
         would_add = "spot prices of the past year"
         if self._no_history is not None:
             return points, [Gap("spot price history", self._no_history, would_add)]
+        gaps: list[Gap] = []
         for name in sorted({offer.instance_type for offer in found.offers if offer.market is Market.SPOT}):
             try:
                 answer = self._client.get().capacity_history(region, name)
             except (NotForSaleError, RegionOffError):
                 continue  # Google keeps no history of this type there
             except ProviderError as error:
+                gaps = [Gap("spot price history", error, would_add)]
                 if isinstance(error, PermissionDeniedError):
                     self._no_history = error
-                return points, [Gap("spot price history", error, would_add)]
-            points += signals.spot_prices(self._cloud, region, answer, since, self._session.now)
-        return points, []
+                if isinstance(error, _LASTING):
+                    break  # the other machine types would fare no better
+            else:
+                points += signals.spot_prices(self._cloud, region, answer, since, self._session.now)
+        return points, gaps
 
     def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Dropped], list[Gap]]:
         try:

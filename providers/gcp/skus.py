@@ -93,14 +93,16 @@ class SkuTable:
         self.rows_read = 0
 
     def add(self, skus: Iterable[Mapping[str, Any]]) -> None:
-        """Take one page in; order does not matter. TypeError or KeyError when a SKU is not of the documented form."""
+        """Take one page in; order does not matter. A SKU that does not say what it is for is dropped."""
         for sku in skus:
             self.rows_read += 1
-            category = sku["category"]
-            usage = category.get("usageType")
-            if usage not in ("OnDemand", "Preemptible"):
+            try:
+                usage, description = sku["category"]["usageType"], str(sku["description"])
+                regions = [str(region) for region in sku["serviceRegions"]]
+            except (KeyError, TypeError):
+                self._drop("", sku, "a SKU that cannot be read")
                 continue
-            priced = component_of(sku["description"])
+            priced = component_of(description) if usage in ("OnDemand", "Preemptible") else None
             if priced is None:
                 continue
             component, named_spot = priced
@@ -109,7 +111,7 @@ class SkuTable:
             rate = _rate(sku, component.part, self._now)
             if component.part is Part.LOCAL_SSD and component.of:
                 self._own_local_ssd.add(component.of)
-            for region in sku.get("serviceRegions", ()):
+            for region in regions:
                 self._enter((component, market, region), rate, sku)
 
     def rate(self, component: Component, market: Market, region: str) -> Fraction | str:
@@ -129,8 +131,8 @@ class SkuTable:
         return family in self._own_local_ssd
 
     def dropped(self, region: str) -> Sequence[Dropped]:
-        """SKUs of the region that could not be used."""
-        return tuple(self._dropped.get(region, ()))
+        """SKUs of the region, or of no known one, that could not be used."""
+        return (*self._dropped.get(region, ()), *self._dropped.get("", ()))
 
     def _enter(self, key: Key, rate: Fraction | str, sku: Mapping[str, Any]) -> None:
         part, region = key[0].part, key[2]
@@ -143,8 +145,10 @@ class SkuTable:
         else:
             self._rates[key] = rate
 
-    def _drop(self, region: str, sku: Mapping[str, Any], why: str) -> None:
-        self._dropped.setdefault(region, []).append(Dropped(f"SKU {sku.get('skuId', '?')} {sku['description']}", why))
+    def _drop(self, region: str, sku: object, why: str) -> None:
+        known: Mapping[str, Any] = sku if isinstance(sku, Mapping) else {}
+        name = f"SKU {known.get('skuId', '?')} {known.get('description', '')}".strip()
+        self._dropped.setdefault(region, []).append(Dropped(name, why))
 
 
 def _rate(sku: Mapping[str, Any], part: Part, now: datetime) -> Fraction | str:

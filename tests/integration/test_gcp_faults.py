@@ -19,7 +19,7 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.protocol import Harvest, Scope
+from providers.protocol import Harvest, Scope, Wanted
 from tests.support.gcp_service_client import provider_at, serving
 
 US = Scope("gcp", "us-central1")
@@ -172,6 +172,24 @@ def test_history_that_may_not_be_read_is_a_gap_and_is_asked_for_once() -> None:
             assert harvest.covered
             assert [g.subject for g in harvest.gaps] == ["spot price history"]
         assert app.calls["advice.capacityHistory"] == 1
+
+
+def test_history_of_one_type_that_is_refused_leaves_the_others() -> None:
+    fault = {"match": "advice.capacityHistory", "kind": "invalid", "times": 1}
+    since = datetime.fromisoformat("2026-09-01T00:00:00+00:00")
+    with serving(fault) as (provider, _):
+        harvest = provider.fetch(US, since)
+        sold = {o.instance_type for o in harvest.offers if o.market is Market.SPOT}
+        assert len({p.instance_type for p in harvest.points}) == len(sold) - 1
+        assert [g.subject for g in harvest.gaps] == ["spot price history"]
+
+
+def test_advice_that_may_not_be_asked_is_raised() -> None:
+    gang = Wanted("a3-highgpu-8g", 1, Market.SPOT)
+    with serving({"match": "advice.capacity", "kind": "forbidden"}) as (provider, _):
+        with pytest.raises(PermissionDeniedError) as raised:
+            provider.stock([gang])
+        assert raised.value.permission == "compute.advice.capacity"
 
 
 def test_no_names_of_accelerators_is_a_gap() -> None:

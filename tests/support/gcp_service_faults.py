@@ -31,6 +31,7 @@ ANSWERS = {
         "",
         "Permission denied on 'locations/x' (or it may not exist).",
     ),
+    "invalid": (400, "invalid", "INVALID_ARGUMENT", "", "Invalid value for field 'machineType'"),
     "not_found": (404, "notFound", "NOT_FOUND", "", "Machine type is not found"),
 }
 

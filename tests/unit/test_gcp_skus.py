@@ -182,3 +182,10 @@ def test_an_announced_price_does_not_hold_yet() -> None:
     assert rate(CORE, row) == 7
     row["pricingInfo"].reverse()
     assert rate(CORE, row) == 7
+
+
+@pytest.mark.parametrize("row", [None, 7, {}, {"skuId": "1", "category": None}, {"skuId": "1", "description": "A3"}])
+def test_a_sku_that_says_nothing_is_named_everywhere(row: Any) -> None:
+    found = table(row, sku("A3 Instance Core running in Americas", 7))
+    assert found.rate(CORE, Market.ON_DEMAND, "us-central1") == 7
+    assert [d.why for d in found.dropped("europe-west4")] == ["a SKU that cannot be read"]
