@@ -110,7 +110,8 @@ class SandboxProvider:
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
         """What the script says as of now: offers with their stock as cap (0 where there is none), and the steps
-        since ``history_since``. The region is covered whole."""
+        since ``history_since``. The region is covered whole; region and machine types are given unless the book
+        has them word for word, for the script may have been changed."""
         return self._play("fetch", scope.region, lambda: self._harvest(scope.region, history_since))
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
@@ -170,8 +171,8 @@ class SandboxProvider:
         return Harvest(
             offers=tuple(offers),
             covered=frozenset((name, market) for market in Market),
-            machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) is None),
-            regions=(place,) if book.region(place.id) is None else (),
+            machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) != m),
+            regions=() if book.region(place.id) == place else (place,),
             points=() if since is None else tuple(self._points(series, since)),
             dropped=tuple(dropped),
             rows_read=len(series),
