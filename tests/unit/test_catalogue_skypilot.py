@@ -92,6 +92,7 @@ def test_halves_of_prices_are_left_out() -> None:
     )
     assert found.offers == ()
     assert why(found) == sorted([APART, HALF])
+    assert found.covered == frozenset()
 
 
 @pytest.mark.parametrize(

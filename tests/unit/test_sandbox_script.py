@@ -21,6 +21,7 @@ from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
 from providers.sandbox.script import CALLS, Script
 from providers.session import Session, Settings
+from providers.written import duration_of, moment_of
 from router.files.sandbox_file import read_sandbox
 from tests.support.repository import ROOT
 
@@ -256,6 +257,26 @@ def test_the_default_sandbox_moves() -> None:
         assert len(prices) > 100
         listed = {o.instance_type: o.usd_per_hour for o in found.offers if o.market is Market.ON_DEMAND}
         assert all(o.usd_per_hour < listed[o.instance_type] for o in found.offers if o.market is Market.SPOT)
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("90m", 1.5), ("1h30m", 1.5), ("1d 12h", 36), ("2w", 336), ("30s", 1 / 120), ("1.5h", 1.5)]
+)
+def test_durations_are_read(text: str, hours: float) -> None:
+    assert duration_of(text) == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("text", ["", "90", "h", "5 parsecs", "1h and more", 90, None, "-1h"])
+def test_what_is_no_duration_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        duration_of(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["2026-11-21T18:00:00Z", "2026-11-21T20:00+02:00", datetime(2026, 11, 21, 18, tzinfo=UTC)]
+)
+def test_moments_are_in_utc(text: object) -> None:
+    assert moment_of(text) == datetime(2026, 11, 21, 18, tzinfo=UTC)
 
 
 def test_what_is_no_script_is_refused() -> None:

@@ -69,10 +69,11 @@ class Reading:
     unsure: set[str] = field(default_factory=set)
     rows: int = 0
 
-    def leave_out(self, row: str, why: str, location: str) -> None:
-        """Note a row that was understood and is of no use."""
+    def leave_out(self, row: str, why: str, location: str, *, sure: bool = True) -> None:
+        """Note a row that was understood and is of no use. Not ``sure``: the machine may be sold there all the
+        same, at a price that the row does not tell."""
         self.left_out.append(Dropped(row, why))
-        if why == NOT_ABOVE_ZERO:
+        if not sure or why == NOT_ABOVE_ZERO:
             self.unsure.add(location)
 
 

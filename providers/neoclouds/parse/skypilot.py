@@ -57,10 +57,10 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
         label = f"{name or accelerator} in {region}"
         if not accelerator:
             if name in machines:
-                reading.leave_out(label, HALF, region)
+                reading.leave_out(label, HALF, region, sure=False)
             continue
         if not name:
-            reading.leave_out(label, APART, region)
+            reading.leave_out(label, APART, region, sure=False)
             continue
         try:
             found = reader.read(line, row)
