@@ -8,14 +8,10 @@ from fractions import Fraction
 
 from pricing.money import UsdPerHour
 from pricing.offercsv import WEAK_SAVINGS, WEAK_UNDATED
-from pricing.offers import Offer
+from pricing.offers import Offer, within_rounding
 from pricing.places import Market
 from providers.aws.parse import advisor, spot
 from providers.aws.parse.advisor import Advice
-
-# EC2 quotes spot with four decimals that matter and on-demand with five: a spot price that equals the on-demand
-# price may read a hair above it (p4d in eu-central-1: 27.4330 and 27.43298).
-_SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
 
 
 def on_demand_offers(
@@ -60,7 +56,7 @@ def spot_offers(
             zone=zone,
             instance_type=name,
             market=Market.SPOT,
-            usd_per_hour=_within_rounding(price, listed.get(name)),
+            usd_per_hour=within_rounding(price, listed.get(name)),
             source=spot.SOURCE,
             as_of=today,
             interruption_band=bands.get(name),
@@ -94,9 +90,3 @@ def estimated_spot_offers(
         for name, saving in sorted(advice.savings.items())
         if name in listed
     )
-
-
-def _within_rounding(price: UsdPerHour, listed: UsdPerHour | None) -> UsdPerHour:
-    if listed is not None and 0 < price.nanos - listed.nanos < _SPOT_QUOTE_STEP.nanos:
-        return listed
-    return price
