@@ -7,6 +7,7 @@ from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]  # publishes no types
 import pytest
 import yaml
 from hypothesis import given
@@ -19,10 +20,12 @@ from pricing.problems import InvalidInputError
 from providers.calling import Caller
 from providers.errors import ProviderError
 from providers.protocol import Wanted
+from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
 from providers.static.provider import StaticProvider, make
 from router.files.pool_file import read_pool
+from router.files.yamlfile import read_documents
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -197,3 +200,13 @@ def test_two_groups_of_one_kind_at_one_site_need_two_names() -> None:
 def test_a_host_that_sells_dearer_than_it_was_bought_is_a_slip() -> None:
     with pytest.raises(ValueError, match="residual is above"):
         Amortised(purchase_usd=1, years=1, residual_usd=2, power_kw=1, usd_per_kwh=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("model", "name"), [(Pool, "pool.yaml"), (Script, "sandbox.yaml")])
+def test_an_editors_schema_accepts_what_the_model_does(model: type[Pool] | type[Script], name: str) -> None:
+    check = jsonschema.Draft202012Validator(model.model_json_schema())
+    (document,) = read_documents(EXAMPLE.with_name(name))
+    fields = document.plain()
+    assert list(check.iter_errors(fields)) == []
+    assert list(check.iter_errors({**fields, "machines": []}))
+    assert list(check.iter_errors({**fields, "colour": "red"}))
