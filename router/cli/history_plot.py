@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -188,7 +189,8 @@ def _shared(series: Sequence[SeriesStats]) -> list[bool]:
 
 def _common(series: Sequence[SeriesStats]) -> str:
     """What all series share, as a title."""
-    return ", ".join(part for part, same in zip(_parts(series[0]), _shared(series), strict=True) if same and part)
+    parts = [part for part, same in zip(_parts(series[0]), _shared(series), strict=True) if same and part]
+    return textwrap.fill(", ".join(parts), 90)
 
 
 def _label(s: SeriesStats, among: Sequence[SeriesStats]) -> str:

@@ -1,0 +1,40 @@
+"""The notebook on price history also runs where the measurements it prefers are not at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support.repository import ROOT
+
+NOTEBOOK = ROOT / "notebooks" / "02-price-history.ipynb"
+MEASURED = (ROOT.parent / "shared" / "data" / "spot-availability").is_dir()
+
+
+def printed(folder: Path) -> str:
+    """What the notebook prints when it is run in a repository at ``folder``."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
+    return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+
+
+@pytest.mark.slow
+def test_without_measurements_it_shows_the_embedded_book(tmp_path: Path) -> None:
+    (tmp_path / "repository" / "examples").mkdir(parents=True)
+    text = printed(tmp_path / "repository")
+    assert "book_points: 1,6" in text
+    assert "0 pools were watched" in text
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MEASURED, reason="the shared data are not here")
+def test_with_measurements_it_shows_them() -> None:
+    text = printed(ROOT)
+    assert "v100_points: 91,140 written, 0 were there already" in text
+    assert "22 pools were watched, 21 of them for 24 hours" in text
+    assert "us-east-1c: probes fell 0.97 times an hour, a held machine was lost 0.58" in text
