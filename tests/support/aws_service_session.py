@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
+import botocore.loaders
 import pytest
 
 from pricing.book import PriceBook
@@ -20,8 +22,15 @@ NOW_TEXT = NOW.isoformat()
 SERVICES = ("ec2", "pricing", "servicequotas", "sts", "sqs", "price_list", "spot_advisor")
 
 
+@cache
+def _loader(search_path_string: str | None = None) -> Any:
+    """One for all sessions of a test run: reading EC2's service model takes a third of a second."""
+    return botocore.loaders.create_loader(search_path_string)
+
+
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """No credentials to be found, whoever runs the test."""
+    monkeypatch.setattr("botocore.session.create_loader", _loader)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
                  "AWS_DEFAULT_REGION", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
                  "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY"):  # fmt: skip

@@ -121,7 +121,7 @@ class World:
     def _make_history(self, region: str) -> Iterator[tuple[str, str, str, str, str]]:
         names = {zone_id: name for name, zone_id in self.zones(region).items()}
         pairs = self.sold_with_gpus(region)
-        if not pairs:
+        if region not in self._selling:
             return
         index = self._selling.index(region)
         rows = self.history_rows // len(self._selling) + (index < self.history_rows % len(self._selling))
