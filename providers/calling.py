@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from tenacity import RetryCallState, Retrying, wait_random_exponential
@@ -35,7 +36,8 @@ class Caller:
 
     def __init__(self, cloud: str, limit_s: float, *, attempts: int = ATTEMPTS) -> None:
         self._cloud = cloud
-        self._ends = time.monotonic() + limit_s
+        self._began = time.monotonic()
+        self._ends = self._began + limit_s
         self._limit_s = limit_s
         self._attempts = attempts
         self._cancelled = threading.Event()
@@ -43,6 +45,7 @@ class Caller:
         self._quiet_until = 0.0
         self._lost: Counter[str] = Counter()
         self._answered: set[str] = set()
+        self._clock: tuple[datetime, float] | None = None
         self._failing: dict[str, tuple[float, int]] = {}  # since when, how often in a row
         self._calls: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
@@ -74,6 +77,18 @@ class Caller:
     def cancel(self) -> None:
         """End every wait and refuse further calls: the command is being stopped."""
         self._cancelled.set()
+
+    def heard(self, date: datetime) -> None:
+        """The cloud's clock (aware) as an answer that has just come told it."""
+        with self._lock:
+            self._clock = (date, time.monotonic())
+
+    def clock_ahead(self, now: datetime) -> timedelta | None:
+        """How far this machine's clock is before the cloud's (negative: behind), when it showed ``now`` as this
+        caller was made; None when no answer told."""
+        with self._lock:
+            clock = self._clock
+        return None if clock is None else now + timedelta(seconds=clock[1] - self._began) - clock[0]
 
     @property
     def calls(self) -> Mapping[str, int]:

@@ -6,13 +6,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from providers.azure.errors import error_for
-from providers.azure.parse.identity import seconds_until
+from providers.azure.parse.identity import http_date, seconds_until
 from providers.errors import ProviderError, UnreadableError
 from providers.session import Session
 
@@ -27,15 +26,6 @@ _PORTS = {"https": 443, "http": 80}
 _REMEMBERED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """An answer's ``Date``, when it came (monotonic seconds) and how long it took."""
-
-    date: str
-    at: float
-    seconds: float
-
-
 class Calls:
     """Thread-safe. ProviderError when an endpoint is not one of ours, or would carry a token in the clear."""
 
@@ -45,7 +35,7 @@ class Calls:
         self._caller = session.caller
         self._bases = _bases(cloud, session.settings.endpoints)
         self._lock = threading.Lock()
-        self._heard: list[Heard] = []
+        self._took: list[float] = []
 
     def base(self, service: str) -> str:
         """The address of a service, without a slash at its end."""
@@ -56,22 +46,18 @@ class Calls:
         return self._bases[service].startswith("http://")
 
     @property
-    def last_heard(self) -> Heard | None:
-        """The latest answer, of whichever service."""
-        with self._lock:
-            return self._heard[-1] if self._heard else None
-
-    @property
     def fastest_s(self) -> float | None:
         """How long the fastest of the latest answers took."""
         with self._lock:
-            return min((heard.seconds for heard in self._heard), default=None)
+            return min(self._took, default=None)
 
     def note(self, date: str, begin: float) -> None:
         """An answer came to a call that began at ``begin``."""
-        now = time.monotonic()
         with self._lock:
-            self._heard = [*self._heard[1 - _REMEMBERED :], Heard(date, now, now - begin)]
+            self._took = [*self._took[1 - _REMEMBERED :], time.monotonic() - begin]
+        moment = http_date(date)
+        if moment is not None:
+            self._caller.heard(moment)
 
     def once(self, service: str, ask: Callable[[], Any], translate: Translate) -> Any:
         """One call, retried as the caller of the session does."""

@@ -8,7 +8,6 @@ machine only, as Scheduled Events.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +17,7 @@ from pricing.machines import Machine
 from providers.azure import client
 from providers.azure.calls import Calls
 from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
-from providers.azure.parse.identity import clock_ahead, identity_in
+from providers.azure.parse.identity import identity_in
 from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import Context, read_locations, read_points, read_region
 from providers.azure.parse.skus import SkuList, machine_from, read_skus
@@ -41,7 +40,6 @@ from providers.session import Session
 
 _WITH_ACCOUNT = "which zones and sizes the subscription may use, and sizes that the price book does not know yet"
 _ZONES = "zones, restrictions and new machine types"
-_CLOCK_TOLERANCE = timedelta(minutes=5)
 _AT_ONCE = 8
 _PUBLIC = "none: public"
 _ONE_SIZE = "Standard_ND96isr_H100_v5"
@@ -56,7 +54,6 @@ class AzureProvider:
     """See :class:`providers.protocol.Provider`. ``credential`` replaces Azure's own chain."""
 
     def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
-        self._begin = time.monotonic()
         self._cloud = cloud
         self._session = session
         self._context = Context(cloud, session.book, session.now)
@@ -91,7 +88,7 @@ class AzureProvider:
         return replace(
             harvest,
             points=() if history_since is None else read_points(self._context, region, prices, history_since),
-            gaps=(*gaps, *self._unseen_regions, *self._clock_gap()),
+            gaps=(*gaps, *self._unseen_regions),
         )
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002
@@ -127,12 +124,12 @@ class AzureProvider:
             except ProviderError as error:
                 identity_error = error
             checks.extend(self._account_checks(region))
-        heard, fastest = self._calls.last_heard, self._calls.fastest_s
+        fastest = self._calls.fastest_s
         return Diagnosis(
             identity=identity,
             identity_error=identity_error,
             checks=tuple(checks),
-            clock_ahead=None if heard is None else clock_ahead(heard.date, self._now_at(heard.at)),
+            clock_ahead=self._session.caller.clock_ahead(self._session.now),
             latency=None if fastest is None else timedelta(seconds=fastest),
             sources=self._sources(checks),
         )
@@ -221,19 +218,6 @@ class AzureProvider:
             said.append("no zones: machines that the price book knows, wherever a price is listed")
         said.append("no stock and no notices: Azure tells of interruptions inside the machine only")
         return tuple(said)
-
-    def _clock_gap(self) -> tuple[Gap, ...]:
-        heard = self._calls.last_heard
-        ahead = None if heard is None else clock_ahead(heard.date, self._now_at(heard.at))
-        if ahead is None or abs(ahead) < _CLOCK_TOLERANCE:
-            return ()
-        minutes = round(abs(ahead) / timedelta(minutes=1))
-        side = "ahead of" if ahead > timedelta(0) else "behind"
-        error = ProviderError(self._cloud, f"this machine's clock is {minutes} min {side} Azure's")
-        return (Gap("the time", error, "prices dated right, and tokens that are accepted"),)
-
-    def _now_at(self, at: float) -> datetime:
-        return self._session.now + timedelta(seconds=at - self._begin)
 
 
 def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -82,14 +81,6 @@ class Identity:
     credentials: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The service's clock as its last answer told it, and this process's monotonic seconds at that moment."""
-
-    date: datetime
-    monotonic: float
-
-
 class GcpClient:
     """Thread-safe. Methods raise ProviderError and nothing else; network calls go through the session's caller."""
 
@@ -101,7 +92,6 @@ class GcpClient:
         self._clients: dict[type, Any] = {}
         self._catalogue: AuthorizedSession | None = None
         self.fastest: timedelta | None = None
-        self.clock: Clock | None = None
 
     @property
     def identity(self) -> Identity:
@@ -270,8 +260,8 @@ class GcpClient:
         date = moment_of(answer.headers.get("Date", ""))
         with self._lock:
             self.fastest = min(answer.elapsed, self.fastest or answer.elapsed)
-            if date is not None:
-                self.clock = Clock(date, time.monotonic())
+        if date is not None:
+            self._session.caller.heard(date)
 
     def _find_identity(self) -> Identity | ProviderError:
         settings = self._session.settings

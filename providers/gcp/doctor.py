@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,18 +19,14 @@ if TYPE_CHECKING:
 _ZONE, _REGION, _MACHINE_TYPE = "us-central1-a", "us-central1", "g2-standard-4"
 
 
-def examine(client: GcpClient, identity: Identity, session: Session, began: float) -> Diagnosis:
-    """Never raises. ``began``: monotonic seconds at the moment that ``session.now`` names."""
+def examine(client: GcpClient, identity: Identity, session: Session) -> Diagnosis:
+    """Never raises."""
     checks = tuple(_check(call, ask) for call, ask in _trials(client).items())
-    ahead = None
-    if client.clock is not None:
-        here = session.now + timedelta(seconds=client.clock.monotonic - began)
-        ahead = here - client.clock.date
     return Diagnosis(
         identity=f"{identity.name}, project {identity.project}",
         identity_error=None,
         checks=checks,
-        clock_ahead=ahead,
+        clock_ahead=session.caller.clock_ahead(session.now),
         latency=client.fastest,
         sources=_sources({check.needed_for for check in checks if check.error is None}),
     )

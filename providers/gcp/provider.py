@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -95,7 +94,6 @@ class GcpProvider:
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
         self._session = session
-        self._began = time.monotonic()
         self._client: _Once[GcpClient] = _Once(self._open)
         self._regions = _Once(self._list_regions)
         self._accelerators = _Once(lambda: self._client.get().accelerator_types())
@@ -192,7 +190,7 @@ class GcpProvider:
             identity = client.identity
         except ProviderError as error:
             return Diagnosis(None, error, (), None, None, ("nothing: Google Cloud shows no prices without an account",))
-        return examine(client, identity, self._session, self._began)
+        return examine(client, identity, self._session)
 
     def _open(self) -> GcpClient:
         from providers.gcp.client import GcpClient  # takes over a second: not before it is needed

@@ -6,7 +6,7 @@ marked. What looks wrong is held back and named (:mod:`router.prices.gates`), an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -56,8 +56,8 @@ def merge(
     Of the clouds ``asked``, offers that were not seen are marked stale (unless ``mark_kept`` is off); those of
     other clouds stay as they are. The book holds no offer that its own check would refuse.
     """
-    fetched, better = _without_worse(_by_key(harvests), base.offers, now, limits)
     covered = {(cloud, *pair) for cloud, parts in harvests.items() for part in parts for pair in part.covered}
+    fetched, better = _without_worse(_by_key(harvests), covered, base.offers, now, limits)
     old = {offer.key: offer for offer in base.offers}
     fresh, held = hold_back(fetched, covered, old, now, limits)
     asked = frozenset(asked)
@@ -91,21 +91,24 @@ def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
 
 
 def _without_worse(
-    fetched: Mapping[OfferKey, Offer], old: Iterable[Offer], now: datetime, limits: GateLimits
+    fetched: Mapping[OfferKey, Offer], covered: Set[Cover], old: Iterable[Offer], now: datetime, limits: GateLimits
 ) -> tuple[dict[OfferKey, Offer], frozenset[OfferKey]]:
-    """A doubtful price (a rounded saving of a public file) does not replace a sound one that is still recent;
-    also the keys of those sound ones."""
-    doubtful = {_kind(key) for key, offer in fetched.items() if not is_sound(offer)}
-    better = {
-        offer.key
-        for offer in old
-        if _kind(offer.key) in doubtful
-        and is_sound(offer)
-        and offer.as_of is not None
-        and now.date() - offer.as_of <= limits.recent
-    }
+    """What is known less well does not replace a sound price that is still recent: a rounded saving of a public
+    file, or a price for a whole region in place of its zones when the source did not see them. Also the keys of
+    those sound ones."""
+    recent = [
+        o for o in old if is_sound(o) and o.as_of is not None and now.date() - o.as_of <= limits.recent
+    ]  # fmt: skip
+    zoned = {_kind(o.key) for o in recent if o.zone is not None}
+
+    def is_worse(key: OfferKey, offer: Offer) -> bool:
+        blurred = offer.zone is None and _kind(key) in zoned
+        return not is_sound(offer) or (blurred and (offer.cloud, offer.region, offer.market) not in covered)
+
+    worse = {_kind(key) for key, offer in fetched.items() if is_worse(key, offer)}
+    better = {o.key for o in recent if _kind(o.key) in worse}
     kinds = {_kind(key) for key in better}
-    kept = {key: offer for key, offer in fetched.items() if is_sound(offer) or _kind(key) not in kinds}
+    kept = {key: offer for key, offer in fetched.items() if not is_worse(key, offer) or _kind(key) not in kinds}
     return kept, frozenset(better)
 
 

@@ -5,7 +5,7 @@ Nothing is stored until everything that will come has come, so that stopping mid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,6 +31,8 @@ from router.prices.report import RefreshReport, report_of
 
 # Interruptions are counted over this much history.
 RISK_WINDOW = timedelta(days=60)
+# Clouds refuse signatures and tokens that are five minutes off.
+CLOCK_TOLERANCE = timedelta(minutes=3)
 _USUAL = GateLimits()
 
 
@@ -74,6 +76,7 @@ def refresh(
             )
             for cloud, outcome in sorted(outcomes.items())
         )
+        warnings += tuple(_wrong_clocks(sources, now))
         report = RefreshReport(now, None, before.digest, len(before.offers), 0, reports, warnings)
         nothing = not any(part.offers for parts in harvests.values() for part in parts)
         if nothing or (options.whole and not report.complete):
@@ -134,6 +137,15 @@ def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope]
         return min(ends) if ends else now - timedelta(days=days)
 
     return since
+
+
+def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]:
+    for cloud, source in sources.items():
+        ahead = source.caller.clock_ahead(now)
+        if ahead is not None and abs(ahead) > CLOCK_TOLERANCE:
+            minutes = round(abs(ahead) / timedelta(minutes=1))
+            side = "ahead of" if ahead > timedelta(0) else "behind"
+            yield f"this machine's clock is {minutes} min {side} that of {cloud}; tokens and signatures may be refused"
 
 
 def _keep_history(

@@ -226,8 +226,6 @@ def test_a_clock_that_is_wrong_is_told(healthy: Harvest) -> None:
         harvest = azure.fetch()
         ahead = azure.provider.diagnose().clock_ahead
     assert harvest.offers == healthy.offers
-    (gap,) = harvest.gaps
-    assert (gap.subject, gap.error.what) == ("the time", "this machine's clock is 10 min behind Azure's")
     assert ahead is not None
     assert abs(ahead + timedelta(minutes=10)) < timedelta(seconds=30)
 

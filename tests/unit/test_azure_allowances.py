@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from pricing.bookfile import embedded_book
 from pricing.places import Market
 from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
-from providers.azure.parse.identity import clock_ahead, identity_in, seconds_until
+from providers.azure.parse.identity import http_date, identity_in, seconds_until
 from providers.protocol import Held, QuotaUnit
 
 BOOK = embedded_book()
@@ -123,10 +123,9 @@ def test_who_a_token_speaks_for() -> None:
 
 def test_clocks_and_waits() -> None:
     date = "Sat, 21 Nov 2026 18:00:00 GMT"
-    local = datetime(2026, 11, 21, 18, 10, tzinfo=UTC)
-    assert clock_ahead(date, local) == timedelta(minutes=10)
-    assert clock_ahead("", local) is None
-    assert clock_ahead("yesterday", local) is None
+    assert http_date(date) == datetime(2026, 11, 21, 18, tzinfo=UTC)
+    assert http_date("") is None
+    assert http_date("yesterday") is None
     assert seconds_until("7", "") == 7
     assert seconds_until("Sat, 21 Nov 2026 18:00:30 GMT", date) == 30
     assert seconds_until("Sat, 21 Nov 2026 17:00:30 GMT", date) == 0

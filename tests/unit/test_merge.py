@@ -75,12 +75,16 @@ def test_a_fresh_price_takes_the_mark_away() -> None:
 
 
 def test_zones_replace_a_price_for_the_region_and_the_other_way_round() -> None:
-    """Without coverage too: the same machine would be there twice, once at an old price."""
+    """The same machine would be there twice, once at an old price. Without coverage a price for the region is known
+    less well than those of its zones, and waits until they are old."""
     zoned = {"aws": (Harvest(offers=(offer(20, zone="z1"), offer(21, zone="z2"))),)}
     result = merged(book(offer(10)), zoned)
     assert [o.zone for o in result.book.offers] == ["z1", "z2"]
-    back = merged(result.book, {"aws": (Harvest(offers=(offer(15),)),)})
-    assert [o.zone for o in back.book.offers] == [None]
+    blurred = {"aws": (Harvest(offers=(offer(15),)),)}
+    assert [o.zone for o in merged(result.book, blurred).book.offers] == ["z1", "z2"]
+    assert [o.zone for o in merged(result.book, seen(offer(15))).book.offers] == [None]
+    aged = book(*(replace(o, as_of=DAY - timedelta(days=60)) for o in result.book.offers))
+    assert [o.zone for o in merged(aged, blurred).book.offers] == [None]
 
 
 def test_a_jump_keeps_the_older_row() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 # Claims of an Entra access token, most telling first ("Access token claims reference", Microsoft Learn).
@@ -20,22 +20,16 @@ def identity_in(token: str, subscription: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def clock_ahead(date_header: str, local: datetime) -> timedelta | None:
-    """``local``, this machine's time when the answer came, less the cloud's ``Date``; None without a readable
-    one. Good to a second or two: the header has no fractions."""
-    theirs = _http_date(date_header)
-    return None if theirs is None else local - theirs
-
-
 def seconds_until(retry_after: str, date_header: str) -> float | None:
     """A ``Retry-After``, given in seconds or as a date (counted from the answer's own ``Date``)."""
     if retry_after.strip().isdigit():
         return float(retry_after)
-    until, since = _http_date(retry_after), _http_date(date_header)
+    until, since = http_date(retry_after), http_date(date_header)
     return max(0.0, (until - since).total_seconds()) if until and since else None
 
 
-def _http_date(text: str) -> datetime | None:
+def http_date(text: str) -> datetime | None:
+    """The moment in a ``Date`` header, in UTC and whole seconds; None where it cannot be read."""
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:
