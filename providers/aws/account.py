@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pricing.machines import Machine
@@ -13,6 +13,7 @@ from pricing.places import Market
 from providers.aws.gather import Attempts, advise, new_region
 from providers.aws.parse import listed, spot
 from providers.aws.parse.advisor import Advice
+from providers.aws.parse.listed import read_products
 from providers.aws.parse.machines import read_types, sold_in_zones
 from providers.aws.parse.offers import estimated_spot_offers, on_demand_offers, spot_offers
 from providers.aws.parse.places import regions_by_status, zone_ids
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 ZONES, OFFERINGS, TYPES = "zones", "where each type is sold", "new instance types"
 ON_DEMAND, SPOT, HISTORY, BANDS = "on-demand prices", "spot prices", "spot price history", "interruption bands"
+_ASKED_BY_NAME = 12
+_REMEMBERED = timedelta(days=90)
 _NO_ADVICE = Advice({}, {}, ())
 
 
@@ -153,14 +156,23 @@ class Account:
 
         attempt(SPOT, lambda: gather(current, self._session.now))
         if since is not None:
-            attempt(HISTORY, lambda: gather(history, since))
+            attempt(HISTORY, lambda: gather(history, max(since, self._session.now - _REMEMBERED)))
         return current, history
 
     def _listed(self, region: str, names: frozenset[str], *, complete: bool) -> Listed:
-        """On-demand prices of ``names``; where these are ``complete``ly what is sold, one without a price is told."""
-        found = listed.read_products(self._cloud, region, self._client.products(region), names)
+        """On-demand prices of ``names``; where these are ``complete``ly what is sold, one without a price is told.
+
+        A type that is not among the list's GPU instances is asked for by its name: the list files some elsewhere.
+        """
+        texts = list(self._client.products(region))
+        found = read_products(self._cloud, region, texts, names)
         if not complete:
             return found
         silent = sorted(names - found.prices.keys() - found.lost)
-        untold = tuple(Dropped(f"{region} {name} on demand", NOT_LISTED) for name in silent)
-        return replace(found, dropped=(*found.dropped, *untold))
+        for name in silent[:_ASKED_BY_NAME]:
+            texts += self._client.products(region, name)
+        found = read_products(self._cloud, region, texts, names)
+        untold = [name for name in silent if name not in found.prices and name not in found.lost]
+        dropped = tuple(Dropped(f"{region} {name} on demand", NOT_LISTED) for name in untold)
+        lost = found.lost | set(silent[_ASKED_BY_NAME:])
+        return replace(found, dropped=(*found.dropped, *dropped), lost=lost)

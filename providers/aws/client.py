@@ -11,7 +11,6 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from providers.aws.errors import from_code, from_exception, retry_after
+from providers.aws.errors import from_code, from_exception, retry_after, told_time
 from providers.aws.parse.machines import ACCELERATED
 from providers.errors import ProviderError, UnreadableError
 from providers.session import Session
@@ -37,15 +36,6 @@ _MOST_BATCHES = 50
 _LARGEST_PAGE = 1000
 # What IAM and the settings call a service, where it is not the SDK's name.
 _POLICY_NAMES = {"service-quotas": "servicequotas"}
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """One answered call: how long it took, its ``Date`` header, and the monotonic moment it came."""
-
-    seconds: float
-    date: str
-    at: float
 
 
 class Client:
@@ -115,7 +105,8 @@ class Client:
         ]
 
     def spot_prices(self, region: str, names: Sequence[str], since: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Pages of Linux spot prices per zone: those in force at ``since`` and every change after it."""
+        """Pages of Linux spot prices per zone: those in force at ``since`` (at most 90 days ago, which is as far as EC2
+        remembers) and every change after it."""
         return self._pages(
             "ec2",
             "DescribeSpotPriceHistory",
@@ -169,15 +160,16 @@ class Client:
         pages = self._pages("service-quotas", "ListServiceQuotas", region, "Quotas", ServiceCode="ec2", MaxResults=100)
         return [row for page in pages for row in page]
 
-    def products(self, region: str) -> Sequence[str]:
-        """On-demand products (JSON texts) with GPUs: Linux, shared tenancy, nothing installed."""
+    def products(self, region: str, name: str | None = None) -> Sequence[str]:
+        """On-demand products (JSON texts) for Linux, shared tenancy, nothing installed: those of one instance type, or
+        all that the price list calls GPU instances."""
         fields = {
             "regionCode": region,
             "operatingSystem": "Linux",
             "tenancy": "Shared",
             "preInstalledSw": "NA",
             "capacitystatus": "Used",
-            "instanceFamily": "GPU instance",
+            **({"instanceType": name} if name else {"instanceFamily": "GPU instance"}),
         }
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in fields.items()]
         pages = self._pages(
@@ -212,22 +204,21 @@ class Client:
             bodies.update(batch)
         return list(bodies.values())
 
-    def probe(self, service: str, action: str, region: str = "", **parameters: Any) -> Probed:
-        """Makes one call for its own sake. A dry run that would have been allowed counts as answered."""
-        place = region or (_PRICING_REGION if service == "pricing" else self.home)
+    def probe(self, service: str, action: str, **parameters: Any) -> float:
+        """Makes one call for its own sake; the seconds that it took. A dry run that would have been allowed counts
+        as answered."""
+        place = _PRICING_REGION if service == "pricing" else self.home
 
-        def ask() -> Probed:
-            began = time.monotonic()
+        def ask() -> float:
             client = self._client(service, place)
+            began = time.monotonic()
             try:
-                answer = getattr(client, xform_name(action))(**parameters)
+                self._hear(getattr(client, xform_name(action))(**parameters))
             except ClientError as error:
-                answer = error.response
-                if answer.get("Error", {}).get("Code") != "DryRunOperation":
+                if error.response.get("Error", {}).get("Code") != "DryRunOperation":
                     raise
-            ended = time.monotonic()
-            headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-            return Probed(ended - began, headers.get("date", ""), ended)
+                self._hear(error.response)
+            return time.monotonic() - began
 
         return self._call(service, action, place, "", ask)
 
@@ -257,6 +248,7 @@ class Client:
         def ask() -> Mapping[str, Any]:
             client = self._client(service, region)
             answer: dict[str, Any] = getattr(client, xform_name(action))(**parameters)
+            self._hear(answer)
             if key and not isinstance(answer.get(key), list):
                 raise UnreadableError(self._cloud, f"{action} in {about or region}: the answer has no {key}")
             return answer
@@ -293,9 +285,15 @@ class Client:
             self._session = session
         return self._session
 
+    def _hear(self, answer: Mapping[str, Any]) -> None:
+        date = told_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
+        if date is not None:
+            self._caller.heard(date)
+
     def _translate(self, error: Exception, asked: str, permission: str) -> ProviderError:
         if not isinstance(error, ClientError):
             return from_exception(self._cloud, asked, _chain(error))
+        self._hear(error.response)
         metadata = error.response.get("ResponseMetadata", {})
         return from_code(
             self._cloud,

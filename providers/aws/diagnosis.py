@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from providers.aws.access import Access, Opened, SettingsError
 from providers.aws.public import PublicFiles
@@ -19,17 +18,6 @@ _PRICE_LIST, _ADVISOR = "public price list", "public Spot Advisor file"
 _PRICES, _HISTORY = "on-demand prices", "spot prices"
 # Sold for many years in the home regions that people have; only asked about.
 _TYPE = "g4dn.xlarge"
-
-
-class _Answered(Protocol):
-    """A call that was answered: how long it took, its ``Date`` header, and the monotonic moment it came."""
-
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def date(self) -> str: ...
-    @property
-    def at(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +55,23 @@ def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
 class _Examination:
     """What the calls so far showed."""
 
-    def __init__(self, session: Session, began: float) -> None:
-        self._session = session
-        self._began = began
+    def __init__(self) -> None:
         self.checks: list[CallCheck] = []
-        self.clock_ahead: timedelta | None = None
         self.latency: timedelta | None = None
 
-    def check(self, permission: str, needed_for: str, ask: Callable[[], _Answered]) -> bool:
+    def check(self, permission: str, needed_for: str, ask: Callable[[], float]) -> None:
         try:
-            self._note(ask())
+            took = timedelta(seconds=ask())
         except ProviderError as error:
             self.checks.append(CallCheck(permission, needed_for, error))
-            return False
+            return
         self.checks.append(CallCheck(permission, needed_for, None))
-        return True
-
-    def _note(self, answer: _Answered) -> None:
-        """The clock is judged by the fastest answer, whose date was written closest to its coming."""
-        took = timedelta(seconds=answer.seconds)
-        if self.latency is not None and took >= self.latency:
-            return
-        self.latency = took
-        try:
-            theirs = parsedate_to_datetime(answer.date).astimezone(UTC)
-        except ValueError:
-            return
-        ours = self._session.now + timedelta(seconds=answer.at - self._began)
-        self.clock_ahead = ours - theirs
+        self.latency = took if self.latency is None else min(self.latency, took)
 
 
-def diagnose(session: Session, access: Access, files: PublicFiles, began: float) -> Diagnosis:
-    """``began`` is the monotonic moment that ``session.now`` stands for. Raises nothing."""
-    seen = _Examination(session, began)
+def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
+    """Raises nothing. The clock is told by whatever answered, refusals too: a clock that is far off is refused."""
+    seen = _Examination()
     identity: str | None = None
     identity_error: ProviderError | None = None
     try:
@@ -124,7 +96,7 @@ def diagnose(session: Session, access: Access, files: PublicFiles, began: float)
         identity=identity,
         identity_error=identity_error,
         checks=tuple(seen.checks),
-        clock_ahead=seen.clock_ahead,
+        clock_ahead=session.caller.clock_ahead(session.now),
         latency=seen.latency,
         sources=tuple(_sources(seen.checks, isinstance(opened, Opened))),
     )

@@ -7,6 +7,8 @@ Price List, Service Quotas, STS and SQS APIs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 from providers.errors import (
     CredentialsError,
@@ -106,6 +108,16 @@ def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderErro
             remedy = _FIND if kind is CredentialsError else ""
             return kind(cloud, asked, code=name, remedy=remedy)
     return ProviderError(cloud, asked, code=chain[0] if chain else "")
+
+
+def told_time(date: str | None, age: str | None = None) -> datetime | None:
+    """The moment of a ``Date`` header, moved on by the ``Age`` of an answer that a cache kept; None without one."""
+    try:
+        at = parsedate_to_datetime(date) if date else None
+        kept = timedelta(seconds=int(age or 0))
+    except (ValueError, OverflowError):
+        return None
+    return None if at is None or at.tzinfo is None else at + kept
 
 
 def retry_after(header: str | None) -> float | None:

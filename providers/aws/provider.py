@@ -8,7 +8,6 @@ public files.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -53,7 +52,6 @@ class Aws:
         self._files = PublicFiles(cloud, session)
         self._catalogue = Catalogue(cloud, session, self._files)
         self._access = Access(cloud, session, self._files)
-        self._began = time.monotonic()
 
     @property
     def cloud(self) -> str:
@@ -75,7 +73,8 @@ class Aws:
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """Spot: placement scores by zone. Reserved: the machines of capacity blocks of 24 hours that are for sale
+        """Spot: placement scores by zone, of the ten best zones in ten regions; EC2 scores one type by itself low
+        throughout, so that scores compare places, not types or clouds. Reserved: the machines of capacity blocks of 24 hours that are for sale
         for a gang of that size; a block is paid for in advance, and none of it is bought here. On-demand: EC2 says
         nothing. Of two gangs of one type in one region the larger is asked for. Without an account: nothing."""
         opened = self._access.open()
@@ -120,7 +119,7 @@ class Aws:
 
     def diagnose(self) -> Diagnosis:
         """Each permission tried with one small call; those that would cost something as a dry run."""
-        return diagnose(self._session, self._access, self._files, self._began)
+        return diagnose(self._session, self._access, self._files)
 
     def _scores(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         regions: dict[tuple[str, int], list[str]] = {}

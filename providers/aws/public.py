@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 import requests
 
-from providers.aws.errors import from_code, from_exception, retry_after
+from providers.aws.errors import from_code, from_exception, retry_after, told_time
 from providers.errors import NotForSaleError, ProviderError
 from providers.session import Session
 
@@ -32,15 +31,6 @@ class Advised:
 
     document: Any
     written: date | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """That a file is there: how long the answer took, its ``Date`` header, and the monotonic moment it came."""
-
-    seconds: float
-    date: str
-    at: float
 
 
 class PublicFiles:
@@ -87,25 +77,25 @@ class PublicFiles:
                 self._advised = self._get("spot advisor", "the Spot Advisor file", url, read)
             return self._advised
 
-    def probe_price_list(self) -> Answered:
-        """Whether the price list answers."""
+    def probe_price_list(self) -> float:
+        """The seconds in which the price list answers."""
         return self._probe("price list", "the price list's index of regions", self._lists + _INDEX)
 
-    def probe_advisor(self) -> Answered:
-        """Whether the Spot Advisor answers."""
+    def probe_advisor(self) -> float:
+        """The seconds in which the Spot Advisor answers."""
         return self._probe("spot advisor", "the Spot Advisor file", self._advisor + _ADVICE)
 
-    def _probe(self, service: str, asked: str, url: str) -> Answered:
-        def read(response: requests.Response) -> Answered:
-            return Answered(response.elapsed.total_seconds(), response.headers.get("Date", ""), time.monotonic())
-
-        return self._get(service, asked, url, read, method="HEAD")
+    def _probe(self, service: str, asked: str, url: str) -> float:
+        return self._get(service, asked, url, lambda response: response.elapsed.total_seconds(), method="HEAD")
 
     def _get(
         self, service: str, asked: str, url: str, read: Callable[[requests.Response], T], *, method: str = "GET"
     ) -> T:
         def ask() -> T:
             with requests.request(method, url, timeout=self._timeouts, stream=True) as response:
+                date = told_time(response.headers.get("Date"), response.headers.get("Age"))
+                if date is not None:
+                    self._caller.heard(date)
                 if response.status_code != 200:
                     raise self._refused(asked, response)
                 return read(response)

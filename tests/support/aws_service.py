@@ -132,14 +132,13 @@ class Service:
         if call.service == "files":
             return Answer(b"not here", "text/plain", 404)
         if call.service == "ec2":
-            return self._keep((call.action, call.place, call.body), lambda: self._from_moto(call, environ))
+            with _moto_lock:
+                return _kept(_moto_said, (call.place, call.body), lambda: self._from_moto(call, environ))
         return self._from_moto(call, environ)
 
     def _keep(self, key: tuple[Any, ...], make: Callable[[], Answer]) -> Answer:
         with self._lock:
-            if key not in self._rendered:
-                self._rendered[key] = make()
-            return self._rendered[key]
+            return _kept(self._rendered, key, make)
 
     def _price_list(self, region: str, changes: frozenset[str]) -> Answer:
         if region not in self._world.regions:
@@ -154,6 +153,9 @@ class Service:
     def _products(self, call: Call, changes: frozenset[str]) -> Answer:
         known = call.place in self._world.regions
         texts = pages.products(self._world, call.place, changes) if known else []
+        fields = {row["Field"]: row["Value"] for row in call.parameters.get("Filters", ())}
+        for field in fields.keys() & {"instanceFamily", "instanceType"}:
+            texts = [text for text in texts if f'"{field}": "{fields[field]}"' in text]
         return _page("PriceList", texts, call.parameters, 100)
 
     def _from_moto(self, call: Call, environ: WSGIEnvironment) -> Answer:
@@ -182,6 +184,17 @@ class Service:
         if answer.promised is not None:
             return _dropped(answer.body, environ["werkzeug.socket"])
         return [] if head else [answer.body]
+
+
+# Zones and instance types, which nothing here changes: one memory for all services of a test run.
+_moto_said: dict[tuple[Any, ...], Answer] = {}
+_moto_lock = threading.Lock()
+
+
+def _kept(answers: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], make: Callable[[], Answer]) -> Answer:
+    if key not in answers:
+        answers[key] = make()
+    return answers[key]
 
 
 @cache

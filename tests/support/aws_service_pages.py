@@ -103,14 +103,19 @@ def products(world: World, region: str, changes: frozenset[str]) -> list[str]:
     return texts
 
 
+def instance_family(name: str) -> str:
+    """The price list's own sorting, which is not always what one would think."""
+    return "Accelerated computing" if name.startswith("p6-b300") else "GPU instance"
+
+
 def _product(region: str, name: str, price: int, sku: str, currency: str = "USD") -> str:
     sku = f"{sku}{name.replace('.', '').upper()}"
     count = gpu_of(name)[1]
     attributes = {
         "regionCode": region, "locationType": "AWS Region", "instanceType": name, "operatingSystem": "Linux",
         "tenancy": "Shared", "preInstalledSw": "NA", "capacitystatus": "Used", "marketoption": "OnDemand",
-        "instanceFamily": "GPU instance", "gpu": str(count), "servicecode": "AmazonEC2", "operation": "RunInstances",
-        "physicalProcessor": "Intel Xeon", "licenseModel": "No License required", "currentGeneration": "Yes",
+        "instanceFamily": instance_family(name), "gpu": str(count), "servicecode": "AmazonEC2",
+        "physicalProcessor": "Intel Xeon", "licenseModel": "No License required", "operation": "RunInstances",
     }  # fmt: skip
     rate = {"rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7", "unit": "Hrs", "beginRange": "0", "endRange": "Inf"}
     listed = {**rate, "pricePerUnit": {currency: decimal(price, LIST_SCALE, 10)}, "appliesTo": []}

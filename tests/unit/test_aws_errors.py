@@ -10,7 +10,16 @@ import requests.exceptions
 import urllib3.exceptions
 
 from providers import errors as ours
-from providers.aws.errors import _CODES, _EXCEPTIONS, BY_CODE, BY_EXCEPTION, from_code, from_exception, retry_after
+from providers.aws.errors import (
+    _CODES,
+    _EXCEPTIONS,
+    BY_CODE,
+    BY_EXCEPTION,
+    from_code,
+    from_exception,
+    retry_after,
+    told_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +103,22 @@ def test_a_wait_that_is_asked_for_is_kept() -> None:
 )
 def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:
     assert retry_after(header) == seconds
+
+
+@pytest.mark.parametrize(
+    ("date", "age", "told"),
+    [
+        ("Sat, 21 Nov 2026 18:00:00 GMT", None, "18:00:00"),
+        ("Sat, 21 Nov 2026 18:00:00 GMT", "90", "18:01:30"),
+        ("Sat, 21 Nov 2026 18:00:00 -0000", None, None),
+        ("yesterday", None, None),
+        ("Sat, 21 Nov 2026 18:00:00 GMT", "old", None),
+        (None, "90", None),
+    ],
+)
+def test_the_clouds_time_is_read_from_its_answers(date: str | None, age: str | None, told: str | None) -> None:
+    at = told_time(date, age)
+    assert (None if at is None else f"{at:%H:%M:%S}") == told
 
 
 def test_names_of_exceptions_exist() -> None:
