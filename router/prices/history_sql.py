@@ -9,7 +9,8 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,7 +89,8 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def connect() -> duckdb.DuckDBPyConnection:
+@contextmanager
+def connect() -> Iterator[duckdb.DuckDBPyConnection]:
     """In memory, within ``MEMORY``, spilling to the system's folder for temporary files; loads nothing from a net."""
     import duckdb
 
@@ -98,14 +100,19 @@ def connect() -> duckdb.DuckDBPyConnection:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    connection = duckdb.connect(config=settings)
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    with duckdb.connect(config=settings) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        try:
+            yield connection
+        except RuntimeError as error:
+            if "interrupted" in str(error):  # what DuckDB makes of Ctrl-C
+                raise KeyboardInterrupt from None
+            raise
 
 
 def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
     """Makes ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
-    files = ", ".join(_literal(part.path) for part in parts)
+    files = ", ".join(text(glob.escape(str(part.path))) for part in parts)  # as themselves, not as patterns
     sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
     versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
     problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]
@@ -114,9 +121,9 @@ def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> 
     connection.execute(f"CREATE OR REPLACE TEMP VIEW stored AS FROM read_parquet([{files}], hive_partitioning = false)")
 
 
-def _literal(path: Path) -> str:
-    """The path in SQL, as itself and not as a pattern."""
-    return "'" + glob.escape(str(path)).replace("'", "''") + "'"
+def text(value: str) -> str:
+    """A text within SQL, where no parameter can stand."""
+    return "'" + value.replace("'", "''") + "'"
 
 
 def _version_problem(part: Part, version: str | None) -> Problem | None:

@@ -22,6 +22,7 @@ from router.prices.history_sql import (
     connect,
     open_parts,
     refusal,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -163,21 +164,21 @@ def _equal(columns: Sequence[str], one: str, other: str) -> str:
 def _as_table(points: Sequence[PricePoint]) -> pa.Table:
     import pyarrow as pa
 
-    text, share = pa.string(), pa.float64()
+    word, share = pa.string(), pa.float64()
     return pa.table(
         {
             "at": pa.array([point.at.astimezone(UTC) for point in points], pa.timestamp("us", tz="UTC")),
-            "cloud": pa.array([point.cloud for point in points], text),
-            "region": pa.array([point.region for point in points], text),
-            "zone": pa.array([point.zone for point in points], text),
-            "instance_type": pa.array([point.instance_type for point in points], text),
-            "market": pa.array([point.market.value for point in points], text),
+            "cloud": pa.array([point.cloud for point in points], word),
+            "region": pa.array([point.region for point in points], word),
+            "zone": pa.array([point.zone for point in points], word),
+            "instance_type": pa.array([point.instance_type for point in points], word),
+            "market": pa.array([point.market.value for point in points], word),
             "usd_nanos_per_hour": pa.array(
                 [None if point.usd_per_hour is None else point.usd_per_hour.nanos for point in points], pa.int64()
             ),
             "available": pa.array([point.available for point in points], share),
             "score": pa.array([point.score for point in points], share),
-            "source": pa.array([point.source for point in points], text),
+            "source": pa.array([point.source for point in points], word),
             "nth": pa.array(range(len(points)), pa.int64()),
         }
     )
@@ -223,6 +224,6 @@ def write_part(folder: Path, month: str, number: int, connection: duckdb.DuckDBP
     )
 
     def fill(path: Path) -> None:
-        connection.execute(f"COPY ({rows}) TO ? ({options})", [str(path)])
+        connection.execute(f"COPY ({rows}) TO {text(str(path))} ({options})")
 
     publish(folder, month, number, fill)

@@ -16,7 +16,7 @@ MEASURED = (ROOT.parent / "shared" / "data" / "spot-availability").is_dir()
 
 def printed(folder: Path) -> str:
     """What the notebook prints when it is run in a repository at ``folder``."""
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 4

@@ -65,7 +65,7 @@ def test_parts_of_another_version_are_refused(version: str | None, what: str, tm
     metadata = f", KV_METADATA {{stepfare_price_history: {version}}}" if version else ""
     other = part.with_name("part-000000002-00000000.parquet")
     with duckdb.connect() as connection:
-        connection.execute(f"COPY (FROM read_parquet(?)) TO ? (FORMAT parquet{metadata})", [str(part), str(other)])
+        connection.execute(f"COPY (FROM read_parquet('{part}')) TO '{other}' (FORMAT parquet{metadata})")
     with pytest.raises(InvalidInputError, match=what) as refused:
         history.series(tmp_path)
     assert [problem.where for problem in refused.value.problems] == [str(other)]
@@ -164,6 +164,13 @@ def test_a_part_that_is_merged_away_while_it_is_read_is_looked_for_again(
 
     monkeypatch.setattr(history_sql, "open_parts", merged_meanwhile)
     assert read_back(tmp_path) == [a_point(hours) for hours in range(3)]
+
+
+def test_a_query_that_is_interrupted_ends_as_any_command_does() -> None:
+    with pytest.raises(KeyboardInterrupt), history_sql.connect():
+        raise RuntimeError("Query interrupted")  # as DuckDB puts it
+    with pytest.raises(RuntimeError, match="else"), history_sql.connect():
+        raise RuntimeError("something else")
 
 
 def test_a_folder_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
