@@ -73,10 +73,10 @@ class Aws:
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """Spot: placement scores by zone, of the ten best zones in ten regions; EC2 scores one type by itself low
-        throughout, so that scores compare places, not types or clouds. Reserved: the machines of capacity blocks of 24 hours that are for sale
-        for a gang of that size; a block is paid for in advance, and none of it is bought here. On-demand: EC2 says
-        nothing. Of two gangs of one type in one region the larger is asked for. Without an account: nothing."""
+        """Spot: placement scores, of the ten best zones in ten regions; EC2 scores one type by itself low throughout,
+        so that scores compare places, not types or clouds. Reserved: the machines of capacity blocks of 24 hours that
+        are for sale for a gang of that size; a block is paid for in advance, and none is bought here. On-demand: EC2
+        says nothing. Of two gangs of one type in one region the larger is asked for. Without an account: nothing."""
         opened = self._access.open()
         if not isinstance(opened, Opened) or not wanted:
             return ()
