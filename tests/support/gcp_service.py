@@ -27,7 +27,7 @@ from tests.support.gcp_service_data import (
     sku_rows,
     unit_price,
 )
-from tests.support.gcp_service_faults import Fault, Faults, send_dated
+from tests.support.gcp_service_faults import Fault, Faults
 
 Handler = Callable[["GcpService", Request, "re.Match[str]"], bytes]
 _PROJECT_PATH = r"/compute/v1/projects/[^/]+"
@@ -108,9 +108,9 @@ class GcpService:
                 response = not_found(str(error.args[0]))
         ahead = timedelta(seconds=0 if fault is None else fault.clock_s)
         if self.now is not None:
-            send_dated(response, self.now + timedelta(seconds=time.monotonic() - self.began) + ahead, environ)
-        if ahead:
-            send_dated(response, datetime.now(UTC) + ahead, environ)
+            response.date = self.now + timedelta(seconds=time.monotonic() - self.began) + ahead
+        elif ahead:
+            response.date = datetime.now(UTC) + ahead
         return response(environ, start_response) if fault is None else fault.spoil(response, environ, start_response)
 
     def once(self, key: tuple[object, ...], render: Callable[[], object]) -> bytes:

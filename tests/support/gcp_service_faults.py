@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, NoReturn
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -106,15 +105,6 @@ def _cut(response: Response, environ: WSGIEnvironment, start_response: StartResp
     response.headers["Content-Length"] = str(len(body))
     start_response(response.status, list(response.headers))
     yield body[: len(body) // 2]
-    _hang_up(environ)
-
-
-def send_dated(response: Response, now: datetime, environ: WSGIEnvironment) -> NoReturn:
-    """Answers by a clock of its own: the server would add a Date by this machine's."""
-    response.date = now
-    response.headers["Connection"] = "close"
-    lines = [f"HTTP/1.1 {response.status}", *(f"{name}: {value}" for name, value in response.headers), "", ""]
-    environ["werkzeug.socket"].sendall("\r\n".join(lines).encode() + response.get_data())
     _hang_up(environ)
 
 

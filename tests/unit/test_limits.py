@@ -52,7 +52,7 @@ def test_a_whole_file() -> None:
         name="p5",
         cloud="aws",
         region="us-east-1",
-        family="p5",
+        family=("p5",),
         market=Market.SPOT,
         amount=384,
         unit="vcpus",
