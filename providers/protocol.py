@@ -58,8 +58,8 @@ class Harvest:
 
     ``covered`` names each (region, market) that was seen whole: there, an offer that is not listed is not for
     sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines``,
-    ``regions`` and ``tariffs`` hold those that the session's book does not know (an unknown accelerator is a dropped row, for
-    without its speed nothing can be planned on it). ``points`` is price, stock and score over time.
+    ``regions`` and ``tariffs`` hold those that the session's book does not know (an unknown accelerator is a dropped
+    row, for without its speed nothing can be planned on it). ``points`` is price, stock and score over time.
     """
 
     offers: tuple[Offer, ...] = ()

@@ -36,6 +36,8 @@ APPS: Mapping[str, Callable[..., WSGIApplication]] = {
     "azure": azure_service.make_app,
 }
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Case:
