@@ -85,13 +85,15 @@ class Account:
         names = known if sold is None else (known & sold.keys()) | {machine.instance_type for machine in new}
         current, history = self._spot_rows(region, names, since, attempt)
         listing = attempt(ON_DEMAND, lambda: self._listed(region, names, complete=sold is not None))
-        advised = attempt(BANDS, lambda: advise(self._cloud, self._files, region, names))
+        advised = attempt(BANDS, lambda: advise(self._cloud, self._files, region, names), elsewhere=True)
         advice, written = advised or (_NO_ADVICE, None)
 
         now = spot.read_history(self._cloud, region, current, zones, names, self._session.now)
         past = spot.read_history(self._cloud, region, [*current, *history], zones, names, self._session.now)
-        # A history that contradicts the current price leaves it unknown.
+        # A history that contradicts the current price leaves it unknown; a whole one can stand in for it.
         agreed = {key: price for key, price in now.current.items() if key in past.current}
+        if attempt.failed(SPOT) and not attempt.failed(HISTORY):
+            agreed = dict(past.current)
         today = self._session.now.date()
         prices = listing.prices if listing is not None else {}
         offers = on_demand_offers(self._cloud, region, prices, sold or {}, listed.SOURCE, today)

@@ -27,17 +27,18 @@ class Attempts:
         self.gaps: list[Gap] = []
         self._hopeless: ProviderError | None = None
 
-    def __call__(self, subject: str, ask: Callable[[], T], would_add: str = "") -> T | None:
-        """What ``ask`` gives; None, and a gap, when it cannot be had."""
-        if self._hopeless is not None:
-            self.gaps.append(Gap(subject, self._hopeless, would_add))
+    def __call__(self, subject: str, ask: Callable[[], T], *, elsewhere: bool = False) -> T | None:
+        """What ``ask`` gives; None, and a gap, when it cannot be had. ``elsewhere``: it needs no account and no region,
+        so that it is asked for though these fail."""
+        if self._hopeless is not None and not elsewhere:
+            self.gaps.append(Gap(subject, self._hopeless))
             return None
         try:
             return ask()
         except ProviderError as error:
-            if isinstance(error, _HOPELESS):
+            if isinstance(error, _HOPELESS) and not elsewhere:
                 self._hopeless = error
-            self.gaps.append(Gap(subject, error, would_add))
+            self.gaps.append(Gap(subject, error))
             return None
 
     def failed(self, *subjects: str) -> bool:

@@ -94,10 +94,7 @@ def test_a_call_that_fails_for_good_costs_what_it_would_have_brought(
     kind: str, error: type[ProviderError], whole: Harvest
 ) -> None:
     harvest = _fetch({"match": "GetProducts", "kind": kind}, attempts=1)
-    expected = {"on-demand prices": error}
-    if error is CredentialsError:
-        expected["interruption bands"] = error
-    assert _told(harvest) == expected
+    assert _told(harvest) == {"on-demand prices": error}
     assert {offer.key for offer in harvest.offers} == {o.key for o in whole.offers if o.market is Market.SPOT}
     assert harvest.covered == {(REGION, Market.SPOT)}
     assert harvest.points == whole.points
@@ -112,13 +109,17 @@ def test_a_history_that_breaks_off_loses_history_only(whole: Harvest) -> None:
     assert set(harvest.points) <= set(whole.points)
 
 
+def test_a_whole_history_stands_in_for_current_prices(whole: Harvest) -> None:
+    harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "error500", "times": 1}, attempts=1)
+    assert _told(harvest) == {"spot prices": TransientError}
+    assert harvest.offers == whole.offers
+    assert harvest.covered == {(REGION, Market.ON_DEMAND)}
+
+
 def test_a_token_that_expires_midway_leaves_what_was_there(whole: Harvest) -> None:
     harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "expired_token", "after": 1})
-    assert _told(harvest) == dict.fromkeys(
-        ("spot price history", "on-demand prices", "interruption bands"), CredentialsError
-    )
-    spot = {offer.key: offer.usd_per_hour for offer in whole.offers if offer.market is Market.SPOT}
-    assert {offer.key: offer.usd_per_hour for offer in harvest.offers} == spot
+    assert _told(harvest) == dict.fromkeys(("spot price history", "on-demand prices"), CredentialsError)
+    assert harvest.offers == tuple(offer for offer in whole.offers if offer.market is Market.SPOT)
     assert harvest.covered == {(REGION, Market.SPOT)}
     assert all("renew the credentials" in gap.error.remedy for gap in harvest.gaps)
 
