@@ -1,6 +1,6 @@
 """How price history does when there is much of it. Every figure is measured in this run.
 
-    python -m tests.bench.price_history [--rows 50000000] [--folder DIR]
+    python tests/bench/price_history.py [--rows 50000000] [--folder DIR]
 
 Rows over twelve months in 5,000 series, every fourth with stock beside the price, twenty parts a month in the order
 of time as refreshes leave them; then merged. Made by DuckDB from row numbers and hashes: the same on every machine.

@@ -79,7 +79,7 @@ def as_found(series: SeriesStats) -> Any:
     return (*nanos, series.changes, series.points, share, series.observations)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.lists(points, max_size=14, unique_by=key))
 def test_the_figures_are_those_of_a_plain_loop(given_points: list[PricePoint]) -> None:
     with tempfile.TemporaryDirectory() as name:

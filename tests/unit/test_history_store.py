@@ -119,13 +119,13 @@ def test_old_parts_that_outlive_their_merging_change_nothing(tmp_path: Path) -> 
 
 
 def test_parts_are_merged_by_the_way_and_a_large_one_seldom(tmp_path: Path) -> None:
-    history.append(tmp_path, [a_point(i / 60, available=math.sin(i) ** 2) for i in range(40_000)])
+    history.append(tmp_path, [a_point(i / 60, available=math.sin(i) ** 2) for i in range(20_000)])
     large = max(parts_of(tmp_path), key=lambda part: part.stat().st_size)
-    for i in range(40):
+    for i in range(34):
         history.append(tmp_path, [a_point(i, "5", source="another")])
         assert len(parts_of(large.parents[1])) <= history_write.MOST_PARTS + 1
     assert large.exists()
-    assert len(history.series(tmp_path, history.Selection(sources=("another",)))) == 40
+    assert len(history.series(tmp_path, history.Selection(sources=("another",)))) == 34
 
 
 def test_a_merge_that_finds_no_room_does_not_fail_the_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
