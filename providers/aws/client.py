@@ -12,6 +12,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import botocore.session
@@ -78,15 +79,23 @@ class Client:
 
     def offerings(self, region: str) -> Sequence[Mapping[str, Any]]:
         """Which instance types with accelerators each zone sells, by zone id."""
-        wanted = [{"Name": "instance-type", "Values": list(ACCELERATED)}]
+        rows = self._offerings(region, Filters=[{"Name": "instance-type", "Values": list(ACCELERATED)}])
+        # A region without any is hard to believe: the patterns may have been taken literally.
+        return rows or [
+            row
+            for row in self._offerings(region)
+            if any(fnmatchcase(str(row.get("InstanceType")), pattern) for pattern in ACCELERATED)
+        ]
+
+    def _offerings(self, region: str, **filters: Any) -> list[Mapping[str, Any]]:
         pages = self._pages(
             "ec2",
             "DescribeInstanceTypeOfferings",
             region,
             "InstanceTypeOfferings",
             LocationType="availability-zone-id",
-            Filters=wanted,
             MaxResults=_LARGEST_PAGE,
+            **filters,
         )
         return [row for page in pages for row in page]
 

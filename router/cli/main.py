@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),
-    "schema": Entry("JSON Schema of job, limits or plan.", "router.cli.schema", "schema"),
+    "schema": Entry("JSON Schema of the files you write, or a plan.", "router.cli.schema", "schema"),
     "import sky": Entry("Turn a SkyPilot task into a job.", "router.cli.import_sky", "import_sky"),
 }
 

@@ -77,9 +77,11 @@ def _wide_row(line: Line) -> tuple[str, ...]:
 
 def _head(plan: Plan) -> str:
     name = plan_content(plan)["plan_id"]
+    days = (plan.as_of - plan.book_as_of).days
+    age = f", {days} days old" if days > 1 else ""
     return (
         f"{name} made for {stamp(plan.as_of)}, good until {stamp(plan.expires_at)}\n"
-        f"prices of book {plan.book_digest[:12]}, {plan.book_as_of:%Y-%m-%d}; "
+        f"prices of book {plan.book_digest[:12]}, {plan.book_as_of:%Y-%m-%d}{age}; "
         f"orders until {plan.horizon_end:%d %H:%MZ}, then outlook"
     )
 

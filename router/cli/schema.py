@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from router.cli.console import write
+from router.files.schemas import schema_of_file
 from router.jobs.schema import schema_text
 
 
@@ -18,6 +19,9 @@ class Kind(StrEnum):
 
     JOB = "job"
     LIMITS = "limits"
+    CLOUDS = "clouds"
+    POOL = "pool"
+    SANDBOX = "sandbox"
     PLAN = "plan"
 
 
@@ -25,7 +29,7 @@ def schema(
     kind: Annotated[Kind, typer.Argument(help="Of what.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a job file, a limits file or a plan.
+    """Print the JSON Schema (draft 2020-12) of a file that you write, or of a plan.
 
     An editor with YAML support checks a file while you type when its first line is, with the path seen from the file,
     # yaml-language-server: $schema=docs/schema/job.json
@@ -39,5 +43,5 @@ def schema(
         # Imported by name: planning brings the solver with it.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     else:
-        text = schema_text(kind)
+        text = schema_text(schema_of_file(kind))
     write(text, out)

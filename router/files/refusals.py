@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -142,12 +142,17 @@ def _example(path: Sequence[str | int], model: type[BaseModel]) -> str:
 def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
     """The model of the value at ``path`` inside ``model``; None where there is no model."""
     found: type[BaseModel] | None = model
+    mapped = False
     for step in path:
         if isinstance(step, int):
             continue  # an entry of a list has the model that the list's field names
+        if mapped:
+            mapped = False  # a key of a mapping: its value has the model that the mapping's field names
+            continue
         field = found.model_fields.get(step) if found else None
         found = next(_models_in(field.annotation), None) if field else None
-    return found
+        mapped = field is not None and get_origin(field.annotation) is dict
+    return None if mapped else found
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -12,6 +12,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from pricing.money import Usd
@@ -37,20 +38,26 @@ KINDS = tuple(_TITLES)
 def schema_of(kind: str) -> Schema:
     """The schema of one YAML document of this kind (one of ``KINDS``); KeyError for another."""
     model, title = _TITLES[kind]
-    schema = _tidy(model.model_json_schema(schema_generator=_Generator))
+    schema = schema_for(model, kind, title)
     if model is Job:
         for change in (_gang, _points, _spot, _checkpoint, _data, _places, _parameters):
             change(schema["$defs"], schema["properties"])
     else:
-        _or_one(schema["properties"], "clouds")
-        _or_one(schema["$defs"]["Limit"]["properties"], "family")
+        or_one(schema["properties"], "clouds")
+        or_one(schema["$defs"]["Limit"]["properties"], "family")
+    return schema
+
+
+def schema_for(model: type[BaseModel], kind: str, title: str) -> Schema:
+    """The schema that the model itself gives, tidied, with the word on how an editor finds it."""
     hint = f"First line of a file: # yaml-language-server: $schema=docs/schema/{kind}.json"
+    schema = _tidy(model.model_json_schema(schema_generator=_Generator))
     return {"$schema": _DIALECT, "$comment": hint, "title": title, **schema}
 
 
-def schema_text(kind: str) -> str:
+def schema_text(schema: Schema) -> str:
     """The schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
-    return json.dumps(schema_of(kind), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 class _Generator(GenerateJsonSchema):
@@ -84,7 +91,7 @@ def _tidy(node: Any) -> Any:
     return tidied
 
 
-def _or_one(properties: Schema, *names: str) -> None:
+def or_one(properties: Schema, *names: str) -> None:
     """A list of one may be written without its dash."""
     for name in names:
         found = properties[name]
@@ -153,7 +160,7 @@ def _points(parts: Schema, _: Schema) -> None:
     ]
     del point["required"]
     workload = parts["Workload"]
-    _or_one(workload["properties"], "profile")
+    or_one(workload["properties"], "profile")
     workload["anyOf"] = [{"required": ["profile"]}, {"required": ["transformer"]}]
 
 
@@ -182,8 +189,8 @@ def _data(parts: Schema, _: Schema) -> None:
 
 
 def _places(parts: Schema, _: Schema) -> None:
-    _or_one(parts["Residency"]["properties"], "allow", "deny")
-    _or_one(parts["Status"]["properties"], "data_in")
+    or_one(parts["Residency"]["properties"], "allow", "deny")
+    or_one(parts["Status"]["properties"], "data_in")
 
 
 def _parameters(parts: Schema, _: Schema) -> None:

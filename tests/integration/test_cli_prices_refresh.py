@@ -1,0 +1,223 @@
+"""`stepfare prices refresh` as users meet it: no network, a killed process, a full disk, two at once, Ctrl-C, undo."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pricing.book import PriceBook
+from router.prices.bookstore import BookStore
+from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
+from tests.support.command import write_job
+from tests.support.repository import ROOT
+from tests.support.service import closed_port
+
+LATER = "2026-11-22T18:00:00Z"
+
+
+def latest(home: Path) -> PriceBook | None:
+    store = BookStore(home / "books")
+    stored = store.latest()
+    return None if stored is None else store.load(stored)
+
+
+@pytest.fixture(scope="module")
+def sandbox_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the book of one refresh of the sandbox."""
+    home = tmp_path_factory.mktemp("sandbox")
+    done = command(home, "prices", "refresh", "--cloud", "sandbox", "--now", "2026-11-21T18:00:00Z")
+    assert done.code == 0, done.err
+    return home
+
+
+@pytest.fixture
+def home(sandbox_home: Path, tmp_path: Path) -> Path:
+    shutil.copytree(sandbox_home, tmp_path / "home")
+    return tmp_path / "home"
+
+
+def test_without_account_and_network_it_ends_soon_and_plans_go_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    nowhere = f"http://127.0.0.1:{closed_port()}"
+    file = clouds_file(home, dict.fromkeys(ENDPOINTS, nowhere))
+    begin = time.monotonic()
+    done = command(home, "prices", "refresh", "--clouds", file, account=False)
+    assert time.monotonic() - begin < 30  # "seconds"; the machine may be busy
+    assert done.code == 5
+    for cloud in ENDPOINTS:
+        assert f"{cloud} (" in done.out
+    assert done.out.count("failed: ") >= len(ENDPOINTS)
+    assert "nothing was stored: the book of before stays" in done.out
+    assert latest(home) is None
+    job = write_job(tmp_path / "jobs", "one")
+    planned = command(home, "plan", job, "-o", "json", "--now", "2026-11-21T18:00:00Z", account=False)
+    assert planned.code == 0, planned.err
+    assert "as_of" in planned.out
+    shown = command(home, "plan", job, "--now", "2027-11-21T18:00:00Z", account=False)
+    assert shown.code == 0
+    assert "2026-11-21, 365 days old" in shown.out
+
+
+def test_a_refresh_becomes_the_latest_book_and_history(sandbox_home: Path) -> None:
+    offers = command(sandbox_home, "offers", "--cloud", "sandbox", "-o", "json")
+    assert {offer["cloud"] for offer in offers.json["offers"]} == {"sandbox"}
+    assert all(offer["as_of"] == "2026-11-21" for offer in offers.json["offers"])
+    history = command(sandbox_home, "prices", "history", "--cloud", "sandbox", "--now", LATER, "-o", "json")
+    assert history.code == 0
+    assert "sandbox" in history.out
+
+
+def test_the_older_book_can_be_had_back(home: Path) -> None:
+    first = latest(home)
+    assert first is not None
+    assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER).code == 0
+    listed = command(home, "prices", "list", "-o", "json").json["books"]
+    assert [book["latest"] for book in listed] == [True, False]
+    diff = command(home, "prices", "diff", first.digest[:12], "latest", "-o", "json").json
+    assert diff["before"]["digest"] == first.digest
+    assert command(home, "prices", "use", first.digest[:12]).code == 0
+    assert latest(home) == first
+
+
+def test_a_book_named_by_its_digest_is_that_book_for_ever(home: Path) -> None:
+    first = latest(home)
+    assert first is not None
+    command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER)
+    shown = command(home, "offers", "--book", first.digest[:16], "-o", "json").json
+    assert shown["book"]["digest"] == first.digest
+
+
+@pytest.mark.parametrize("delay", [0.3, 0.6, 0.9, 1.2])
+def test_killed_at_any_moment_the_book_is_whole(home: Path, delay: float) -> None:
+    first = latest(home)
+    words = [str(STEPFARE), "prices", "refresh", "--cloud", "sandbox", "--now", LATER]
+    process = subprocess.Popen(words, env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(delay)
+    process.kill()
+    process.wait(10)
+    found = latest(home)
+    assert found == first or (found is not None and found.as_of.isoformat().startswith("2026-11-22"))
+    assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", "2026-11-23T18:00:00Z").code == 0
+
+
+def _small_files_only() -> None:
+    """As a full disk: a file may have 20 kB. Python turns the signal into an error."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+
+def _run(home: Path, before: Callable[[], None]) -> subprocess.CompletedProcess[str]:
+    words = [str(STEPFARE), "prices", "refresh", "--cloud", "sandbox", "--now", LATER]
+    return subprocess.run(words, env=environment(home), preexec_fn=before, capture_output=True, text=True, check=False)
+
+
+def test_a_full_disk_is_said_and_leaves_the_older_book(home: Path) -> None:
+    first = latest(home)
+    done = _run(home, _small_files_only)
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert latest(home) == first
+
+
+def test_ctrl_c_leaves_the_older_book(home: Path) -> None:
+    first = latest(home)
+    script = home / "slow.yaml"
+    example = (ROOT / "examples/pool/sandbox.yaml").read_text(encoding="utf-8")
+    script.write_text(example.replace("latency_s: 0\n", "latency_s: 30\n"))
+    file = clouds_file(home, {}, sandbox={"file": "slow.yaml"})
+    words = [str(STEPFARE), "prices", "refresh", "--clouds", str(file), "--cloud", "sandbox", "--now", LATER]
+    process = subprocess.Popen(words, env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert time.monotonic() - begin < 10
+    assert "interrupted" in err
+    assert latest(home) == first
+
+
+def test_two_at_once_both_count(home: Path) -> None:
+    """Each merges into what the other stored: one brings the sandbox up to date, one imports rows of AWS."""
+    offers = command(home, "offers", "--cloud", "aws", "--book", "embedded", "-o", "csv", "--limit", "3").out
+    lines = offers.splitlines()
+    header = lines[0].split(",")
+    file = home / "mine.csv"
+    file.write_text(offers.replace(lines[1].split(",")[header.index("source")], "mine"))
+    env = environment(home)
+    words = (["refresh", "--cloud", "sandbox", "--now", LATER], ["import", str(file), "--now", LATER, "--accept-jumps"])
+    both = [
+        subprocess.Popen([str(STEPFARE), "prices", *each], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for each in words
+    ]
+    ends = [(*process.communicate(timeout=60), process.returncode) for process in both]
+    assert [code for _, _, code in ends] == [0, 0], ends
+    book = latest(home)
+    assert book is not None
+    assert any(offer.source == "mine" for offer in book.offers)
+    assert {str(offer.as_of) for offer in book.offers if offer.cloud == "sandbox"} == {"2026-11-22"}
+
+
+def test_a_whole_book_or_none(home: Path, tmp_path: Path) -> None:
+    first = latest(home)
+    file = clouds_file(tmp_path, {"azure": f"http://127.0.0.1:{closed_port()}"})
+    words = ("prices", "refresh", "--clouds", file, "--cloud", "sandbox", "--cloud", "azure", "--now", LATER)
+    assert command(home, *words, "--whole").code == 5
+    assert latest(home) == first
+    assert command(home, *words).code == 5
+    found = latest(home)
+    assert found is not None
+    assert found != first
+    assert all("not refreshed since 2026-11-21" in offer.weak for offer in found.offers if offer.cloud == "azure")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("clouds: {awz: {}}", "did you mean aws?"),
+        ("clouds: {aws: {region: us-east-1}}", "did you mean regions?"),
+        ("clouds: {aws: {file: x.yaml}}", "only static and sandbox have a file"),
+        ("clouds: [aws]", "is not a mapping"),
+        ("refresh: {price_jump: 1}", "must be more than 1"),
+        ("clouds: {static: {file: missing.yaml}}", "no such file"),
+    ],
+)
+def test_a_clouds_file_with_a_mistake_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    file = tmp_path / "clouds.yaml"
+    file.write_text(content)
+    done = command(tmp_path / "home", "prices", "refresh", "--clouds", file)
+    assert done.code == 2
+    assert said in done.err
+    assert "clouds.yaml:1:" in done.err or "missing.yaml" in done.err
+
+
+def test_a_cloud_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    done = command(tmp_path, "prices", "refresh", "--cloud", "gpc")
+    assert (done.code, "did you mean gcp?" in done.err) == (2, True)
+
+
+def test_nothing_secret_is_written(home: Path) -> None:
+    """An account that no service knows: its key must appear in no output and no file."""
+    file = clouds_file(home, {"aws": f"http://127.0.0.1:{closed_port()}"})
+    for words in (("prices", "refresh"), ("doctor",), ("quotas",)):
+        done = command(home, *words, "--clouds", file, "--cloud", "aws")
+        assert done.code in {5, 7}
+    from tests.support.clouds import CANARY
+
+    assert CANARY.encode() not in everything_written(home)
+
+
+def test_json_reports_are_json(sandbox_home: Path) -> None:
+    done = command(sandbox_home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER, "-o", "json")
+    assert done.json["complete"] is True
+    assert json.loads(done.out)["clouds"][0]["cloud"] == "sandbox"
+    assert list((sandbox_home / "history").iterdir())
