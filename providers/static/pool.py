@@ -109,6 +109,9 @@ class Pool(Written):
     sites: Some[Place]
     machines: Some[MachineType]
     hosts: Some[Hosts]
+    egress_usd_per_gb: Dollars | None = Field(
+        default=None, description="What a GB costs that leaves a site, for anywhere; left out: unknown, so none does."
+    )
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:

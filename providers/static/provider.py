@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
+from pricing.egress import CROSS_CONTINENT, INTERNET, SAME_CONTINENT, Tariff, Tier
 from pricing.history import PricePoint
+from pricing.money import UsdPerGb
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
@@ -80,12 +82,20 @@ class StaticProvider:
             covered=frozenset((site.name, market) for market in _COVERED),
             machines=tuple(machines),
             regions=() if book.region(region.id) == region else (region,),
+            tariffs=self._tariffs(pool, day),
             points=tuple(_point(offer, day) for offer in offers)
             if history_since is not None and history_since.date() <= day
             else (),
             dropped=tuple(dropped),
             rows_read=len(groups),
         )
+
+    def _tariffs(self, pool: Pool, day: date) -> tuple[Tariff, ...]:
+        if pool.egress_usd_per_gb is None:
+            return ()
+        tiers = (Tier(0, None, UsdPerGb.parse(pool.egress_usd_per_gb)),)
+        scopes = (INTERNET, SAME_CONTINENT, CROSS_CONTINENT)
+        return tuple(Tariff(self._cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
         """How many hosts there are, free or not."""

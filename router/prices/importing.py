@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from pricing.bookfile import embedded_book
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.protocol import Harvest
@@ -39,8 +40,8 @@ def import_book(
     parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in found.items()}
     now = now.replace(microsecond=0)
     with store.lock():
-        before, words, _ = standing(store)
-        merged = merge(before, words, parts, now, gates, asked=(), mark_kept=False)
+        before, _, _ = standing(store)
+        merged = merge(before, embedded_book(), parts, now, gates, asked=(), mark_kept=False)
         stored = store.commit(merged.book)
     rows = [row for harvest in found.values() for row in harvest.dropped]
     return Imported(stored, merged.counts, rows_by_reason(rows), merged.held)

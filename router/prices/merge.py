@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import TypeVar
 
 from pricing.book import PriceBook
@@ -43,7 +44,7 @@ class Merged:
 
 def merge(
     base: PriceBook,
-    words: PriceBook,
+    tables: PriceBook,
     harvests: Mapping[str, Sequence[Harvest]],
     now: datetime,
     limits: GateLimits,
@@ -51,7 +52,7 @@ def merge(
     asked: Iterable[str],
     mark_kept: bool = True,
 ) -> Merged:
-    """The book as of ``now``. ``base`` gives the older offers, ``words`` its small tables; ``harvests`` is by cloud.
+    """The book as of ``now``: older offers from ``base``, words from ``tables`` first; ``harvests`` is by cloud.
 
     Of the clouds ``asked``, offers that were not seen are marked stale (unless ``mark_kept`` is off); those of
     other clouds stay as they are. The book holds no offer that its own check would refuse.
@@ -75,14 +76,12 @@ def merge(
         still[key] = marked_stale(offer, base.as_of.date()) if stale else offer
     offers, dearer = _without_dear_spot({**still, **fresh}, frozenset(fresh))
     parts = [part for found in harvests.values() for part in found]
-    book = replace(
-        words,
-        as_of=now,
-        offers=tuple(offers.values()),
-        machines=_joined(words.machines, (m for p in parts for m in p.machines), lambda m: (m.cloud, m.instance_type)),
-        regions=_joined(words.regions, (r for p in parts for r in p.regions), lambda r: r.id),
-        tariffs=_joined(words.tariffs, (t for p in parts for t in p.tariffs), lambda t: t.meter),
+    found = Harvest(
+        machines=tuple(m for p in parts for m in p.machines),
+        regions=tuple(r for p in parts for r in p.regions),
+        tariffs=tuple(t for p in parts for t in p.tariffs),
     )
+    book = replace(with_words(tables, found, base), as_of=now, offers=tuple(offers.values()))
     return Merged(book, _count(old, offers, fresh), (*held, *dearer))
 
 
@@ -159,10 +158,21 @@ def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
     return None
 
 
-def _joined(known: Iterable[T], more: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
-    """What the tables know stays; of two descriptions of something new, the first."""
+def with_words(tables: PriceBook, found: Harvest | None, learnt: PriceBook) -> PriceBook:
+    """``tables`` with the machines, regions and tariffs that were just found, and with those of an older book. This
+    version's tables come first; of what they do not know, the newest word counts (a pool file was corrected)."""
+    now = found or Harvest()
+    return replace(
+        tables,
+        machines=_joined((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
+        regions=_joined((tables.regions, now.regions, learnt.regions), lambda r: r.id),
+        tariffs=_joined((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
+    )
+
+
+def _joined(lists: Iterable[Iterable[T]], key: Callable[[T], object]) -> tuple[T, ...]:
     rows: dict[object, T] = {}
-    for row in (*known, *more):
+    for row in chain.from_iterable(lists):
         rows.setdefault(key(row), row)
     return tuple(rows.values())
 

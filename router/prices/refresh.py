@@ -15,6 +15,7 @@ from pricing.bookfile import embedded_book
 from pricing.history import PricePoint
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market
+from pricing.problems import InvalidInputError
 from providers.calling import Caller
 from providers.collect import CloudOutcome, Progress, Source, collect
 from providers.errors import ProviderError
@@ -26,7 +27,7 @@ from router.prices import history
 from router.prices.bookstore import BookStore
 from router.prices.gates import GateLimits
 from router.prices.history_risk import observed_rates
-from router.prices.merge import CloudCounts, merge
+from router.prices.merge import CloudCounts, merge, with_words
 from router.prices.report import RefreshReport, report_of
 
 # Interruptions are counted over this much history.
@@ -64,8 +65,8 @@ def refresh(
     outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
     harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
     with store.lock():
-        before, words, warnings = standing(store)  # again: another refresh may have stored one meanwhile
-        merged = merge(before, words, harvests, now, options.gates, asked=asked)
+        before, _, warnings = standing(store)  # again: another refresh may have stored one meanwhile
+        merged = merge(before, embedded_book(), harvests, now, options.gates, asked=asked)
         reports = tuple(
             report_of(
                 outcome,
@@ -83,10 +84,13 @@ def refresh(
             return report
         added, book = 0, merged.book
         if options.history_days:
-            added = _keep_history(history_folder, harvests, before, book, now)
-            book = _with_observed_risk(book, history_folder, now)
+            try:
+                added = _keep_history(history_folder, harvests, before, book, now)
+                book = _with_observed_risk(book, history_folder, now)
+            except (InvalidInputError, OSError, ValueError) as error:  # tonight's prices count without it too
+                warnings += (f"the price history could not be kept: {error}",)
         stored = store.commit(book)
-    return replace(report, stored=stored, offers=stored.offers, history_added=added)
+    return replace(report, stored=stored, offers=stored.offers, history_added=added, warnings=warnings)
 
 
 def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
@@ -96,9 +100,7 @@ def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables, tables, warnings
-    learnt = Harvest(machines=latest.machines, regions=latest.regions, tariffs=latest.tariffs)
-    words = merge(tables, tables, {"": (learnt,)}, tables.as_of, GateLimits(), asked=()).book
-    return latest, words, warnings
+    return latest, with_words(tables, None, latest), warnings
 
 
 def _open(

@@ -144,3 +144,16 @@ def test_a_doubtful_price_does_not_replace_a_sound_recent_one() -> None:
     assert [(o.zone, str(o.usd_per_hour)) for o in result.book.offers] == [("z1", "20.00")]
     old = replace(sound, as_of=DAY - timedelta(days=60))
     assert [o.zone for o in merged(book(old), seen(weak)).book.offers] == [None]
+
+
+def test_a_corrected_word_replaces_what_was_learnt_but_not_the_tables() -> None:
+    """A pool file with a wrong country, put right; and a source that contradicts our own table."""
+    tables = book()
+    wrong = unknown_region("static", "hall-77", "pool.yaml", DAY)
+    right = replace(wrong, country="DE", geo="EU", residency_group="EU")
+    learnt = replace(tables, regions=(*tables.regions, wrong))
+    known = next(r for r in tables.regions if r.id.cloud == "aws")
+    parts = {"static": (Harvest(regions=(right, replace(known, country="XX"))),)}
+    result = merge(learnt, tables, parts, NOW, GateLimits(), asked=()).book
+    assert result.region(right.id) == right
+    assert result.region(known.id) == known
