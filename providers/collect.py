@@ -44,12 +44,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class CloudOutcome:
-    """What one cloud gave: a harvest or an error for each scope, or one ``error`` for all of it."""
+    """What one cloud gave: a harvest or an error for each scope, or one ``error`` for all of it. ``no_account`` is why
+    only its public prices could be asked for, where another adapter knows them."""
 
     cloud: str
     harvests: Mapping[Scope, Harvest] = field(default_factory=dict)
     errors: Mapping[Scope, ProviderError] = field(default_factory=dict)
     error: ProviderError | None = None
+    no_account: ProviderError | None = None
     seconds: float = 0.0
 
 
@@ -186,5 +188,5 @@ class _State:
                 errors[scope] = late
         ended = self._seconds if self._seconds is not None else seconds
         return CloudOutcome(
-            self._cloud, dict(sorted(self._harvests.items())), dict(sorted(errors.items())), error, ended
+            self._cloud, dict(sorted(self._harvests.items())), dict(sorted(errors.items())), error, None, ended
         )

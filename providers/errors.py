@@ -5,6 +5,8 @@
     ProviderError                 anything a cloud refused or failed to do
     ├── CredentialsError          no identity, or one that is wrong or expired      exit code 7
     ├── PermissionDeniedError     the identity is known and may not make this call  exit code 7
+    ├── AccountNotUsedError       the settings say to leave the account alone
+    ├── SdkMissingError           the extra with the cloud's SDK is not installed
     ├── RegionOffError            the account has not switched this region on
     ├── NotForSaleError           no such machine type there, or it was withdrawn
     ├── NoCapacityError           sold there, and none left at the moment
@@ -56,6 +58,18 @@ class PermissionDeniedError(ProviderError):
     def __init__(self, cloud: str, what: str, *, permission: str = "", code: str = "", remedy: str = "") -> None:
         super().__init__(cloud, what, code=code, remedy=remedy)
         self.permission = permission
+
+
+class AccountNotUsedError(ProviderError):
+    """The settings say to use public sources only."""
+
+    title = "account not used"
+
+
+class SdkMissingError(ProviderError):
+    """The cloud's SDK is not installed; ``what`` names the module, the remedy the extra that brings it."""
+
+    title = "its SDK is not installed"
 
 
 class RegionOffError(ProviderError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
-from providers.errors import ProviderError
+from providers.errors import SdkMissingError
 from providers.protocol import Provider
 from providers.session import Session
 
@@ -16,12 +16,14 @@ from providers.session import Session
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One cloud: how people call it, the ``module:function`` that makes its provider from (cloud, session), the
-    extra of this package that installs its SDK ("" for none), and whether it is asked without being configured.
+    extra of this package that installs its SDK ("" for none), what makes the provider of its public prices where the
+    first needs an account ("" where it does not), and whether it is asked without being configured.
     """
 
     title: str
     factory: str
     extra: str = ""
+    public: str = ""
     by_default: bool = True
 
 
@@ -30,7 +32,7 @@ _NEOCLOUD = "providers.neoclouds.provider:make"
 CLOUDS: Mapping[str, Entry] = MappingProxyType(
     {
         "aws": Entry("Amazon EC2", "providers.aws.provider:make", "aws"),
-        "gcp": Entry("Google Compute Engine", "providers.gcp.provider:make", "gcp"),
+        "gcp": Entry("Google Compute Engine", "providers.gcp.provider:make", "gcp", _NEOCLOUD),
         "azure": Entry("Azure", "providers.azure.provider:make", "azure"),
         "lambda": Entry("Lambda", _NEOCLOUD),
         "nebius": Entry("Nebius", _NEOCLOUD),
@@ -46,15 +48,25 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
 def open_provider(cloud: str, session: Session) -> Provider:
     """The adapter of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise). Touches no network.
 
-    ProviderError when its SDK is missing and it cannot do without, naming the extra that installs it.
+    SdkMissingError when its SDK is missing and it cannot do without, naming the extra that installs it.
     """
     entry = CLOUDS[cloud]
-    module, _, function = entry.factory.partition(":")
     try:
-        make = getattr(importlib.import_module(module), function)
+        return _make(entry.factory, cloud, session)
     except ModuleNotFoundError as error:
         if not entry.extra:
             raise
         remedy = f"pip install 'stepfare[{entry.extra}]'"
-        raise ProviderError(cloud, f"its SDK is not installed: {error.name}", remedy=remedy) from None
-    return cast(Provider, make(cloud, session))
+        raise SdkMissingError(cloud, str(error.name), remedy=remedy) from None
+
+
+def open_public_provider(cloud: str, session: Session) -> Provider | None:
+    """What knows public prices of ``cloud`` when its own adapter can say nothing without an account; None where
+    there is no such thing, or the adapter reads public sources by itself."""
+    entry = CLOUDS[cloud]
+    return _make(entry.public, cloud, session) if entry.public else None
+
+
+def _make(factory: str, cloud: str, session: Session) -> Provider:
+    module, _, function = factory.partition(":")
+    return cast(Provider, getattr(importlib.import_module(module), function)(cloud, session))

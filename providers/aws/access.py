@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 
 from providers.aws.account import Account
 from providers.aws.public import PublicFiles
-from providers.errors import CredentialsError, ProviderError
+from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, SdkMissingError
 from providers.session import Session
 
 if TYPE_CHECKING:
     from providers.aws.client import Client
 
 FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, profile, SSO or a role)"
-
-
-class SettingsError(ProviderError):
-    """The settings say not to use the account."""
-
-    title = "account not used"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +44,13 @@ class Access:
 
     def _find(self) -> Opened | ProviderError:
         if not self._session.settings.credentials:
-            return SettingsError(self._cloud, "the settings say to use public sources only")
+            return AccountNotUsedError(self._cloud, "the settings say to use public sources only")
         try:
             from providers.aws.client import Client
         except ModuleNotFoundError as error:
             remedy = "pip install 'stepfare[aws]'"
-            return ProviderError(self._cloud, f"its SDK is not installed: {error.name}", remedy=remedy)
+            return SdkMissingError(self._cloud, str(error.name), remedy=remedy)
         client = Client(self._cloud, self._session)
         if not client.has_credentials():
-            return CredentialsError(self._cloud, "none were found", remedy=FIND_CREDENTIALS)
+            return CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
         return Opened(client, Account(self._cloud, self._session, client, self._files))

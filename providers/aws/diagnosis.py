@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.access import Access, Opened, SettingsError
+from providers.aws.access import Access, Opened
 from providers.aws.public import PublicFiles
-from providers.errors import ProviderError
+from providers.errors import AccountNotUsedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis
 from providers.session import Session
 
@@ -88,7 +88,7 @@ def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
         for call in _calls(session.now, session.settings.options.get("notice_queue_url")):
             probe = partial(opened.client.probe, call.service, call.action, **call.parameters)
             seen.check(call.permission, call.needed_for, probe)
-    elif not isinstance(opened, SettingsError):
+    elif not isinstance(opened, AccountNotUsedError):
         identity_error = opened
     seen.check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
     seen.check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)

@@ -17,7 +17,14 @@ from functools import partial
 from typing import Any, Protocol
 
 from providers.azure.calls import MANAGEMENT, Calls, Page, Row, query
-from providers.errors import CredentialsError, NotReachedError, ProviderError, TransientError, UnreadableError
+from providers.errors import (
+    CredentialsError,
+    NotReachedError,
+    ProviderError,
+    SdkMissingError,
+    TransientError,
+    UnreadableError,
+)
 
 READ_LOCATIONS = "Microsoft.Resources/subscriptions/locations/read"
 READ_SKUS = "Microsoft.Compute/skus/read"
@@ -174,7 +181,7 @@ class Account:
         cloud = self._calls.cloud
         if isinstance(error, ModuleNotFoundError):
             remedy = "pip install 'stepfare[azure]'"
-            return ProviderError(cloud, f"its SDK is not installed: {error.name}", remedy=remedy)
+            return SdkMissingError(cloud, str(error.name), remedy=remedy)
         from azure.core import exceptions as sdk
 
         if isinstance(error, sdk.ServiceRequestError):

@@ -22,7 +22,7 @@ from providers.azure.parse.prices import read_prices
 from providers.azure.parse.region import Context, read_locations, read_points, read_region
 from providers.azure.parse.skus import SkuList, machine_from, read_skus
 from providers.azure.retail import Retail
-from providers.errors import CredentialsError, ProviderError, RegionOffError
+from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, RegionOffError
 from providers.protocol import (
     Allowances,
     CallCheck,
@@ -151,14 +151,16 @@ class AzureProvider:
         return skus, ()
 
     def _no_account(self, subject: str) -> Gap:
+        error: ProviderError
         if self._session.settings.credentials:
             error = CredentialsError(
                 self._cloud,
                 "no subscription is configured",
+                none_found=True,
                 remedy="set the option `subscription`; `az account show --query id` prints it",
             )
         else:
-            error = CredentialsError(self._cloud, "credentials are switched off in the settings")
+            error = AccountNotUsedError(self._cloud, "the settings say to use public sources only")
         return Gap(subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once")
 
     def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[Gap, ...]]:

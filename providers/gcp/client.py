@@ -23,11 +23,11 @@ from google.auth.transport.requests import AuthorizedSession, Request
 from google.cloud import compute_v1
 from google.protobuf import json_format
 
-from providers.errors import CredentialsError, ProviderError, UnreadableError
+from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import calls
 from providers.gcp.calls import Call
 from providers.gcp.endpoints import endpoint, is_anonymous
-from providers.gcp.errors import SIGN_IN, WITHOUT_ACCOUNT, to_error
+from providers.gcp.errors import to_error
 from providers.gcp.series import MACHINE_TYPE_FILTER
 from providers.gcp.wire import Impatient, failure_of, moment_of
 from providers.session import Session
@@ -266,8 +266,7 @@ class GcpClient:
     def _find_identity(self) -> Identity | ProviderError:
         settings = self._session.settings
         if not settings.credentials:
-            what = "Google Cloud shows no prices without an account"
-            return CredentialsError(self._cloud, what, remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}")
+            return AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
         project = settings.options.get("project", "")
         try:
             urls = [endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
@@ -289,7 +288,7 @@ def _identified(cloud: str, name: str, project: str, credentials: Any) -> Identi
     if project:
         return Identity(name, project, credentials)
     remedy = "name it as option `project` of this cloud in the clouds file, or in GOOGLE_CLOUD_PROJECT"
-    return CredentialsError(cloud, "no Google Cloud project is named", remedy=remedy)
+    return CredentialsError(cloud, "no Google Cloud project is named", none_found=True, remedy=remedy)
 
 
 def _nobody() -> Any:

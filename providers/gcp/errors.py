@@ -143,7 +143,9 @@ def _unanswered(cloud: str, failure: Failure, code: str) -> ProviderError:
     subject = failure.subject
     match failure.kind:
         case Kind.NO_IDENTITY:
-            return CredentialsError(cloud, "no Google credentials were found", remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}")
+            return CredentialsError(
+                cloud, "no Google credentials were found", none_found=True, remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}"
+            )
         case Kind.REFUSED_IDENTITY:
             what = f"{subject}: Google does not accept the credentials that were found"
             return CredentialsError(cloud, what, code=code, remedy=SIGN_IN)

@@ -22,7 +22,8 @@ class Catalogued:
     ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all_in`` names
     the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold there or not;
     ``live``: asked at the market itself, for hosts with
-    ``accelerators`` (its names of those in our tables).
+    ``accelerators`` (its names of those in our tables). ``skip`` are beginnings of machine names that stand for more
+    than one machine (Google's n1, to which accelerators are attached at will).
     """
 
     catalogue: str
@@ -31,6 +32,7 @@ class Catalogued:
     list_all_in: frozenset[str] = frozenset()
     live: bool = False
     accelerators: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
 
 
 @cache
@@ -45,6 +47,7 @@ def catalogued() -> Mapping[str, Catalogued]:
             list_all_in=frozenset(entry.get("list_all_in", ())),
             live=entry.get("live", False),
             accelerators=tuple(entry.get("accelerators", ())),
+            skip=tuple(entry.get("skip", ())),
         )
         for cloud, entry in json.loads(text).items()
     }

@@ -109,10 +109,12 @@ class CatalogueProvider(_Public):
         except NotACatalogueError as error:
             what = f"the catalogue is not of the known form: {error.column} {error.what}".replace("  ", " ")
             raise UnreadableError(self._cloud, what) from None
+        listed = reading.get("", Reading())
+        listed.skip(self._entry.skip)
         told = history_since is not None and history_since.date() <= day
         at = datetime.combine(day, time(), UTC) if told else None
         terms = self._terms(f"gpuhunt catalogue {version}", day, at)
-        return harvest_of(reading.get("", Reading()), self._session.book, terms)
+        return harvest_of(listed, self._session.book, terms)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
         """Nothing: a catalogue does not know it."""

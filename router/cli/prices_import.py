@@ -81,5 +81,7 @@ def as_text(done: Imported) -> str:
     lines += [wrapped(f"held back: {held}") for held in done.held[:_SHOWN]]
     if len(done.held) > _SHOWN:
         lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
+    if done.passed_over:
+        lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
     lines.append(f"stored {done.stored.digest[:12]}, {done.stored.offers} offers")
     return "\n".join(lines) + "\n"

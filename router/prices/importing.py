@@ -25,6 +25,7 @@ class Imported:
     counts: Mapping[str, CloudCounts]
     dropped: tuple[DroppedRows, ...]
     held: tuple[Held, ...]
+    passed_over: int
 
 
 def import_book(
@@ -44,7 +45,7 @@ def import_book(
         merged = merge(before, embedded_book(), parts, now, gates, asked=(), mark_kept=False)
         stored = store.commit(merged.book)
     rows = [row for harvest in found.values() for row in harvest.dropped]
-    return Imported(stored, merged.counts, rows_by_reason(rows), merged.held)
+    return Imported(stored, merged.counts, rows_by_reason(rows), merged.held, merged.passed_over)
 
 
 def _covered(harvest: Harvest) -> frozenset[tuple[str, Market]]:

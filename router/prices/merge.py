@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from itertools import chain
 from typing import TypeVar
 
@@ -35,11 +35,13 @@ class CloudCounts:
 
 @dataclass(frozen=True)
 class Merged:
-    """The next book, what changed by cloud, and what was held back."""
+    """The next book, what changed by cloud, and what was held back. Of ``passed_over`` offers the book knew better:
+    with a later date, or from a better source."""
 
     book: PriceBook
     counts: Mapping[str, CloudCounts]
     held: tuple[Held, ...]
+    passed_over: int = 0
 
 
 def merge(
@@ -58,7 +60,8 @@ def merge(
     other clouds stay as they are. The book holds no offer that its own check would refuse.
     """
     covered = {(cloud, *pair) for cloud, parts in harvests.items() for part in parts for pair in part.covered}
-    fetched, better = _without_worse(_by_key(harvests), covered, base.offers, now, limits)
+    given = _by_key(harvests)
+    fetched, better = _without_worse(given, covered, base.offers, now, limits)
     old = {offer.key: offer for offer in base.offers}
     fresh, held = hold_back(fetched, covered, old, now, limits)
     asked = frozenset(asked)
@@ -82,7 +85,7 @@ def merge(
         tariffs=tuple(t for p in parts for t in p.tariffs),
     )
     book = replace(with_words(tables, found, base), as_of=now, offers=tuple(offers.values()))
-    return Merged(book, _count(old, offers, fresh), (*held, *dearer))
+    return Merged(book, _count(old, offers, fresh), (*held, *dearer), len(given) - len(fetched))
 
 
 def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
@@ -93,16 +96,19 @@ def _without_worse(
     fetched: Mapping[OfferKey, Offer], covered: Set[Cover], old: Iterable[Offer], now: datetime, limits: GateLimits
 ) -> tuple[dict[OfferKey, Offer], frozenset[OfferKey]]:
     """What is known less well does not replace a sound price that is still recent: a rounded saving of a public
-    file, or a price for a whole region in place of its zones when the source did not see them. Also the keys of
-    those sound ones."""
-    recent = [
-        o for o in old if is_sound(o) and o.as_of is not None and now.date() - o.as_of <= limits.recent
-    ]  # fmt: skip
+    file, a price for a whole region in place of its zones when the source did not see them, yesterday's catalogue
+    after a price of today. Also the keys of those sound ones."""
+    recent = [o for o in old if is_sound(o) and o.as_of is not None and now.date() - o.as_of <= limits.recent]
     zoned = {_kind(o.key) for o in recent if o.zone is not None}
+    newest: dict[tuple[str, str, str, str], date] = {}
+    for o in recent:
+        newest[_kind(o.key)] = max(o.as_of or date.min, newest.get(_kind(o.key), date.min))
 
     def is_worse(key: OfferKey, offer: Offer) -> bool:
-        blurred = offer.zone is None and _kind(key) in zoned
-        return not is_sound(offer) or (blurred and (offer.cloud, offer.region, offer.market) not in covered)
+        kind = _kind(key)
+        blurred = offer.zone is None and kind in zoned
+        unseen = blurred and (offer.cloud, offer.region, offer.market) not in covered
+        return unseen or not is_sound(offer) or (offer.as_of or date.min) < newest.get(kind, date.min)
 
     worse = {_kind(key) for key, offer in fetched.items() if is_worse(key, offer)}
     better = {o.key for o in recent if _kind(o.key) in worse}

@@ -5,6 +5,7 @@ Nothing is stored until everything that will come has come, so that stopping mid
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,7 +21,7 @@ from providers.calling import Caller
 from providers.collect import CloudOutcome, Progress, Source, collect
 from providers.errors import ProviderError
 from providers.protocol import Harvest, Scope
-from providers.registry import open_provider
+from providers.registry import open_provider, open_public_provider
 from providers.session import Session
 from router.files.clouds_file import LoadedClouds
 from router.prices import history
@@ -28,7 +29,7 @@ from router.prices.bookstore import BookStore
 from router.prices.gates import GateLimits
 from router.prices.history_risk import observed_rates
 from router.prices.merge import CloudCounts, merge, with_words
-from router.prices.report import RefreshReport, report_of
+from router.prices.report import RefreshReport, is_without_account, report_of
 
 # Interruptions are counted over this much history.
 RISK_WINDOW = timedelta(days=60)
@@ -61,8 +62,14 @@ def refresh(
     now = now.replace(microsecond=0)
     asked = clouds.asked(options.clouds)
     _, words, _ = standing(store)
+    begin = time.monotonic()
     sources, unopened = _open(asked, clouds, words, options, history_folder, now)
     outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
+    left_s = max(1.0, options.time_limit_s - (time.monotonic() - begin))
+    public = _public_sources(outcomes, clouds, words, now, left_s)
+    for cloud, outcome in collect(public, left_s, on_progress).items():
+        outcomes[cloud] = replace(outcome, no_account=outcomes[cloud].error)
+    sources = {**sources, **public}
     harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
     with store.lock():
         before, _, warnings = standing(store)  # again: another refresh may have stored one meanwhile
@@ -124,6 +131,21 @@ def _open(
             continue
         sources[cloud] = Source(provider, caller, since)
     return sources, unopened
+
+
+def _public_sources(
+    outcomes: Mapping[str, CloudOutcome], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
+) -> dict[str, Source]:
+    """Of clouds that say nothing without an account, and there is none: who knows their public prices."""
+    sources: dict[str, Source] = {}
+    for cloud, outcome in outcomes.items():
+        if outcome.error is None or not is_without_account(outcome.error):
+            continue
+        caller = Caller(cloud, limit_s)
+        provider = open_public_provider(cloud, Session(clouds.settings(cloud), words, now, caller))
+        if provider is not None:
+            sources[cloud] = Source(provider, caller, lambda _: None)
+    return sources
 
 
 def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope], datetime | None]:

@@ -10,7 +10,13 @@ from enum import StrEnum
 
 from providers.calling import Caller
 from providers.collect import CloudOutcome
-from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+from providers.errors import (
+    AccountNotUsedError,
+    CredentialsError,
+    PermissionDeniedError,
+    ProviderError,
+    SdkMissingError,
+)
 from providers.protocol import Dropped
 from router.prices.bookstore import StoredBook
 from router.prices.gates import Held
@@ -99,10 +105,12 @@ def report_of(
     failures = [Failure(str(scope), "", error) for scope, error in outcome.errors.items()]
     if outcome.error is not None:
         failures.append(Failure(outcome.cloud, "", outcome.error))
+    if outcome.no_account is not None:
+        failures.append(Failure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices"))
     parts = outcome.harvests.items()
     failures += [Failure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
     # An account that nobody spoke of is not missed; one that was named is.
-    hints = [f for f in failures if not must and _no_account(f.error)]
+    hints = [f for f in failures if _is_chosen(f.error) or (not must and is_without_account(f.error))]
     failures = [f for f in failures if f not in hints]
     rows = [dropped for part in outcome.harvests.values() for dropped in part.dropped]
     total = len(outcome.harvests) + len(outcome.errors)
@@ -127,8 +135,13 @@ def report_of(
     )
 
 
-def _no_account(error: ProviderError) -> bool:
-    return isinstance(error, CredentialsError) and error.none_found
+def is_without_account(error: ProviderError) -> bool:
+    """Whether nothing is wrong but that there is no account, or no SDK to use it with."""
+    return _is_chosen(error) or isinstance(error, SdkMissingError) or getattr(error, "none_found", False)
+
+
+def _is_chosen(error: ProviderError) -> bool:
+    return isinstance(error, AccountNotUsedError)
 
 
 def rows_by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:

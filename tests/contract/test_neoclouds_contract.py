@@ -9,7 +9,7 @@ import pytest
 
 from providers.neoclouds.clouds import catalogued
 from providers.protocol import Provider
-from providers.registry import CLOUDS, open_provider
+from providers.registry import CLOUDS, open_provider, open_public_provider
 from providers.session import Settings
 from tests.contract.provider_contract import ProviderContract
 from tests.support.neocloud_service import make_app
@@ -25,14 +25,15 @@ def address() -> Iterator[str]:
 class TestNeoclouds(ProviderContract):
     """All of them, one after another."""
 
-    clouds: ClassVar[tuple[str, ...]] = ("lambda", "nebius", "runpod", "vast", "verda")
+    clouds: ClassVar[tuple[str, ...]] = ("gcp", "lambda", "nebius", "runpod", "vast", "verda")
 
     @pytest.fixture(params=clouds)
     def provider(self, request: pytest.FixtureRequest, address: str) -> Provider:
         endpoints = {"catalogue": f"{address}/v3", "market": f"{address}/api/v0/bundles/"}
-        return open_provider(request.param, self.session(Settings(endpoints=endpoints)))
+        session = self.session(Settings(endpoints=endpoints))
+        return open_public_provider(request.param, session) or open_provider(request.param, session)
 
 
 def test_every_cloud_of_the_catalogue_is_in_the_registry_and_covered() -> None:
-    served = {cloud for cloud, entry in CLOUDS.items() if entry.factory.startswith("providers.neoclouds.")}
+    served = {cloud for cloud, e in CLOUDS.items() if "providers.neoclouds." in e.factory + e.public}
     assert set(catalogued()) == served == set(TestNeoclouds.clouds)

@@ -15,10 +15,11 @@ import pytest
 
 from pricing.book import PriceBook
 from router.prices.bookstore import BookStore
+from tests.support import neocloud_service
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
 from tests.support.command import write_job
 from tests.support.repository import ROOT
-from tests.support.service import closed_port
+from tests.support.service import closed_port, in_thread
 
 LATER = "2026-11-22T18:00:00Z"
 
@@ -221,3 +222,56 @@ def test_json_reports_are_json(sandbox_home: Path) -> None:
     assert done.json["complete"] is True
     assert json.loads(done.out)["clouds"][0]["cloud"] == "sandbox"
     assert list((sandbox_home / "history").iterdir())
+
+
+def test_without_an_account_public_catalogues_stand_in_and_nothing_is_missed(tmp_path: Path) -> None:
+    """Clouds that nobody named: what there is without an account is taken, and what one would add is said."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with in_thread(neocloud_service.make_app()) as url:
+        places = {"catalogue": f"{url}/v3", "market": f"{url}/api/v0/bundles/"}
+        small = {cloud: {"endpoints": places} for cloud in ("gcp", "lambda", "nebius", "runpod", "verda", "vast")}
+        file = clouds_file(home, {}, **small, aws={"enabled": False}, azure={"enabled": False})
+        told = command(home, "prices", "refresh", "--clouds", file, "--now", LATER, "-o", "json", account=False)
+        assert told.code == 5  # the file names gcp, so its account is missed
+    clouds = {cloud["cloud"]: cloud for cloud in told.json["clouds"]}
+    assert clouds["gcp"]["offers"] == 12  # two machines, three zones, two markets
+    assert [failure["what"] for failure in clouds["gcp"]["failures"]] == ["the account"]
+    assert {d["why"]: d["count"] for d in clouds["gcp"]["dropped"]}["accelerators are attached to it at will"] == 12
+    book = latest(home)
+    assert book is not None
+    mine = {(o.zone, o.instance_type, o.market.value): str(o.usd_per_hour) for o in book.offers if o.cloud == "gcp"}
+    assert mine[("us-central1-a", "a3-highgpu-8g", "on_demand")] == "88.4908"
+    assert mine[("europe-west4-a", "a2-highgpu-1g", "spot")] == "1.80"
+
+
+def test_an_account_left_alone_is_not_missed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with in_thread(neocloud_service.make_app()) as url:
+        file = clouds_file(home, {}, gcp={"endpoints": {"catalogue": f"{url}/v3"}, "credentials": False})
+        done = command(home, "prices", "refresh", "--clouds", file, "--cloud", "gcp", "--now", LATER, "-o", "json")
+    assert done.code == 0, done.out
+    (cloud,) = done.json["clouds"]
+    assert (cloud["status"], cloud["hints"][0]["what"]) == ("fresh", "the account")
+
+
+def test_quotas_are_a_limits_file_that_plan_takes(home: Path, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.yaml"
+    assert command(home, "quotas", "--cloud", "sandbox", "-o", "limits", "--out", limits).code == 0
+    job = write_job(tmp_path / "jobs", "one")
+    done = command(home, "plan", job, "--limits", limits, "--now", LATER, "-o", "json")
+    assert done.code == 0, done.err
+    table = command(home, "quotas", "--cloud", "sandbox")
+    assert "accelerators on spot" in table.out
+
+
+def test_the_doctor_says_who_we_are_and_what_works(home: Path) -> None:
+    done = command(home, "doctor", "--cloud", "sandbox", "-o", "json")
+    (found,) = done.json["clouds"]
+    assert (done.code, found["identity"]) == (0, "sandbox script")
+    assert found["offers"] == 12
+    lost = clouds_file(home, {"aws": f"http://127.0.0.1:{closed_port()}"})
+    failed = command(home, "doctor", "--clouds", lost, "--cloud", "aws")
+    assert failed.code == 5
+    assert "could not be reached" in failed.out

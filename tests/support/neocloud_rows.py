@@ -10,6 +10,7 @@ from gpuhunt import AcceleratorVendor, CatalogItem
 
 # Location names as gpuhunt's collectors write them: regions, data centres, countries.
 PLACES = {
+    "gcp": ("us-central1-a", "us-central1-b", "europe-west4-a"),
     "lambdalabs": ("us-east-1", "us-west-2", "europe-central-1", "us-south-9"),
     "nebius": ("eu-north1", "eu-west1", "us-central1", "me-west1"),
     "runpod": ("US-TX-3", "EU-RO-1", "CA-MTL-1", "US", "AP-JP-1"),
@@ -29,6 +30,14 @@ class _Kind:
 
 
 KINDS = {
+    "gcp": (
+        _Kind("a3-highgpu-8g", "H100", 80.0, 8, 88.4908, 27.9),
+        _Kind("a2-highgpu-1g", "A100", 40.0, 1, 3.673385, 1.8),
+        # Any number of accelerators can be attached to one of these.
+        _Kind("n1-standard-4", "T4", 16.0, 1, 0.54, 0.2),
+        _Kind("n1-standard-4", "T4", 16.0, 2, 0.89, 0.3),
+        _Kind("e2-standard-2", None, None, 0, 0.067, 0.02),
+    ),
     "lambdalabs": (
         _Kind("gpu_8x_h100_sxm5", "H100", 80.0, 8, 31.92),
         _Kind("gpu_1x_h100_pcie", "H100", 80.0, 1, 3.29),

@@ -31,7 +31,7 @@ from werkzeug.wrappers import Request, Response
 from tests.support.neocloud_rows import NEW_ROWS, catalogue_items, market_offers
 
 VERSION = "20261121-873"
-PROVIDERS = ("lambdalabs", "nebius", "runpod", "vastai", "verda")
+PROVIDERS = ("gcp", "lambdalabs", "nebius", "runpod", "vastai", "verda")
 
 
 def make_app(

@@ -157,3 +157,11 @@ def test_a_corrected_word_replaces_what_was_learnt_but_not_the_tables() -> None:
     result = merge(learnt, tables, parts, NOW, GateLimits(), asked=()).book
     assert result.region(right.id) == right
     assert result.region(known.id) == known
+
+
+def test_an_older_catalogue_does_not_replace_a_price_of_today() -> None:
+    today, older = offer(20), offer(25, as_of=DAY - timedelta(days=3))
+    result = merged(book(today), seen(older), asked=())
+    assert [str(o.usd_per_hour) for o in result.book.offers] == ["20.00"]
+    assert result.passed_over == 1
+    assert [str(o.usd_per_hour) for o in merged(book(older), seen(today)).book.offers] == ["20.00"]

@@ -76,6 +76,14 @@ class Reading:
         if not sure or why == NOT_ABOVE_ZERO:
             self.unsure.add(location)
 
+    def skip(self, beginnings: tuple[str, ...]) -> None:
+        """Leave out machines whose names begin so: each stands for several machines."""
+        for listing in self.listings if beginnings else ():
+            if listing.instance_type.startswith(beginnings):
+                row = f"{listing.location} {listing.instance_type} {listing.accelerator}"
+                self.leave_out(row, "accelerators are attached to it at will", listing.location)
+        self.listings = [one for one in self.listings if not one.instance_type.startswith(beginnings or ("\0",))]
+
 
 class NotACatalogueError(ValueError):
     """The table as a whole cannot be read: ``line``, ``column`` ("" if none) and what is wrong with it."""
