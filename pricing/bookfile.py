@@ -341,11 +341,13 @@ def _cells(column: pa.ChunkedArray, make: Callable[[Any], object] | None) -> lis
 
 @contextmanager
 def _without_collecting_garbage() -> Iterator[None]:
-    """Hundreds of thousands of objects that all stay: looking for cycles among them doubles the time."""
+    """Hundreds of thousands of objects that all stay: looking for cycles among them, now and at each later
+    collection, would double the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
         yield
+        gc.freeze()
     finally:
         if was_on:
             gc.enable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import StrEnum
 from functools import cache
@@ -68,7 +68,7 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
 
     An undated offer fails any maximum age; "on or after" is counted from that day, so never as too young.
     """
-    passes = _Passes(book, filters)
+    passes = None if replace(filters, max_age=None) == Filters() else _Passes(book, filters)
     machines = {(m.cloud, m.instance_type): m for m in book.machines}
     oldest = None if filters.max_age is None else today - filters.max_age
     by_hour = sort is SortKey.HOUR
@@ -76,7 +76,7 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
     kept: list[tuple[int, Offer]] = []
     too_old = 0
     for offer in book.offers:  # 150,000 of them: whatever depends on less than the offer is looked up
-        if not passes(offer):
+        if passes is not None and not passes(offer):
             continue
         if oldest is not None and (offer.as_of is None or offer.as_of < oldest):
             too_old += 1

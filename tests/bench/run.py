@@ -1,4 +1,4 @@
-"""``make bench``: how long planning takes. Every figure is measured in this run, on this machine, as it is loaded now.
+"""``make bench``: how long planning takes, and reading prices. Every figure is measured in this run, on this machine, as it is loaded now.
 
     python -m tests.bench.run [--jobs 100] [--time-limit 60]
 
@@ -17,9 +17,11 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
 from router.wiring import PlanOptions, plan_request
+from tests.bench import price_history, prices
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan
 from tests.support.repository import ROOT
@@ -33,14 +35,20 @@ PLANNED = (0, 3)  # all placed; some could not be placed
 
 def main() -> None:
     """Prints the figures; fails if a command does."""
-    parser = argparse.ArgumentParser(description="How long planning takes.")
+    parser = argparse.ArgumentParser(description="How long planning and reading prices take.")
     parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
+    parser.add_argument("--history-rows", type=int, default=5_000_000, help="rows of price history")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds, for the large case")
     asked = parser.parse_args()
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the start")
     start_up()
+    prices.main()
     examples()
     many(asked.jobs, timedelta(seconds=asked.time_limit))
+    print()
+    with TemporaryDirectory(prefix="stepfare-bench-") as folder:
+        for line in price_history.figures(Path(folder), asked.history_rows):
+            print(line, flush=True)
 
 
 def start_up() -> None:
