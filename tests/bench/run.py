@@ -1,4 +1,5 @@
-"""``make bench``: how long planning takes, and reading prices. Every figure is measured in this run, on this machine, as it is loaded now.
+"""``make bench``: how long planning takes, and reading prices. Every figure is measured in this run, on this machine,
+as it is loaded now.
 
     python -m tests.bench.run [--jobs 100] [--time-limit 60]
 

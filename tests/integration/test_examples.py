@@ -56,3 +56,21 @@ def test_the_nightly_script_passes_the_exit_code_on(tmp_path: Path, planned: int
     assert run.returncode == code, run.stderr
     assert calls[0].startswith("plan jobs --limits jobs/limits.yaml --now ")
     assert sum(call.startswith("plan diff ") for call in calls) == diffs
+
+
+def test_with_a_clouds_file_prices_are_fetched_first_and_may_be_partial(tmp_path: Path) -> None:
+    stand_in = tmp_path / "bin" / "stepfare"
+    stand_in.parent.mkdir()
+    stand_in.write_text('#!/bin/sh\necho "$@" >> "$CALLS"\n[ "$1" = prices ] && exit 5\nexit 0\n')
+    stand_in.chmod(0o755)
+    calls = tmp_path / "calls"
+    run = subprocess.run(
+        ["bash", SCRIPT, "jobs", tmp_path / "plans", "clouds.yaml"],
+        env={**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}", "CALLS": str(calls)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "older prices serve" in run.stderr
+    assert [line.split()[0] for line in calls.read_text().splitlines()] == ["prices", "plan"]

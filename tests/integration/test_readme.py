@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -37,9 +38,9 @@ def test_every_stepfare_command_runs_in_the_order_shown(folder: Path) -> None:
     commands = [c for c in _commands() if c.startswith("stepfare ")]
     assert len(commands) >= 6
     for command in commands:
-        done = subprocess.run(
-            [str(STEPFARE), *shlex.split(command)[1:]], cwd=folder, capture_output=True, text=True, check=False
-        )
+        words = [str(STEPFARE), *shlex.split(command)[1:]]
+        environment = {**os.environ, "STEPFARE_HOME": str(folder / "home")}
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         assert done.stdout or "--out" in command, command
 
