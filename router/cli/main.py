@@ -38,6 +38,7 @@ COMMANDS = {
     "prices import": Entry(
         "Put the offers of a catalogue file into the book.", "router.cli.prices_import", "import_file"
     ),
+    "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),
     "schema": Entry("JSON Schema of the files you write, or a plan.", "router.cli.schema", "schema"),

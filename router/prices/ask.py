@@ -10,7 +10,7 @@ from typing import TypeVar
 from pricing.book import PriceBook
 from providers.calling import Caller
 from providers.errors import ProviderError
-from providers.protocol import Allowances, Diagnosis, Provider
+from providers.protocol import Allowances, Diagnosis, Provider, StockHint, Wanted
 from providers.registry import open_provider
 from providers.session import Session
 from router.files.clouds_file import LoadedClouds
@@ -34,6 +34,13 @@ def allowances(
         return provider.allowances(clouds.settings(provider.cloud).regions)
 
     return _ask_all(names, clouds, words, now, limit_s, ask)
+
+
+def stock_hints(
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: Wanted
+) -> dict[str, tuple[StockHint, ...] | ProviderError]:
+    """What each cloud says of its stock for this gang."""
+    return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([wanted])))
 
 
 def _ask_all(

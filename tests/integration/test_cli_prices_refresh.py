@@ -266,6 +266,20 @@ def test_quotas_are_a_limits_file_that_plan_takes(home: Path, tmp_path: Path) ->
     assert "accelerators on spot" in table.out
 
 
+def test_stock_is_asked_and_kept(home: Path) -> None:
+    done = command(home, "stock", "h100.8x", "--machines", "2", "--now", LATER, "-o", "json")
+    assert done.code == 0, done.err
+    hints = done.json["hints"]
+    assert hints
+    assert all(hint["machines"] is None or hint["machines"] >= 0 for hint in hints)
+    kept = command(
+        home, "prices", "history", "--instance-type", "h100.8x", "--since", "1d", "--now", "2026-11-23T00:00Z"
+    )
+    assert "%" in kept.out
+    unknown = command(home, "stock", "h100.9x")
+    assert (unknown.code, "did you mean h100.8x?" in unknown.err) == (2, True)
+
+
 def test_the_doctor_says_who_we_are_and_what_works(home: Path) -> None:
     done = command(home, "doctor", "--cloud", "sandbox", "-o", "json")
     (found,) = done.json["clouds"]

@@ -1,0 +1,97 @@
+"""``stepfare stock``: where a gang is likely to be had, as far as the clouds say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.places import Market
+from providers.errors import ProviderError
+from providers.protocol import StockHint, Wanted
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import length_of_time, moment_of_planning
+from router.cli.text import columns, wrapped
+
+SCHEMA_VERSION = 1
+
+
+class StockFormat(StrEnum):
+    """How the hints are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def stock(
+    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine type, as p5.48xlarge.")],
+    machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="So many at the same moment.")] = 1,
+    market: Annotated[Market, typer.Option(help="How it is bought.")] = Market.SPOT,
+    region: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this region; may be given again.")
+    ] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "1m",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is learnt (ISO, with zone).")] = None,
+    output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
+) -> ExitCode:
+    """Ask the clouds where a gang is likely to be had: placement scores of AWS, Spot advice of Google, counts of the
+    static pool and the sandbox. Azure and the neoclouds say nothing. What is learnt is kept in the price history.
+
+    AWS limits how many different questions an account may ask in a day.
+
+    \b
+    stepfare stock p5.48xlarge --machines 4
+    stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
+    """
+    from router.cli.prices_refresh import chosen_clouds
+    from router.prices import history
+    from router.prices.ask import stock_hints
+    from router.prices.bookstore import BookStore
+    from router.prices.home import books_folder, history_folder
+    from router.prices.refresh import standing
+    from router.prices.stock import best_first, clouds_that_sell, points_of
+
+    moment = moment_of_planning(now).replace(microsecond=0)
+    limit = length_of_time("--time-limit", time_limit)
+    assert limit is not None
+    loaded, _ = chosen_clouds([], clouds)
+    _, words, _ = standing(BookStore(books_folder()))
+    asked = clouds_that_sell(words, machine)
+    wanted = Wanted(machine, machines, market, tuple(region or ()))
+    with console.progress(f"asking {', '.join(asked)}"):
+        found = stock_hints(asked, loaded, words, moment, limit.total_seconds(), wanted)
+    hints = best_first((c, hint) for c, some in found.items() if not isinstance(some, ProviderError) for hint in some)
+    errors = [one for one in found.values() if isinstance(one, ProviderError)]
+    history.append(history_folder(), points_of(hints, wanted, moment))
+    console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
+    for error in errors:
+        console.note(wrapped(f"{error.cloud}: {error}"), "warning")
+    return ExitCode.PARTIAL if errors else ExitCode.OK
+
+
+def _text(hints: tuple[tuple[str, StockHint], ...], wanted: Wanted) -> str:
+    gang = f"{wanted.machines} x {wanted.instance_type}, {wanted.market}"
+    if not hints:
+        return f"no cloud says anything of its stock of {gang}\n"
+    rows = [
+        (
+            f"{cloud}/{hint.zone or hint.region}",
+            "" if hint.score is None else f"{hint.score:.2f}",
+            "" if hint.machines is None else str(hint.machines),
+            hint.source,
+        )
+        for cloud, hint in hints
+    ]
+    table = columns(("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36})
+    return f"{table}\n\n{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only\n"
+
+
+def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
+    rows = [{"cloud": cloud, **asdict(hint)} for cloud, hint in hints]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "hints": rows}, indent=2) + "\n"

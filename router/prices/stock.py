@@ -1,0 +1,53 @@
+"""What clouds let one know of their stock for a gang, asked now and kept in the price history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from pricing.book import PriceBook
+from pricing.history import PricePoint
+from pricing.places import Market
+from pricing.problems import InvalidInputError
+from providers.protocol import StockHint, Wanted
+
+
+def clouds_that_sell(book: PriceBook, instance_type: str) -> tuple[str, ...]:
+    """The clouds with a machine of that name, sorted. InvalidInputError when the book knows none."""
+    clouds = sorted({m.cloud for m in book.machines if m.instance_type == instance_type})
+    if not clouds:
+        from pricing.bookcheck import did_you_mean
+
+        near = did_you_mean(instance_type, {m.instance_type for m in book.machines})
+        raise InvalidInputError.single(f"unknown machine {instance_type!r}", field="MACHINE", remedy=near)
+    return tuple(clouds)
+
+
+def best_first(hints: Iterable[tuple[str, StockHint]]) -> tuple[tuple[str, StockHint], ...]:
+    """By score, then by machines, unknown last; ties by place."""
+
+    def rank(named: tuple[str, StockHint]) -> tuple[float, int, str, str, str]:
+        cloud, hint = named
+        return (-(hint.score or 0.0), -(hint.machines or 0), cloud, hint.region, hint.zone or "")
+
+    return tuple(sorted(hints, key=rank))
+
+
+def points_of(hints: Sequence[tuple[str, StockHint]], wanted: Wanted, now: datetime) -> tuple[PricePoint, ...]:
+    """What was learnt, as history: the cloud's score, and the share of the machines asked for that it counts."""
+    return tuple(
+        PricePoint(
+            at=now,
+            cloud=cloud,
+            region=hint.region,
+            zone=hint.zone,
+            instance_type=hint.instance_type,
+            market=Market(hint.market),
+            usd_per_hour=None,
+            available=None if hint.machines is None else min(1.0, hint.machines / wanted.machines),
+            score=hint.score,
+            source=f"{hint.source}, {wanted.machines} machines",
+        )
+        for cloud, hint in hints
+        if hint.score is not None or hint.machines is not None
+    )
