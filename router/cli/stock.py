@@ -89,7 +89,8 @@ def _text(hints: tuple[tuple[str, StockHint], ...], wanted: Wanted) -> str:
         for cloud, hint in hints
     ]
     table = columns(("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36})
-    return f"{table}\n\n{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only\n"
+    note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
+    return f"{table}\n\n{wrapped(note)}\n"
 
 
 def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:
