@@ -21,7 +21,7 @@ from werkzeug.serving import make_server
 from pricing.bookfile import embedded_book
 from providers.azure.provider import AzureProvider
 from providers.calling import Caller
-from providers.errors import CredentialsError, NotReachedError, ProviderError
+from providers.errors import AccountNotUsedError, CredentialsError, NotReachedError, SdkMissingError
 from providers.protocol import Scope
 from providers.session import Session, Settings
 from tests.support.azure_service import SUBSCRIPTION, make_app
@@ -170,7 +170,7 @@ def test_credentials_that_are_switched_off_are_left_alone() -> None:
         provider = AzureProvider("azure", session(endpoints=endpoints, credentials=False), tokens)
         (gap, *_) = provider.fetch(EASTUS, None).gaps
         assert provider.diagnose().identity_error is None, "nobody was to be found"
-    assert "switched off" in str(gap.error)
+    assert type(gap.error) is AccountNotUsedError
     assert tokens.asked == 0
 
 
@@ -181,6 +181,6 @@ def test_a_missing_sdk_still_gives_public_prices(monkeypatch: pytest.MonkeyPatch
         provider = AzureProvider("azure", session(endpoints=endpoints))
         harvest = provider.fetch(EASTUS, None)
     error = next(gap.error for gap in harvest.gaps if gap.subject.startswith("zones"))
-    assert type(error) is ProviderError
+    assert type(error) is SdkMissingError
     assert error.remedy == "pip install 'stepfare[azure]'"
     assert harvest.offers

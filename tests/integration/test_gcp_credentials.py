@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from werkzeug.wrappers import Request, Response
 
-from providers.errors import CredentialsError, NotReachedError, ProviderError
+from providers.errors import AccountNotUsedError, CredentialsError, NotReachedError, ProviderError
 from providers.gcp.provider import GcpProvider
 from tests.support.gcp_service import make_app
 from tests.support.gcp_service_client import provider_at, serving
@@ -90,7 +90,7 @@ def test_credentials_that_are_not_to_be_used_are_not() -> None:
     with serving() as (provider, app):
         url = provider._session.settings.endpoints["compute"]
         public = provider_at(url, credentials=False)
-        with pytest.raises(CredentialsError, match="without an account"):
+        with pytest.raises(AccountNotUsedError):
             public.scopes()
         assert app.seen == []
 
