@@ -36,6 +36,6 @@ def test_the_tests_are_not_shadowed_by_a_stranger() -> None:
     assert Path(module.__file__).resolve() == ROOT / "tests" / "support" / "repository.py"
 
 
-def test_the_command_is_installed() -> None:
+def test_the_commands_are_installed() -> None:
     scripts = {e.name: e.value for e in distribution("stepfare").entry_points if e.group == "console_scripts"}
-    assert scripts == {"stepfare": "router.cli.main:main"}
+    assert scripts == {"stepfare": "router.cli.main:main", "stepfare-terraform": "terraform.shim:main"}
