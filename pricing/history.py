@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.money import UsdPerHour
@@ -27,3 +28,24 @@ class PricePoint:
     available: float | None
     score: float | None
     source: str
+
+    @property
+    def key(self) -> tuple[datetime, str, str, str, str, str, str]:
+        """What one source says of one series at one moment is one point: a later one corrects it."""
+        place = (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value)
+        return (self.at, *place, self.source)
+
+
+def combined(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
+    """Points of the same key as one, in the order of their first: what the earlier leaves open the later says."""
+    found: dict[tuple[datetime, str, str, str, str, str, str], PricePoint] = {}
+    for point in points:
+        first = found.setdefault(point.key, point)
+        if first is not point:
+            found[point.key] = replace(
+                first,
+                usd_per_hour=point.usd_per_hour if first.usd_per_hour is None else first.usd_per_hour,
+                available=point.available if first.available is None else first.available,
+                score=point.score if first.score is None else first.score,
+            )
+    return tuple(found.values())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pricing.history import PricePoint
+from pricing.history import PricePoint, combined
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
@@ -223,7 +223,7 @@ class SandboxProvider:
             for stock in (stock for stock in self._script.stock if stock.key == prices.key):
                 for moment, left in self._script.between(stock.steps, since, self._session.now):
                     points.append(replace(point, at=moment, available=1.0 if left.machines else 0.0))
-        return sorted(points, key=lambda p: (p.at, p.instance_type, p.zone or "", p.market, p.usd_per_hour is None))
+        return sorted(combined(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
 
     def _hints(self, wanted: Sequence[Wanted]) -> tuple[StockHint, ...]:
         hints: dict[tuple[str, str, str, Market], StockHint] = {}

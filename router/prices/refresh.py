@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.bookfile import embedded_book
-from pricing.history import PricePoint
+from pricing.history import PricePoint, combined
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market
 from pricing.problems import InvalidInputError
@@ -185,7 +185,7 @@ def _keep_history(
         for o in _moved(book.offers, old, harvests)
         if o.key not in told
     ]
-    return history.append(folder, points).written
+    return history.append(folder, combined(points)).written
 
 
 def _moved(

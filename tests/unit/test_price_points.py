@@ -1,0 +1,28 @@
+"""One source, one series, one moment: one point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pricing.history import PricePoint, combined
+from pricing.money import UsdPerHour
+from pricing.places import Market
+
+AT = datetime(2026, 11, 21, tzinfo=UTC)
+PRICE = PricePoint(AT, "aws", "us-east-1", None, "p5.48xlarge", Market.SPOT, UsdPerHour.parse(20), None, None, "a")
+
+
+def test_a_price_and_a_stock_at_one_moment_are_one_point() -> None:
+    stock = replace(PRICE, usd_per_hour=None, available=0.5)
+    assert combined([PRICE, stock]) == (replace(PRICE, available=0.5),)
+    assert combined([stock, PRICE]) == (replace(PRICE, available=0.5),)
+
+
+def test_the_first_word_stands() -> None:
+    assert combined([PRICE, replace(PRICE, usd_per_hour=UsdPerHour.parse(30))]) == (PRICE,)
+
+
+def test_other_sources_moments_and_zones_stay_apart() -> None:
+    others = [replace(PRICE, source="b"), replace(PRICE, zone="z"), replace(PRICE, at=AT.replace(hour=1))]
+    assert combined([PRICE, *others]) == (PRICE, *others)
