@@ -53,12 +53,13 @@ class Held:
 
 def hold_back(
     fetched: Mapping[OfferKey, Offer],
-    covered: Set[Place],
+    empty: Set[Place],
     old: Mapping[OfferKey, Offer],
     now: datetime,
     limits: GateLimits,
 ) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
-    """The fetched offers that pass, and what was held back, sorted."""
+    """The fetched offers that pass, and what was held back, sorted. ``empty`` are the markets that were seen whole
+    and sold nothing."""
     if limits.accept:
         return dict(fetched), ()
     recent = {
@@ -67,7 +68,7 @@ def hold_back(
         if offer.as_of is not None and now.date() - offer.as_of <= limits.recent
     }
     jumped = list(_jumps(fetched, recent, limits.jump))
-    vanished = list(_vanished(fetched, covered, recent.values()))
+    vanished = list(_vanished(empty, recent.values()))
     out = {held.key for held in jumped}
     passed = {key: offer for key, offer in fetched.items() if key not in out}
     return passed, tuple(sorted((*jumped, *vanished), key=str))
@@ -84,10 +85,9 @@ def _jumps(fetched: Mapping[OfferKey, Offer], recent: Mapping[OfferKey, Offer], 
             yield Held.of(offer, "price jump", f"{what} {'up' if offer.usd_per_hour > before.usd_per_hour else 'down'}")
 
 
-def _vanished(fetched: Mapping[OfferKey, Offer], covered: Set[Place], recent: Iterable[Offer]) -> Iterable[Held]:
-    there = {(offer.cloud, offer.region, offer.market) for offer in fetched.values()}
+def _vanished(empty: Set[Place], recent: Iterable[Offer]) -> Iterable[Held]:
     before = Counter((offer.cloud, offer.region, offer.market) for offer in recent)
     for place, count in before.items():
-        if place in covered and place not in there:
+        if place in empty:
             what = f"sells nothing any more, after {count} offers in the book before"
             yield Held(*place, None, "region vanished", what)

@@ -63,7 +63,8 @@ def merge(
     given = _by_key(harvests)
     fetched, better = _without_worse(given, covered, base.offers, now, limits)
     old = {offer.key: offer for offer in base.offers}
-    fresh, held = hold_back(fetched, covered, old, now, limits)
+    empty = covered - {(offer.cloud, offer.region, offer.market) for offer in given.values()}
+    fresh, held = hold_back(fetched, empty, old, now, limits)
     asked = frozenset(asked)
     still: dict[OfferKey, Offer] = {}
     replaced = _other_grain(fresh)

@@ -20,7 +20,7 @@ COVERED = frozenset({("aws", "us-east-1", Market.ON_DEMAND)})
 
 def held(new: Offer | None, old: Offer = OLD, limits: GateLimits | None = None) -> list[str]:
     fetched = {} if new is None else {new.key: new}
-    passed, out = hold_back(fetched, COVERED, {old.key: old}, NOW, limits or GateLimits())
+    passed, out = hold_back(fetched, frozenset() if fetched else COVERED, {old.key: old}, NOW, limits or GateLimits())
     assert len(passed) + sum(h.key is not None for h in out) == len(fetched)
     return [h.gate for h in out]
 
@@ -58,5 +58,5 @@ def test_accepting_switches_both_off() -> None:
 
 def test_what_was_held_back_names_both_prices() -> None:
     new = at(600)
-    _, (found,) = hold_back({new.key: new}, COVERED, {OLD.key: OLD}, NOW, GateLimits())
+    _, (found,) = hold_back({new.key: new}, frozenset(), {OLD.key: OLD}, NOW, GateLimits())
     assert str(found) == ("aws/us-east-1 p5.48xlarge on_demand: 600.00 after 60.00 of 2026-11-20: more than 3 times up")

@@ -142,6 +142,7 @@ def test_a_doubtful_price_does_not_replace_a_sound_recent_one() -> None:
     weak = replace(offer(18), weak="rounded savings")
     result = merged(book(sound), seen(weak))
     assert [(o.zone, str(o.usd_per_hour)) for o in result.book.offers] == [("z1", "20.00")]
+    assert result.held == ()  # the region has not vanished: it was priced, only less well
     old = replace(sound, as_of=DAY - timedelta(days=60))
     assert [o.zone for o in merged(book(old), seen(weak)).book.offers] == [None]
 
