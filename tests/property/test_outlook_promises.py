@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from router.jobs.spec import Job, Moment
-from router.planning.planner import PlanRequest, make_plan
+from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance
+from tests.support.solved_instances import request_of
 
 FEW = range(1000, 1006)
 MANY = range(1006, 1060)
@@ -41,18 +42,7 @@ def _longer(rng: Random, job: Job, instance: Instance) -> Job:
 def broken_promises(seed: int, gap: float) -> list[str]:
     """What the checker finds, and whether anything lies beyond the horizon."""
     instance = longer(seed)
-    plan = make_plan(
-        PlanRequest(
-            jobs=instance.jobs,
-            book=instance.book,
-            limits=instance.limits,
-            now=instance.now,
-            horizon=instance.horizon,
-            slot=instance.slot,
-            gap=gap,
-            resolve_limits=0,
-        )
-    )
+    plan = make_plan(request_of(instance, gap=gap, resolve_limits=0))
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
     return [f"seed {seed}: {words}" for words in found]
 

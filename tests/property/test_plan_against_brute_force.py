@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from router.planning.plan import Plan
-from router.planning.planner import PlanRequest, make_plan
+from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance
-from tests.support.solved_instances import Solved, solve
+from tests.support.solved_instances import Solved, request_of, solve
 
 INSTANCES = 200
 FEW = range(3, INSTANCES, 16)
@@ -22,19 +22,7 @@ SOLVER = 1e-6  # what a solver's own tolerances may do to a proven optimum
 
 def plan_of(instance: Instance, gap: float) -> Plan:
     """The planner's answer, candidates as the brute force sees them (no rounds of confidence)."""
-    return make_plan(
-        PlanRequest(
-            jobs=instance.jobs,
-            book=instance.book,
-            limits=instance.limits,
-            now=instance.now,
-            horizon=instance.horizon,
-            slot=instance.slot,
-            gap=gap,
-            confidence_rounds=0,
-            resolve_limits=0,
-        )
-    )
+    return make_plan(request_of(instance, gap=gap, confidence_rounds=0, resolve_limits=0))
 
 
 def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:

@@ -21,9 +21,10 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_to_json
-from router.planning.planner import PlanRequest, make_plan
+from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance
+from tests.support.solved_instances import request_of
 from tests.support.steady_instances import later, steady_instance
 
 FEW = range(4, 40, 6)
@@ -35,18 +36,7 @@ Worth = tuple[tuple[int, ...], float]
 
 def plan_of(instance: Instance, gap: float = 0.0, resolve_limits: int = 0) -> Plan:
     """The planner's answer with its usual settings; shadow prices are re-solved only when asked for."""
-    return make_plan(
-        PlanRequest(
-            jobs=instance.jobs,
-            book=instance.book,
-            limits=instance.limits,
-            now=instance.now,
-            horizon=instance.horizon,
-            slot=instance.slot,
-            gap=gap,
-            resolve_limits=resolve_limits,
-        )
-    )
+    return make_plan(request_of(instance, gap=gap, resolve_limits=resolve_limits))
 
 
 def worth(instance: Instance) -> Worth:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from router.planning.candidates import candidates_for
+from router.planning.planner import PlanRequest
 from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
 
@@ -35,3 +37,16 @@ def solve(seed: int) -> Solved:
     problem = problem_of(instance)
     best = optimum(problem)
     return Solved(instance, best, greedy_in_turn(problem), optimum(problem.without_limits()).better_than(best))
+
+
+def request_of(instance: Instance, **knobs: Any) -> PlanRequest:
+    """What the planner is asked for an instance; ``knobs`` as in PlanRequest."""
+    return PlanRequest(
+        jobs=instance.jobs,
+        book=instance.book,
+        limits=instance.limits,
+        now=instance.now,
+        horizon=instance.horizon,
+        slot=instance.slot,
+        **knobs,
+    )
