@@ -29,6 +29,7 @@ COMMANDS = {
     "plan": Entry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
     "plan show": Entry("Print a plan that was written with --out.", "router.cli.plan_show", "show"),
     "plan diff": Entry("What moved from one plan to another, and why.", "router.cli.plan_diff", "diff"),
+    "plan check": Entry("Whether a plan may still be carried out.", "router.cli.plan_check", "check"),
     "explain": Entry("Why a job is placed where it is.", "router.cli.explain", "explain"),
     "prices refresh": Entry("Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"),
     "prices list": Entry("The stored price books.", "router.cli.prices_list", "list_books"),

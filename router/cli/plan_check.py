@@ -1,0 +1,144 @@
+"""``stepfare plan check``: whether a plan may still be carried out at today's prices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.money import Usd
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import moment_of_planning, refused
+from router.cli.text import columns, dollars, when, wrapped
+from router.running.guardrails import Cause, Guard, PriceNow, Refusal
+from router.running.orders import Order
+
+SCHEMA_VERSION = 1
+
+
+class CheckFormat(StrEnum):
+    """How the findings are written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="Prices of now: latest, embedded, a digest or a file.")
+    ] = "latest",
+    limits: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, reservations.")
+    ] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    approve_above: Annotated[
+        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+    ] = None,
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Check for this moment (ISO, with zone).")] = None,
+    output: Annotated[CheckFormat, typer.Option("--output", "-o", help="Format.")] = CheckFormat.TABLE,
+) -> ExitCode:
+    """Whether the orders of a plan may still be carried out: its age, prices of now against its ceilings, money.
+
+    Exit code 0 yes; 6 the plan is too old or a price has moved above its ceiling; 4 more money than allowed.
+
+    \b
+    stepfare plan check plan.json --limits limits.yaml
+    stepfare plan check plan.json --max-cost 5000 -o json
+    """
+    from router.files.limits_file import read_limits
+    from router.files.plan_files import read_plan
+    from router.jobs.limits import Limits
+    from router.prices.books import load_book
+    from router.running.guardrails import prices_now, refusals
+    from router.running.orders import orders_of
+
+    plan = read_plan(file)
+    moment = moment_of_planning(now)
+    guard = Guard(_usd("--max-cost", max_cost), _usd("--approve-above", approve_above), approved_by.strip())
+    orders = orders_of(plan)
+    prices = prices_now(orders, load_book(book), Limits.none() if limits is None else read_limits(limits))
+    found = refusals(plan, orders, prices, guard, moment)
+    console.out(_json(orders, prices, found) if output is CheckFormat.JSON else _text(orders, prices, found, moment))
+    return exit_code(found)
+
+
+def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
+    """Prices and age come before money: they call for another plan, whatever is allowed."""
+    causes = {refusal.cause for refusal in found}
+    if causes & {Cause.EXPIRED, Cause.PRICE, Cause.GONE}:
+        return ExitCode.STALE
+    return ExitCode.OVER_BUDGET if causes else ExitCode.OK
+
+
+def _usd(option: str, text: str | None) -> Usd | None:
+    if text is None:
+        return None
+    try:
+        return Usd.parse(text.strip().removeprefix("$").replace(",", ""))
+    except ValueError as error:
+        raise refused(option, error) from None
+
+
+def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[Refusal, ...], now: datetime) -> str:
+    rows = [
+        (
+            line.job,
+            f"{line.cloud}/{line.zone or line.region}",
+            f"{line.machines}x{line.instance_type}",
+            when(line.start),
+            f"{line.usd_per_hour.dollars():.2f}",
+            "gone"
+            if price.usd_per_hour is None
+            else f"{price.usd_per_hour.dollars():.2f}{'~' if price.unsure else ''}",
+            f"{line.max_usd_per_hour.dollars():.2f}",
+        )
+        for price in prices
+        for line in (price.line,)
+    ]
+    header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
+    widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
+    lines = [columns(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
+    if any(price.unsure for price in prices):
+        lines.append("~ could not be refreshed: the last price that was had")
+    expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
+    lines.append(f"{len(orders)} gangs, expected {dollars(expected)}, at most {dollars(at_risk)}")
+    for refusal in found:
+        job = f"{refusal.job}: " if refusal.job else ""
+        lines.append(wrapped(f"refused: {job}{refusal.what} ({refusal.remedy})"))
+    lines.append("" if found else f"may be carried out as of {now:%Y-%m-%d %H:%MZ}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _json(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[Refusal, ...]) -> str:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "gangs": len(orders),
+        "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
+        "at_risk_usd": str(Usd.total(order.at_risk_usd for order in orders)),
+        "prices": [
+            {
+                "job": price.line.job,
+                "cloud": price.line.cloud,
+                "region": price.line.region,
+                "zone": price.line.zone,
+                "instance_type": price.line.instance_type,
+                "market": price.line.market,
+                "machines": price.line.machines,
+                "planned_usd_per_hour": str(price.line.usd_per_hour),
+                "max_usd_per_hour": str(price.line.max_usd_per_hour),
+                "usd_per_hour": None if price.usd_per_hour is None else str(price.usd_per_hour),
+                "not_refreshed": price.unsure,
+            }
+            for price in prices
+        ],
+        "refusals": [asdict(refusal) for refusal in found],
+    }
+    return json.dumps(document, indent=2) + "\n"

@@ -1,0 +1,1 @@
+"""What happens after a plan is accepted: orders, guardrails, machines that appear and work."""

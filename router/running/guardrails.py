@@ -1,0 +1,124 @@
+"""May these orders still be carried out? Prices of now against the plan's ceilings, its age, and money limits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pricing.book import PriceBook
+from pricing.money import Usd, UsdPerHour
+from pricing.offers import is_stale
+from router.jobs.limits import Limits
+from router.planning.market import Listing, listings_by_accelerator
+from router.planning.plan import Line, Plan
+from router.running.orders import Order
+
+
+class Cause(StrEnum):
+    """Why an order is refused."""
+
+    EXPIRED = "expired"
+    PRICE = "price above ceiling"
+    GONE = "no longer for sale"
+    COST = "over the cost allowed"
+    APPROVAL = "needs approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Money limits for one command; None is no limit. Over ``approve_above`` somebody has to stand in
+    ``approved_by``."""
+
+    max_cost: Usd | None = None
+    approve_above: Usd | None = None
+    approved_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One reason; ``job`` "" is about all orders together."""
+
+    cause: Cause
+    job: str
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceNow:
+    """A line's price today, dollars an hour of all its machines; None when it is not sold any more. ``unsure`` says
+    that the book could not be refreshed there."""
+
+    line: Line
+    usd_per_hour: UsdPerHour | None
+    unsure: bool
+
+
+def prices_now(orders: Iterable[Order], book: PriceBook, limits: Limits) -> tuple[PriceNow, ...]:
+    """What each line costs in ``book`` with the discounts and reservations of ``limits``: the cheapest zone where the
+    line leaves the zone open. InvalidInputError as for a plan."""
+    listed: dict[tuple[str, str, str, str], list[Listing]] = {}
+    for listings in listings_by_accelerator(book, limits).values():
+        for listing in listings:
+            offer = listing.offer
+            listed.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market.value), []).append(listing)
+    return tuple(_price_now(line, listed) for order in orders for line in order.lines)
+
+
+def _price_now(line: Line, listed: dict[tuple[str, str, str, str], list[Listing]]) -> PriceNow:
+    place = (line.cloud, line.region, line.instance_type, line.market)
+    fitting = [
+        listing.offer
+        for listing in listed.get(place, ())
+        if line.zone is None or listing.offer.zone in (None, line.zone)
+    ]
+    if not fitting:
+        return PriceNow(line, None, unsure=False)
+    cheapest = min(fitting, key=lambda offer: (offer.usd_per_hour, offer.key))
+    return PriceNow(line, cheapest.usd_per_hour.times(line.machines), is_stale(cheapest))
+
+
+def refusals(
+    plan: Plan, orders: Sequence[Order], prices: Sequence[PriceNow], guard: Guard, now: datetime
+) -> tuple[Refusal, ...]:
+    """Everything that speaks against carrying the orders out now; empty when nothing does."""
+    return (*_age(plan, now), *_prices(prices), *_money(orders, guard))
+
+
+def _age(plan: Plan, now: datetime) -> Iterator[Refusal]:
+    if now > plan.expires_at:
+        what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
+        yield Refusal(Cause.EXPIRED, "", what, "plan again on today's prices")
+
+
+def _prices(prices: Sequence[PriceNow]) -> Iterator[Refusal]:
+    for price in prices:
+        line = price.line
+        place = "/".join(filter(None, (line.cloud, line.region, line.zone, line.instance_type, line.market)))
+        if price.usd_per_hour is None:
+            yield Refusal(Cause.GONE, line.job, f"{place} is no longer in the price book", "plan again")
+        elif price.usd_per_hour > line.max_usd_per_hour:
+            what = (
+                f"{place} costs ${price.usd_per_hour} an hour now, above the plan's ceiling of ${line.max_usd_per_hour}"
+            )
+            yield Refusal(Cause.PRICE, line.job, what, "plan again")
+
+
+def _money(orders: Sequence[Order], guard: Guard) -> Iterator[Refusal]:
+    at_risk = Usd.total(order.at_risk_usd for order in orders)
+    if guard.max_cost is not None and at_risk > guard.max_cost:
+        yield Refusal(
+            Cause.COST,
+            "",
+            f"up to {_cents(at_risk)} is at risk, {_cents(guard.max_cost)} is allowed",
+            "raise --max-cost",
+        )
+    if guard.approve_above is not None and at_risk > guard.approve_above and not guard.approved_by:
+        what = f"up to {_cents(at_risk)} is at risk, and above {_cents(guard.approve_above)} somebody must approve"
+        yield Refusal(Cause.APPROVAL, "", what, "name them with --approved-by")
+
+
+def _cents(amount: Usd) -> str:
+    return f"${amount.dollars():,.2f}"

@@ -1,0 +1,68 @@
+"""`stepfare plan check`: exit codes and words, with the same book, a dearer one, and wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pricing.bookfile import write_book
+from tests.support.command import NOW, plan, run, write_job
+from tests.support.made_up_book import book, offer
+
+PLACE = "aws/north-1"
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check")
+    for name, spot, listed in (("then", "20", "40"), ("now", "39", "60"), ("dear", "41", "60")):
+        offers = [offer(PLACE, "p9.48xlarge", "spot", spot), offer(PLACE, "p9.48xlarge", "on_demand", listed)]
+        write_book(book(offers), folder / f"{name}.parquet")
+    job = write_job(folder / "jobs", "one")
+    done = plan(job, "--book", folder / "then.parquet", "--out", folder / "plan.json")
+    assert done.exit_code == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize(("name", "code"), [("then", 0), ("now", 0), ("dear", 6)])
+def test_the_ceiling_decides(planned: Path, name: str, code: int) -> None:
+    done = run("plan", "check", planned / "plan.json", "--book", planned / f"{name}.parquet", "--now", NOW)
+    assert done.exit_code == code, done.output
+    assert ("above the plan's ceiling" in " ".join(done.stdout.split())) == (code == 6)
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_age_and_money(planned: Path) -> None:
+    words = ("plan", "check", planned / "plan.json", "--book", planned / "then.parquet")
+    assert run(*words, "--now", "2026-11-25T00:00Z").exit_code == 6
+    assert run(*words, "--now", NOW, "--max-cost", "1").exit_code == 4
+    assert run(*words, "--now", NOW, "--approve-above", "$1").exit_code == 4
+    assert run(*words, "--now", NOW, "--approve-above", "$1", "--approved-by", "ada").exit_code == 0
+
+
+def test_json(planned: Path) -> None:
+    done = run("plan", "check", planned / "plan.json", "--book", planned / "dear.parquet", "--now", NOW, "-o", "json")
+    document = json.loads(done.stdout)
+    assert [refusal["cause"] for refusal in document["refusals"]] == ["price above ceiling"]
+    (price,) = document["prices"]
+    assert (price["planned_usd_per_hour"], price["usd_per_hour"], price["max_usd_per_hour"]) == (
+        "20.00",
+        "41.00",
+        "40.00",
+    )
+
+
+def test_an_edited_plan_is_refused(planned: Path, tmp_path: Path) -> None:
+    text = (planned / "plan.json").read_text(encoding="utf-8")
+    edited = tmp_path / "plan.json"
+    edited.write_text(text.replace('"machines": 1', '"machines": 2'))
+    assert edited.read_text() != text
+    done = run("plan", "check", edited, "--now", NOW)
+    assert done.exit_code == 2
+
+
+def test_a_sum_that_is_none(planned: Path) -> None:
+    done = run("plan", "check", planned / "plan.json", "--max-cost", "a lot")
+    assert (done.exit_code, "--max-cost" in done.stderr) == (2, True)
