@@ -54,7 +54,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class Harvest:
-    """What one scope gave. Offers are unique by key, priced above 0, dated today or earlier.
+    """What one scope gave. Offers are unique by key, priced above 0, dated today or earlier; a machine type of a
+    region and market is offered either by zone or for the region, not both.
 
     ``covered`` names each (region, market) that was seen whole: there, an offer that is not listed is not for
     sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines``,

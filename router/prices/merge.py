@@ -94,27 +94,28 @@ def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
 
 
 def _without_worse(
-    fetched: Mapping[OfferKey, Offer], covered: Set[Cover], old: Iterable[Offer], now: datetime, limits: GateLimits
+    given: Mapping[OfferKey, Offer], covered: Set[Cover], old: Iterable[Offer], now: datetime, limits: GateLimits
 ) -> tuple[dict[OfferKey, Offer], frozenset[OfferKey]]:
     """What is known less well does not replace a sound price that is still recent: a rounded saving of a public
     file, a price for a whole region in place of its zones when the source did not see them, yesterday's catalogue
     after a price of today. Also the keys of those sound ones."""
     recent = [o for o in old if is_sound(o) and o.as_of is not None and now.date() - o.as_of <= limits.recent]
-    zoned = {_kind(o.key) for o in recent if o.zone is not None}
-    newest: dict[tuple[str, str, str, str], date] = {}
+    by_key = {o.key: o for o in recent}
+    by_grain: dict[tuple[tuple[str, str, str, str], bool], list[Offer]] = {}
     for o in recent:
-        newest[_kind(o.key)] = max(o.as_of or date.min, newest.get(_kind(o.key), date.min))
-
-    def is_worse(key: OfferKey, offer: Offer) -> bool:
-        kind = _kind(key)
-        blurred = offer.zone is None and kind in zoned
-        unseen = blurred and (offer.cloud, offer.region, offer.market) not in covered
-        return unseen or not is_sound(offer) or (offer.as_of or date.min) < newest.get(kind, date.min)
-
-    worse = {_kind(key) for key, offer in fetched.items() if is_worse(key, offer)}
-    better = {o.key for o in recent if _kind(o.key) in worse}
-    kinds = {_kind(key) for key in better}
-    kept = {key: offer for key, offer in fetched.items() if not is_worse(key, offer) or _kind(key) not in kinds}
+        by_grain.setdefault((_kind(o.key), o.zone is None), []).append(o)
+    kept: dict[OfferKey, Offer] = {}
+    better: set[OfferKey] = set()
+    for key, offer in given.items():
+        coarser_or_finer = by_grain.get((_kind(key), offer.zone is not None), [])
+        rivals = [*coarser_or_finer, by_key[key]] if key in by_key else coarser_or_finer
+        unseen = offer.zone is None and bool(coarser_or_finer)
+        unseen = unseen and (offer.cloud, offer.region, offer.market) not in covered
+        older = any((offer.as_of or date.min) < (rival.as_of or date.min) for rival in rivals)
+        if rivals and (unseen or older or not is_sound(offer)):
+            better.update(rival.key for rival in rivals)
+        else:
+            kept[key] = offer
     return kept, frozenset(better)
 
 

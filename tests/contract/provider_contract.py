@@ -93,6 +93,14 @@ class ProviderContract:
                 assert book.accelerator(machine.accelerator) is not None
         assert seen
 
+    def test_a_machine_is_offered_by_zone_or_for_the_region(self, provider: Provider) -> None:
+        for _, harvest in self.harvests(provider):
+            grains: dict[tuple[str, str, Market], set[bool]] = {}
+            for offer in harvest.offers:
+                kind = (offer.region, offer.instance_type, offer.market)
+                grains.setdefault(kind, set()).add(offer.zone is None)
+            assert [kind for kind, both in grains.items() if len(both) > 1] == []
+
     def test_what_is_covered_lies_within_the_scope(self, provider: Provider) -> None:
         for scope, harvest in self.harvests(provider):
             assert all(not scope.region or region == scope.region for region, _ in harvest.covered)
