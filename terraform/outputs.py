@@ -1,0 +1,46 @@
+"""What a module says it made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pricing.money import UsdPerHour
+from pricing.places import Market
+
+
+@dataclass(frozen=True, slots=True)
+class MadeNode:
+    """One machine that exists. ``id`` is the cloud's; ``address`` is where it is reached from outside, None: not."""
+
+    rank: int
+    id: str
+    address: str | None
+    private_address: str | None
+    zone: str | None
+    market: Market
+    max_usd_per_hour: UsdPerHour | None
+
+
+def made_nodes(outputs: Mapping[str, Any]) -> tuple[MadeNode, ...]:
+    """The output ``nodes`` of any module, sorted by rank; empty when there is none. ValueError when it is not one."""
+    rows = outputs.get("nodes") or []
+    try:
+        nodes = [_node(row) for row in rows]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"the module's output `nodes` is not what was agreed: {error}") from error
+    return tuple(sorted(nodes, key=lambda node: node.rank))
+
+
+def _node(row: Mapping[str, Any]) -> MadeNode:
+    ceiling = row["max_usd_per_hour"]
+    return MadeNode(
+        rank=int(row["rank"]),
+        id=str(row["id"]),
+        address=row["address"] or None,
+        private_address=row["private_address"] or None,
+        zone=row["zone"] or None,
+        market=Market(row["market"]),
+        max_usd_per_hour=None if ceiling is None else UsdPerHour.parse(str(ceiling)),
+    )

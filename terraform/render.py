@@ -1,0 +1,84 @@
+"""A workspace as the files that Terraform reads: pure, the same bytes for the same spec.
+
+``main.tf.json`` passes every variable to one module and its outputs on; ``terraform.tfvars.json`` holds the values.
+User data goes to ``secrets.auto.tfvars.json`` alone, a name that Terraform reads by itself and that nothing refers to;
+whoever writes the files makes that one readable by its owner only (:data:`SECRET_FILES`). What Terraform does with it
+from there depends on the module: clouds' modules hand it to the machine's metadata, and the state keeps it as it keeps
+every argument.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from terraform.spec import Node, WorkspaceSpec
+
+OLDEST_ENGINE: Final = (1, 6)
+MAIN: Final = "main.tf.json"
+VALUES: Final = "terraform.tfvars.json"
+SECRETS: Final = "secrets.auto.tfvars.json"
+SECRET_FILES: Final = frozenset({SECRETS})
+
+OUTPUTS: Final = ("nodes",)
+_VARIABLES: Final = (
+    "attempt", "region", "tags", "nodes", "image", "network", "fabric", "disk_gib", "checkpoint_bucket",
+    "ssh_public_key",
+)  # fmt: skip
+
+
+def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str, str]:
+    """File name to text. ``module_source`` is written as it is: relative ones begin with ``./`` or ``../``."""
+    return {
+        MAIN: _text(_main(spec, module_source)),
+        VALUES: _text(_values(spec)),
+        # Every rank, so that no module needs a default for the nodes that have none.
+        SECRETS: _text({"user_data": {str(node.rank): spec.user_data.get(node.rank, "") for node in spec.nodes}}),
+    }
+
+
+def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
+    variables: dict[str, Any] = {name: {"type": "any"} for name in _VARIABLES}
+    # A default, since releasing machines needs no user data: destroy works though the file is gone.
+    variables["user_data"] = {"type": "map(string)", "sensitive": True, "default": {}}
+    return {
+        "terraform": {
+            "required_version": f">= {'.'.join(map(str, OLDEST_ENGINE))}",
+            "backend": {spec.backend.kind: spec.backend.of(spec.attempt)},
+        },
+        "variable": variables,
+        "module": {"gang": {"source": module_source, **{name: f"${{var.{name}}}" for name in variables}}},
+        "output": {name: {"value": f"${{module.gang.{name}}}"} for name in OUTPUTS},
+    }
+
+
+def _values(spec: WorkspaceSpec) -> dict[str, Any]:
+    return {
+        "attempt": spec.attempt,
+        "region": spec.region,
+        "tags": dict(spec.tags),
+        "nodes": [_node(node) for node in spec.nodes],
+        "image": spec.image,
+        "network": {"network_id": spec.network.network_id, "subnet_ids": dict(spec.network.subnet_ids) or None},
+        "fabric": spec.fabric,
+        "disk_gib": spec.disk_gib,
+        "checkpoint_bucket": spec.checkpoint_bucket,
+        "ssh_public_key": spec.ssh_public_key,
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "rank": node.rank,
+        "name": node.name,
+        "zone": node.zone,
+        "instance_type": node.instance_type,
+        "market": str(node.market),
+        "max_usd_per_hour": None if node.max_usd_per_hour is None else str(node.max_usd_per_hour),
+        "reservation": node.reservation,
+    }
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,238 @@
+"""What one gang's workspace holds: frozen values, checked when they are made. ValueError says what is wrong, no secret.
+
+Limits are the strictest of the clouds', so that a spec that can be made can be sent anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from pricing.money import UsdPerHour
+from pricing.places import PROVISIONABLE_CLOUDS, Market
+
+K = TypeVar("K", str, int)
+V = TypeVar("V")
+
+ATTEMPT_CHARACTERS: Final = 40  # leaves room in 63 for what modules append
+NAME_CHARACTERS: Final = 63
+LARGEST_USER_DATA_BYTES: Final = 16_384
+MOST_TAGS: Final = 40
+LARGEST_DISK_GIB: Final = 2_048
+
+_NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+_TAG_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_FABRIC = re.compile(r"[a-z][a-z0-9-]*")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
+_PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
+
+
+def taggable(text: str) -> str:
+    """``text`` as a tag value that every cloud accepts; itself where it is one, else changed and made distinct by a
+    hash, so that two teams never share a tag."""
+    if _TAG_VALUE.fullmatch(text):
+        return text
+    slug = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:54]
+    return f"{slug}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine to be made. ``zone`` None: the module picks it. ``max_usd_per_hour`` is the ceiling of a spot bid;
+    ``reservation`` names the capacity that was bought."""
+
+    rank: int
+    name: str
+    zone: str | None
+    instance_type: str
+    market: Market
+    max_usd_per_hour: UsdPerHour | None = None
+    reservation: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise ValueError(f"rank {self.rank} is negative")
+        _check_name("name of a node", self.name, NAME_CHARACTERS)
+        _check_word("instance type", self.instance_type)
+        if self.zone is not None:
+            _check_word("zone", self.zone)
+        if self.max_usd_per_hour is not None and self.max_usd_per_hour.nanos <= 0:
+            raise ValueError(f"node {self.name}: a ceiling of {self.max_usd_per_hour} USD/h would never be met")
+        if self.reservation is not None and not re.fullmatch(r"[\w./:-]+", self.reservation):
+            raise ValueError(f"node {self.name}: reservation {self.reservation!r} is not an id or a path")
+        if self.market is Market.RESERVED and self.max_usd_per_hour is not None:
+            raise ValueError(f"node {self.name}: reserved capacity has no price ceiling")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network that exists. All empty: the module makes one, closed but for the gang. ``subnet_ids`` by zone, "" for
+    the whole region."""
+
+    network_id: str | None = None
+    subnet_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "subnet_ids", _frozen(self.subnet_ids))
+        for what in (self.network_id, *self.subnet_ids.values()):
+            if what is not None and not re.fullmatch(r"[\w./:-]+", what):
+                raise ValueError(f"{what!r} is not the id of a network or subnet")
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Where Terraform keeps its state: ``local`` (in the run directory), or s3, gcs, azurerm, http, pg.
+
+    ``settings`` are not secret; credentials reach a backend through the environment only. The setting that says where
+    one state lies must contain ``{attempt}``, since two attempts in one state would destroy each other's machines.
+    """
+
+    kind: str = "local"
+    settings: Mapping[str, str | bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", _frozen(self.settings))
+        if self.kind not in _STATE_PLACE:
+            raise ValueError(f"backend {self.kind!r} is unknown; one of {', '.join(sorted(_STATE_PLACE))}")
+        secret = sorted(name for name in self.settings if _SECRET_SETTING.search(name))
+        if secret:
+            raise ValueError(
+                f"backend {self.kind}: {', '.join(secret)} may be secret: set it in the environment instead"
+            )
+        if any("@" in value.partition("://")[2].partition("/")[0] for value in self._texts()):
+            raise ValueError(f"backend {self.kind}: an address with a user or password: set them in the environment")
+        place = _STATE_PLACE[self.kind]
+        if place is None and self.settings:
+            raise ValueError(f"backend {self.kind} takes no settings: its state lies in the run directory")
+        if place is not None and "{attempt}" not in str(self.settings.get(place, "")):
+            raise ValueError(
+                f"backend {self.kind}: {place} must contain {{attempt}}: each attempt has a state of its own"
+            )
+        lock = _LOCK_SETTINGS.get(self.kind)
+        if lock is not None and not any(self.settings.get(name) for name in lock):
+            raise ValueError(
+                f"backend {self.kind} locks nothing without {' or '.join(lock)}: two runs could write at once"
+            )
+
+    def _texts(self) -> list[str]:
+        return [value for value in self.settings.values() if isinstance(value, str)]
+
+    def of(self, attempt: str) -> dict[str, str | bool]:
+        """The settings with ``{attempt}`` filled in."""
+        return {
+            name: value.replace("{attempt}", attempt) if isinstance(value, str) else value
+            for name, value in self.settings.items()
+        }
+
+
+# Which setting of a backend tells one state from another.
+_STATE_PLACE: Final[Mapping[str, str | None]] = {
+    "local": None, "s3": "key", "gcs": "prefix", "azurerm": "key", "http": "address", "pg": "schema_name",
+}  # fmt: skip
+# Those that lock only when told to, and what tells them.
+_LOCK_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "s3": ("use_lockfile", "dynamodb_table"),
+    "http": ("lock_address",),
+}
+_SECRET_SETTING: Final = re.compile(r"secret|password|token|credential|access_key|encryption_key|conn_str|private|cert")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSpec:
+    """One attempt: a whole gang, in one region of one cloud (only nodes have zones).
+
+    ``nodes`` sorted by rank, ranks 0 to n-1. ``user_data`` by rank is secret (tokens are in it): not in the repr, and
+    at most 16 KiB each. Everything here but ``user_data`` may be shown, logged and kept.
+    """
+
+    attempt: str
+    cloud: str
+    region: str
+    nodes: tuple[Node, ...]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+    network: Network = field(default_factory=Network)
+    fabric: str = "none"
+    disk_gib: int = 200
+    checkpoint_bucket: str | None = None
+    ssh_public_key: str | None = None
+    user_data: Mapping[int, str] = field(default_factory=dict, repr=False)
+    backend: Backend = field(default_factory=Backend)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", _frozen(self.tags))
+        object.__setattr__(self, "user_data", _frozen(self.user_data))
+        _check_name("attempt", self.attempt, ATTEMPT_CHARACTERS)
+        if self.cloud not in PROVISIONABLE_CLOUDS:
+            known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
+            raise ValueError(f"no machines can be made on {self.cloud!r}; only on {known}")
+        _check_word("region", self.region)
+        self._check_nodes()
+        self._check_tags()
+        self._check_machine()
+
+    def _check_nodes(self) -> None:
+        if not self.nodes:
+            raise ValueError("a gang without nodes")
+        ranks = [node.rank for node in self.nodes]
+        if ranks != list(range(len(ranks))):
+            raise ValueError(f"ranks must be 0 to {len(ranks) - 1}, each once and in order; they are {_short(ranks)}")
+        twice = [name for name, count in Counter(node.name for node in self.nodes).items() if count > 1]
+        if twice:
+            raise ValueError(f"more than one node is called {_short(twice)}")
+        strangers = sorted(set(self.user_data) - set(ranks))
+        if strangers:
+            raise ValueError(f"user data for ranks that the gang does not have: {_short(strangers)}")
+        for rank, text in self.user_data.items():
+            if (size := len(text.encode())) > LARGEST_USER_DATA_BYTES:
+                raise ValueError(f"user data of rank {rank} is {size:,} bytes; clouds take {LARGEST_USER_DATA_BYTES:,}")
+
+    def _check_tags(self) -> None:
+        if len(self.tags) > MOST_TAGS:
+            raise ValueError(f"{len(self.tags)} tags; clouds take {MOST_TAGS} beside their own")
+        for key, value in self.tags.items():
+            if not _TAG_KEY.fullmatch(key):
+                raise ValueError(f"tag {key!r}: lower-case letters, digits, _ and -, at most 63, a letter first")
+            if not _TAG_VALUE.fullmatch(value):
+                raise ValueError(f"tag {key}={value!r}: lower-case letters, digits, _ and -, at most 63 (see taggable)")
+
+    def _check_machine(self) -> None:
+        if self.image is not None and not re.fullmatch(r"[\w./:-]+", self.image):
+            raise ValueError(f"image {self.image!r} is not an id or a path")
+        if not _FABRIC.fullmatch(self.fabric):
+            raise ValueError(f"fabric {self.fabric!r} is not a name such as none, efa or infiniband")
+        if not 10 <= self.disk_gib <= LARGEST_DISK_GIB:
+            raise ValueError(f"a disk of {self.disk_gib} GiB; 10 to {LARGEST_DISK_GIB:,} are possible")
+        if self.checkpoint_bucket is not None and not _BUCKET.fullmatch(self.checkpoint_bucket):
+            raise ValueError(f"{self.checkpoint_bucket!r} is not the name of a bucket (no scheme, no path)")
+        # Not quoted: somebody may have given the private one.
+        if self.ssh_public_key is not None and not _PUBLIC_KEY.fullmatch(self.ssh_public_key):
+            raise ValueError("ssh_public_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name")
+
+
+def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    return MappingProxyType(dict(sorted(mapping.items())))
+
+
+def _short(values: list[int] | list[str]) -> str:
+    shown = ", ".join(str(value) for value in values[:8])
+    return f"{shown}, ... ({len(values)} in all)" if len(values) > 8 else shown
+
+
+def _check_name(what: str, text: str, longest: int) -> None:
+    if not _NAME.fullmatch(text) or len(text) > longest:
+        raise ValueError(
+            f"{what} {text!r}: lower-case letters, digits and hyphens, a letter first, no hyphen last, up to {longest}"
+        )
+
+
+def _check_word(what: str, text: str) -> None:
+    if not _WORD.fullmatch(text):
+        raise ValueError(f"{what} {text!r} has characters that no cloud uses")

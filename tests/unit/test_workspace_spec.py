@@ -1,0 +1,140 @@
+"""A workspace that can be made can be sent to any cloud; what cannot is refused with the reason, no secret in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pricing.money import UsdPerHour
+from pricing.places import Market
+from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Network, Node, WorkspaceSpec, taggable
+from tests.support.gangs import KEY, examples, sandbox
+
+CANARY = "canary-7c1e-token"
+
+
+def _node(**more: Any) -> Node:
+    return Node(**{"rank": 0, "name": "n0", "zone": None, "instance_type": "m", "market": Market.SPOT, **more})
+
+
+def test_every_example_is_accepted_and_does_not_change() -> None:
+    for spec in examples().values():
+        assert replace(spec) == spec
+        with pytest.raises(TypeError):
+            spec.tags["team"] = "other"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"attempt": "Night-1"}, "attempt 'Night-1': lower-case"),
+        ({"attempt": "1st"}, "a letter first"),
+        ({"attempt": "a" * 41}, "up to 40"),
+        ({"attempt": "a-"}, "no hyphen last"),
+        ({"attempt": "a;rm"}, "lower-case"),
+        ({"cloud": "lambda"}, "no machines can be made on 'lambda'"),
+        ({"region": "us east"}, "region 'us east'"),
+        ({"nodes": ()}, "without nodes"),
+        ({"tags": {"Team": "a"}}, "tag 'Team'"),
+        ({"tags": {"team": "Research & Co"}}, "see taggable"),
+        ({"tags": {f"t{n}": "" for n in range(41)}}, "41 tags"),
+        ({"image": "a b"}, "image"),
+        ({"fabric": "EFA!"}, "fabric"),
+        ({"disk_gib": 5}, "a disk of 5 GiB"),
+        ({"checkpoint_bucket": "s3://bucket/path"}, "no scheme, no path"),
+        ({"ssh_public_key": "-----BEGIN PRIVATE KEY-----"}, "one line of a public key"),
+        ({"ssh_public_key": KEY + "\n" + KEY}, "one line of a public key"),
+        ({"user_data": {4: "x"}}, "ranks that the gang does not have: 4"),
+        ({"user_data": {0: "é" * LARGEST_USER_DATA_BYTES}}, "rank 0 is 32,768 bytes"),
+    ],
+)
+def test_what_some_cloud_would_refuse_is_refused_here(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        replace(sandbox(), **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rank": -1}, "negative"),
+        ({"name": "a_b"}, "name of a node 'a_b'"),
+        ({"name": "a" * 64}, "up to 63"),
+        ({"instance_type": "$(id)"}, "instance type"),
+        ({"zone": ""}, "zone ''"),
+        ({"max_usd_per_hour": UsdPerHour.parse("0")}, "would never be met"),
+        ({"market": Market.RESERVED, "max_usd_per_hour": UsdPerHour.parse("1")}, "no price ceiling"),
+        ({"reservation": "a b"}, "reservation"),
+    ],
+)
+def test_nodes_are_checked(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        _node(**change)
+
+
+def test_a_gang_is_whole_ranks_in_order_names_of_their_own() -> None:
+    one, two = _node(), _node(rank=1, name="n1")
+    for nodes, said in (
+        ((two,), "ranks must be 0 to 0"),
+        ((two, one), "each once and in order"),
+        ((one, one), "they are 0, 0"),
+        ((one, replace(two, name="n0")), "more than one node is called n0"),
+        (tuple(replace(two, name=f"n{n}") for n in range(20)), "(20 in all)"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(said)):
+            WorkspaceSpec("a", "sandbox", "local", nodes)
+
+
+def test_secrets_are_in_no_representation_and_no_refusal() -> None:
+    spec = replace(sandbox(), user_data={0: CANARY})
+    assert CANARY not in repr(spec)
+    with pytest.raises(ValueError, match="rank 0") as refused:
+        replace(spec, user_data={0: CANARY * LARGEST_USER_DATA_BYTES})
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "said"),
+    [
+        ("consul", {}, "unknown; one of azurerm, gcs, http, local, pg, s3"),
+        ("local", {"path": "/tmp/x"}, "takes no settings"),
+        ("s3", {"bucket": "b", "key": "one", "use_lockfile": True}, "key must contain {attempt}"),
+        ("s3", {"key": "{attempt}"}, "locks nothing without use_lockfile or dynamodb_table"),
+        ("s3", {"key": "{attempt}", "use_lockfile": True, "secret_key": CANARY}, "secret_key may be secret"),
+        ("azurerm", {"key": "{attempt}", "sas_token": CANARY}, "sas_token may be secret"),
+        ("pg", {"schema_name": "{attempt}", "conn_str": f"postgres://u:{CANARY}@db"}, "conn_str may be secret"),
+        ("http", {"address": f"https://u:{CANARY}@host/{{attempt}}"}, "user or password"),
+        ("http", {"address": "https://host/{attempt}"}, "without lock_address"),
+    ],
+)
+def test_backends_lock_keep_states_apart_and_hold_no_secret(kind: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+        Backend(kind, settings)
+    assert CANARY not in str(refused.value)
+
+
+def test_each_attempt_has_a_place_of_its_own_in_a_backend() -> None:
+    backend = Backend("pg", {"schema_name": "stepfare_{attempt}"})
+    assert backend.of("a-1") == {"schema_name": "stepfare_a-1"}
+    assert backend.of("a-2") != backend.of("a-1")
+
+
+def test_networks_are_ids() -> None:
+    assert Network("vpc-1", {"": "subnet-1"}).subnet_ids == {"": "subnet-1"}
+    with pytest.raises(ValueError, match="is not the id of a network"):
+        Network("vpc 1")
+
+
+@pytest.mark.parametrize("text", ["research", "cc-42", "", "a_b"])
+def test_a_good_tag_value_stays(text: str) -> None:
+    assert taggable(text) == text
+
+
+def test_other_texts_become_tag_values_and_stay_apart() -> None:
+    texts = ["Research & Co", "research & co", "é", "x" * 80, "x" * 81, "a/b", "a b", "-" * 70]
+    tags = [taggable(text) for text in texts]
+    assert len(set(tags)) == len(texts)
+    for tag in tags:
+        replace(sandbox(), tags={"team": tag})
