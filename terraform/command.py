@@ -1,0 +1,24 @@
+"""Argument lines of Terraform, built by python-terraform; running them is ``terraform/process.py``'s.
+
+Of python-terraform only ``generate_cmd_string`` is used: its own ways to run a command have no time limit, no streaming
+and give options that Terraform dropped years ago (docs/design/009-running-terraform.md).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from python_terraform import IsFlagged, Terraform
+
+
+def command_line(engine: Path, command: str, *arguments: str, **options: bool | str | int) -> tuple[str, ...]:
+    """The words of ``engine command``, e.g. ``command_line(path, "apply", "p.tfplan", input=False, json=True)``.
+
+    True is a bare flag (``-json``), False is written out (``-input=false``); ``_`` in a name becomes ``-``.
+    """
+    # A folder that cannot exist, since the object reads the state of the one it is given, and fails on an empty one.
+    # One object a call: it is not thread-safe.
+    builder = Terraform(working_dir=os.devnull, terraform_bin_path=str(engine))
+    flags = {name: IsFlagged if value is True else value for name, value in options.items()}
+    return tuple(str(word) for word in builder.generate_cmd_string(command, *arguments, **flags))

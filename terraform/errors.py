@@ -1,0 +1,106 @@
+"""What can go wrong when machines are made or released.
+
+::
+
+    TerraformError
+    ├── EngineMissingError        neither terraform nor tofu nor the embedded engine
+    ├── EngineTooOldError         one that lacks what the runner uses
+    ├── RunDirectoryError         cannot be written, full, not there
+    ├── StateLostError            the state is empty or cut off: what it listed must be found by tag (sweep)
+    └── RunError                  a command ran and failed; ``diagnostics`` say why
+        ├── InitFailedError
+        ├── PreviewFailedError
+        ├── ApplyFailedError      some resources may exist: destroy, or apply again
+        ├── DestroyFailedError    some resources still exist: destroy again
+        ├── ReadFailedError       state or outputs could not be read
+        ├── StateLockedError      somebody else works on the same state
+        ├── TimedOutError         stopped by us after the time limit
+        └── StoppedError          stopped by a signal or because it was asked to
+
+After any of them the state is whole, unless ``StateLostError`` says otherwise at the next call.
+No message carries a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from terraform.diagnostics import Diagnostic
+
+_SHOWN = 3
+
+
+class TerraformError(Exception):
+    """Something that kept Terraform from doing what was asked; ``remedy`` says what to do, "" if nothing is known."""
+
+    def __init__(self, what: str, *, remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+
+class EngineMissingError(TerraformError):
+    """No Terraform engine can be found, or the one found does not run."""
+
+
+class EngineTooOldError(TerraformError):
+    """The engine that was found is older than the oldest one that works."""
+
+
+class RunDirectoryError(TerraformError):
+    """The run directory cannot be made, read or written."""
+
+
+class StateLostError(TerraformError):
+    """The state file is empty or cut off, as a killed engine leaves it. Applying now would make everything again."""
+
+
+class RunError(TerraformError):
+    """A command of the engine failed. ``diagnostics`` as Terraform gave them, secrets masked; may be empty."""
+
+    def __init__(self, what: str, diagnostics: Sequence[Diagnostic] = (), *, remedy: str = "") -> None:
+        super().__init__(what, remedy=remedy)
+        self.diagnostics = tuple(diagnostics)
+
+    def __str__(self) -> str:
+        errors = [str(diagnostic) for diagnostic in self.diagnostics if diagnostic.is_error]
+        more = [f"and {len(errors) - _SHOWN} more"] if len(errors) > _SHOWN else []
+        return "; ".join([self.what, *errors[:_SHOWN], *more])
+
+
+class InitFailedError(RunError):
+    """The directory could not be prepared: a provider not to be had, a backend not reached."""
+
+
+class PreviewFailedError(RunError):
+    """Nothing was changed; what would be changed is not known either."""
+
+
+class ApplyFailedError(RunError):
+    """Some resources may exist now, and the state knows them."""
+
+
+class DestroyFailedError(RunError):
+    """Some resources still exist, and the state knows them."""
+
+
+class ReadFailedError(RunError):
+    """The state or its outputs could not be read."""
+
+
+class StateLockedError(RunError):
+    """Another run holds the state; nothing was done. The diagnostics say who and since when."""
+
+
+class TimedOutError(RunError):
+    """The time limit was reached and the engine stopped; ``killed`` when it did not stop by itself."""
+
+    def __init__(
+        self, what: str, diagnostics: Sequence[Diagnostic] = (), *, killed: bool = False, remedy: str = ""
+    ) -> None:
+        super().__init__(what, diagnostics, remedy=remedy)
+        self.killed = killed
+
+
+class StoppedError(RunError):
+    """The engine was stopped by a signal, or because the caller asked for it."""

@@ -1,0 +1,106 @@
+"""Terraform's JSON lines, read as they come: what it will do, what it does, what went wrong.
+
+Texts of provisioners are not kept: a script may print anything. Diagnostics go through the masker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from terraform.diagnostics import Diagnostic
+
+# Kinds of events about one resource.
+_HOOKS: Final = frozenset({"apply_start", "apply_progress", "apply_complete", "apply_errored"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of one resource. ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``:
+    create, update, delete; ``id`` is the cloud's, "" before there is one; ``seconds`` since the step began."""
+
+    kind: str
+    address: str
+    action: str
+    id: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A resource and what is to happen to it, or has behind Terraform's back: create, update, delete, replace."""
+
+    address: str
+    action: str
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Collects one command's lines."""
+
+    mask: Callable[[str], str]
+    planned: list[Change] = field(default_factory=list)
+    drift: list[Change] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    done: list[Event] = field(default_factory=list)
+    outputs: Mapping[str, Any] | None = None
+
+    def read(self, line: str) -> Event | None:
+        """Takes one line in; the event in it, None for everything else. Lines that are no JSON are passed over."""
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return None
+        if not isinstance(message, dict):
+            return None
+        kind = message.get("type")
+        if kind in _HOOKS:
+            event = _event(str(kind), message.get("hook") or {})
+            if event.kind == "apply_complete":
+                self.done.append(event)
+            return event
+        if kind == "planned_change":
+            self.planned.append(_change(message.get("change") or {}))
+        elif kind == "resource_drift":
+            self.drift.append(_change(message.get("change") or {}))
+        elif kind == "diagnostic":
+            self.diagnostics.append(self._diagnostic(message.get("diagnostic") or {}))
+        elif kind == "outputs":
+            self.outputs = _outputs(message.get("outputs") or {})
+        return None
+
+    def _diagnostic(self, found: Mapping[str, Any]) -> Diagnostic:
+        return Diagnostic(
+            severity=str(found.get("severity", "error")),
+            summary=self.mask(str(found.get("summary", ""))),
+            detail=self.mask(str(found.get("detail", "")).strip()),
+            address=str(found.get("address", "")),
+        )
+
+
+def _event(kind: str, hook: Mapping[str, Any]) -> Event:
+    return Event(
+        kind=kind,
+        address=_address(hook),
+        action=str(hook.get("action", "")),
+        id=str(hook.get("id_value", "")),
+        seconds=float(hook.get("elapsed_seconds", 0)),
+    )
+
+
+def _change(found: Mapping[str, Any]) -> Change:
+    return Change(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
+
+
+def _address(found: Mapping[str, Any]) -> str:
+    return str((found.get("resource") or {}).get("addr", ""))
+
+
+def _outputs(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Values by name; None when they are only announced (a preview does not know them), or one is hidden."""
+    if not all("value" in output for output in found.values()):
+        return None
+    return {name: output["value"] for name, output in found.items()}
