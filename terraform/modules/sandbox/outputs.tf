@@ -1,0 +1,16 @@
+output "nodes" {
+  description = "What was made, sorted by rank."
+  value = values({
+    for rank, node in local.nodes : format("%06d", node.rank) => {
+      rank             = node.rank
+      id               = terraform_data.node[rank].id
+      address          = "127.0.0.1"
+      private_address  = "127.0.0.1"
+      zone             = node.zone
+      market           = node.market
+      max_usd_per_hour = node.max_usd_per_hour
+    }
+  })
+  # A node counts as made when its process runs.
+  depends_on = [terraform_data.process]
+}

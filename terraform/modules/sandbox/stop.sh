@@ -1,0 +1,46 @@
+#!/bin/sh
+# stop.sh FOLDER: ends the process whose pid is in FOLDER/pid, with all of its group: SIGTERM, and SIGKILL after
+# STEPFARE_GRACE_SECONDS (10). Removes the pid and the script, keeps the log. No pid, or no such process: nothing to do.
+set -u
+. "$(dirname "$0")/birth.sh"
+folder=$1
+
+ended() {
+    rm -f "$folder/pid" "$folder/born" "$folder/script"
+    exit 0
+}
+
+# Zombies, which nobody reaps in some containers, count as ended.
+alive() {
+    kill -s 0 -- "-$pid" 2>/dev/null || return 1
+    command -v ps >/dev/null 2>&1 || return 0
+    ps -A -o pgid= -o stat= | awk -v group="$pid" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'
+}
+
+[ -s "$folder/pid" ] || ended
+pid=$(cat "$folder/pid")
+case $pid in
+*[!0-9]*)
+    echo "$folder/pid holds no process id" >&2
+    exit 1
+    ;;
+esac
+
+# The leader may have ended before its children; but a number that somebody else has now is not ours to end.
+now=$(birth "$pid")
+if [ -n "$now" ] && [ "$now" != "$(cat "$folder/born" 2>/dev/null)" ]; then
+    ended
+fi
+
+kill -s TERM -- "-$pid" 2>/dev/null
+tenths=$((${STEPFARE_GRACE_SECONDS:-10} * 10))
+while alive; do
+    if [ "$tenths" -le 0 ]; then
+        kill -s KILL -- "-$pid" 2>/dev/null
+        sleep 0.1
+        break
+    fi
+    tenths=$((tenths - 1))
+    sleep 0.1
+done
+ended
