@@ -31,6 +31,7 @@ WANTED: dict[str, tuple[str, ...]] = {
     ),
     "azurerm": (
         *("application_security_group", "linux_virtual_machine", "linux_virtual_machine_scale_set"),
+        *("nat_gateway", "nat_gateway_public_ip_association", "subnet_nat_gateway_association"),
         *("network_interface", "network_interface_application_security_group_association"),
         *("network_interface_security_group_association", "network_security_group", "network_security_rule"),
         *("public_ip", "resource_group", "role_assignment", "subnet", "user_assigned_identity", "virtual_network"),

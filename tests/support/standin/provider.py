@@ -29,11 +29,11 @@ from tf.types import Unknown
 HERE = Path(__file__).resolve().parent
 
 # What the real provider fills in when the configuration is silent: the schema files cannot tell.
-FILLED = {
+FILLED: dict[str, set[str]] = {
     "*": {"id"},
     "aws": {"region", "tags_all", "arn", "availability_zone", "availability_zone_id", "private_ip", "ami"},
     "google": {"project", "network_ip", "nat_ip"},
-    "azurerm": {"virtual_machine_id", "source_image_id"},
+    "azurerm": set(),
 }
 # What cannot change in place.
 REPLACES = {"ami", "availability_zone_id", "instance_type", "location", "machine_type", "name", "size", "sku", "zone"}
@@ -189,11 +189,13 @@ class StandIn(Provider):
         return str(self.document["provider"])
 
     def get_provider_schema(self, diags: Any) -> Any:
-        features = {"nesting_mode": "list", "min_items": 1, "max_items": 1}
-        empty: dict[str, Any] = {"attributes": {}, "block_types": {}}
+        flag = {"prevent_deletion_if_contains_resources": {"type": "bool", "optional": True}}
+        once = {"nesting_mode": "list", "max_items": 1}
+        group = {**once, "block": {"attributes": flag, "block_types": {}}}
+        features = {**once, "min_items": 1, "block": {"attributes": {}, "block_types": {"resource_group": group}}}
         return tf_schema.Schema(
             attributes=[tf_schema.Attribute(s, tf_types.String(), optional=True) for s in SETTINGS],
-            block_types=[Nested("features", {**features, "block": empty}, set())] if self.name == "azurerm" else [],
+            block_types=[Nested("features", features, set())] if self.name == "azurerm" else [],
         )
 
     def validate_config(self, diags: Any, config: Any) -> None:
