@@ -105,7 +105,7 @@ def _without_worse(
     for o in recent:
         by_grain.setdefault((_kind(o.key), o.zone is None), []).append(o)
     kept: dict[OfferKey, Offer] = {}
-    better: set[OfferKey] = set()
+    doubted: dict[OfferKey, list[Offer]] = {}
     for key, offer in given.items():
         coarser_or_finer = by_grain.get((_kind(key), offer.zone is not None), [])
         rivals = [*coarser_or_finer, by_key[key]] if key in by_key else coarser_or_finer
@@ -113,9 +113,16 @@ def _without_worse(
         unseen = unseen and (offer.cloud, offer.region, offer.market) not in covered
         older = any((offer.as_of or date.min) < (rival.as_of or date.min) for rival in rivals)
         if rivals and (unseen or older or not is_sound(offer)):
-            better.update(rival.key for rival in rivals)
+            doubted[key] = rivals
         else:
             kept[key] = offer
+    replaced = _other_grain(kept)
+    better: set[OfferKey] = set()
+    for key, rivals in doubted.items():
+        standing = {rival.key for rival in rivals if (*_kind(rival.key), rival.zone is None) not in replaced}
+        better |= standing
+        if not standing:
+            kept[key] = given[key]
     return kept, frozenset(better)
 
 
