@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +16,12 @@ from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import stamp, wrapped
+from router.cli.text import WIDTH, stamp, wrapped
 
 SCHEMA_VERSION = 1
 # Tokens and signatures are refused beyond five minutes; half of that is worth a word.
 _CLOCK_WARNING_S = 150.0
+_INDENT = 12
 
 
 class DoctorFormat(StrEnum):
@@ -86,35 +88,53 @@ def _exit_code(found: dict[str, Diagnosis | ProviderError]) -> ExitCode:
 
 
 def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
-    """One paragraph a cloud: identity, permissions that are missing, clock, latency, what the book would hold."""
-    lines = [f"{cloud} ({CLOUDS[cloud].title})"]
+    """One paragraph a cloud: identity, what does not work, clock, latency, what the book would hold."""
+    entry = CLOUDS[cloud]
+    lines = [f"{cloud} ({entry.title})"]
     if isinstance(found, ProviderError):
-        return "\n".join([*lines, wrapped(f"error: {found}", "  "), *_remedy(found)]) + "\n"
-    lines.append(f"  identity  {found.identity or 'none'}")
+        return "\n".join([*lines, *_field("error", str(found)), *_remedy(found)]) + "\n"
+    lines += _field("identity", found.identity or ("none" if found.identity_error else "none needed"))
     if found.identity_error is not None:
-        lines += [wrapped(f"          {found.identity_error}", "  "), *_remedy(found.identity_error)]
-    good = [check for check in found.checks if check.error is None]
+        lines += [*_field("", str(found.identity_error)), *_remedy(found.identity_error)]
     if found.checks:
-        lines.append(f"  calls     {len(good)} of {len(found.checks)} work")
-    lines += [line for check in found.checks if check.error is not None for line in _missing(check, check.error)]
+        works = sum(check.error is None for check in found.checks)
+        lines += _field("calls", f"{works} of {len(found.checks)} work")
+    for check in found.checks:
+        if check.error is not None:
+            lines += [*_lacking(check, check.error), *_remedy(check.error)]
     if found.clock_ahead is not None:
-        seconds = found.clock_ahead.total_seconds()
-        skew = "right" if abs(seconds) < 2 else f"{abs(seconds):.0f} s {'ahead' if seconds > 0 else 'behind'}"
-        warning = "; clouds refuse calls beyond 5 minutes: set the clock" if abs(seconds) > _CLOCK_WARNING_S else ""
-        lines.append(f"  clock     {skew}{warning}")
+        lines += _field("clock", _clock(found.clock_ahead.total_seconds()))
     if found.latency is not None:
-        lines.append(f"  latency   {found.latency.total_seconds() * 1000:.0f} ms")
-    lines += [wrapped(f"{'book' if i == 0 else '    '}      {line}", "  ") for i, line in enumerate(found.sources)]
-    lines.append(f"            {offers} offers in the book now")
+        lines += _field("latency", f"{found.latency.total_seconds() * 1000:.0f} ms")
+    for number, source in enumerate(found.sources):
+        lines += _field("" if number else "book", source)
+    if entry.public and found.identity is None:
+        lines += _field("", "without an account a public catalogue stands in, a day old")
+    lines += _field("", f"{offers} offers in the book now")
     return "\n".join(lines) + "\n"
 
 
-def _missing(check: CallCheck, error: ProviderError) -> list[str]:
-    return [wrapped(f"missing   {check.permission} for {check.needed_for}: {error}", "  "), *_remedy(error)]
+def _field(label: str, text: str) -> list[str]:
+    """A label, and its text in a column of its own."""
+    first, *more = textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
+    return [f"  {label:{_INDENT - 2}}{first}", *(" " * _INDENT + line for line in more)]
+
+
+def _lacking(check: CallCheck, error: ProviderError) -> list[str]:
+    refused = isinstance(error, PermissionDeniedError)
+    permission = f"{check.permission}, for " if refused and check.permission else ""
+    return _field("missing" if refused else "failed", f"{permission}{check.needed_for}: {error}")
+
+
+def _clock(ahead_s: float) -> str:
+    if abs(ahead_s) < 2:
+        return "right"
+    warning = "; clouds refuse calls beyond 5 minutes: set the clock" if abs(ahead_s) > _CLOCK_WARNING_S else ""
+    return f"{abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}{warning}"
 
 
 def _remedy(error: ProviderError) -> list[str]:
-    return [wrapped(f"          {error.remedy}", "  ")] if error.remedy else []
+    return _field("", error.remedy) if error.remedy else []
 
 
 def as_json(found: dict[str, Diagnosis | ProviderError], asked: dict[str, bool], counts: dict[str, int]) -> str:
