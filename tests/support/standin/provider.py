@@ -13,6 +13,7 @@ provider fills made up; where handlers.py knows the resource, calls go to the en
 from __future__ import annotations
 
 import json
+import os
 import sys
 import uuid
 from pathlib import Path
@@ -219,4 +220,10 @@ class StandIn(Provider):
 
 
 if __name__ == "__main__":
-    runner.run_provider(StandIn(sys.argv[1], {}), sys.argv[:1])
+    calls: dict[str, type[Recorded]] = {}
+    if sys.argv[1] == "aws" and "AWS_ENDPOINT_URL" in os.environ:
+        # boto3 takes a while: only when it is used.
+        from tests.support.standin.handlers import KINDS
+
+        calls = KINDS
+    runner.run_provider(StandIn(sys.argv[1], calls), sys.argv[:1])
