@@ -48,6 +48,11 @@ def test_it_holds_the_four_packages_with_tables_and_nothing_else(wheel: Path) ->
     tables = {f"pricing/tables/{table.name}" for table in (ROOT / "pricing" / "tables").glob("*.csv")}
     assert tables, "no tables in the tree"
     assert tables <= set(names)
+    modules = {
+        file.relative_to(ROOT).as_posix() for file in (ROOT / "terraform" / "modules").rglob("*") if file.is_file()
+    }
+    assert any(name.endswith("/sandbox/start.sh") for name in modules)
+    assert modules <= set(names)
     checked = _run(
         Path(sys.executable).with_name("check-wheel-contents"), "--config", ROOT / "pyproject.toml", wheel,
         cwd=wheel.parent,

@@ -9,24 +9,21 @@ locals {
   working = nonsensitive({ for rank, script in var.user_data : rank => true if trimspace(script) != "" && can(local.nodes[rank]) })
 }
 
+resource "terraform_data" "gang" {
+  input = {
+    attempt = var.attempt
+    region  = var.region
+    tags    = var.tags
+  }
+}
+
 resource "terraform_data" "node" {
   for_each = local.nodes
 
-  input = {
-    attempt          = var.attempt
-    region           = var.region
-    tags             = var.tags
-    rank             = each.value.rank
-    name             = each.value.name
-    zone             = each.value.zone
-    instance_type    = each.value.instance_type
-    market           = each.value.market
-    max_usd_per_hour = each.value.max_usd_per_hour
-    # Relative to the run directory, so that it can be moved while nothing runs.
-    folder  = "nodes/${each.value.name}"
-    scripts = path.module
-    working = can(local.working[each.key])
-  }
+  # The command that ends it, and no more: the state is written anew for every node, so that its size counts squared.
+  # The same whether there is a script or not, since whoever releases may have forgotten the scripts by then.
+  # Paths are relative to the run directory, which may be moved.
+  input = "test ! -e 'nodes/${each.value.name}/pid' || sh '${path.module}/stop.sh' 'nodes/${each.value.name}'"
 
   # Whoever plays the cloud takes a machine back by writing here what no earlier taking wrote (say, its moment): the next
   # preview wants another node in its place.
@@ -39,21 +36,20 @@ resource "terraform_data" "node" {
     }
   }
 
-  # May refer to self only; an idle node has nothing to stop.
+  # May refer to self only.
   provisioner "local-exec" {
     when    = destroy
-    command = self.input.working ? "sh '${self.input.scripts}/stop.sh' '${self.input.folder}'" : ":"
+    command = self.input
   }
 }
 
 resource "terraform_data" "process" {
   for_each = local.working
 
-  input            = terraform_data.node[each.key].output.folder
   triggers_replace = terraform_data.node[each.key].id
 
   provisioner "local-exec" {
-    command = "sh '${path.module}/start.sh' '${self.input}'"
+    command = "sh '${path.module}/start.sh' 'nodes/${local.nodes[each.key].name}'"
     environment = {
       STEPFARE_SCRIPT  = var.user_data[each.key]
       STEPFARE_ATTEMPT = var.attempt

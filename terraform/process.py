@@ -1,0 +1,183 @@
+"""A child process with a time limit, whose lines are handed over as they come; asked to stop before it is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO, Final
+
+_TICK_S: Final = 0.1
+_STRAY_S: Final = 2.0  # for output that a grandchild holds open after the child's end
+_KEPT_LINES: Final = 200
+
+
+class Ended(StrEnum):
+    """Why a process ended."""
+
+    ITSELF = "by itself"
+    TIME_LIMIT = "time limit"
+    ASKED = "asked to stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds between asking to stop (SIGINT, once: a second one makes Terraform drop its state), insisting (SIGTERM)
+    and killing the whole group."""
+
+    interrupt_s: float = 120.0
+    terminate_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """``code`` is negative for a signal; ``stderr`` the last lines of it; ``killed`` when nothing milder helped."""
+
+    code: int
+    ended: Ended
+    killed: bool
+    stderr: str = field(repr=False)
+
+
+def run_process(
+    words: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    limit_s: float,
+    patience: Patience,
+    on_line: Callable[[str], None],
+    stop: threading.Event | None = None,
+) -> Finished:
+    """Runs ``words`` in a session of their own (Ctrl-C reaches us alone) and calls ``on_line`` here, in this thread.
+
+    When the limit is reached, ``stop`` is set, ``on_line`` raises or Ctrl-C is pressed, the child is asked to stop and
+    its output read on until it has. What was raised is raised again then; a second Ctrl-C is less patient.
+    OSError when the child cannot be started.
+    """
+    child = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    return _Watch(child, time.monotonic() + limit_s, patience, on_line, stop).finish()
+
+
+class _Watch:
+    """One child until its end."""
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        deadline: float,
+        patience: Patience,
+        on_line: Callable[[str], None],
+        stop: threading.Event | None,
+    ) -> None:
+        self._child = child
+        self._deadline = deadline
+        self._on_line = on_line
+        self._stop = stop
+        self._steps = [(signal.SIGINT, patience.interrupt_s), (signal.SIGTERM, patience.terminate_s)]
+        self._ended = Ended.ITSELF
+        self._ending = False
+        self._killed = False
+        self._raised: BaseException | None = None
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._stderr: deque[bytes] = deque(maxlen=_KEPT_LINES)
+
+    def finish(self) -> Finished:
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        for stream, take in ((self._child.stdout, self._lines.put), (self._child.stderr, self._stderr.append)):
+            threading.Thread(target=_drain, args=(stream, take), daemon=True).start()
+        gone_at: float | None = None
+        more = True
+        while more or self._child.poll() is None:
+            try:
+                more = self._turn(more)
+            except KeyboardInterrupt as error:
+                self._raised, self._ended = error, Ended.ASKED
+                self._harder()
+            if self._child.poll() is not None and more:
+                gone_at = gone_at or time.monotonic()
+                more = time.monotonic() - gone_at < _STRAY_S
+        if self._ending:
+            self._kill_group()  # what the child started and did not end; nodes have sessions of their own
+        if self._raised is not None:
+            raise self._raised
+        errors = b"".join(line for line in self._stderr if line).decode(errors="replace")
+        return Finished(self._child.returncode, self._ended, self._killed, errors)
+
+    def _turn(self, more: bool) -> bool:
+        """One line, or a tick without one; False when there will be no more lines."""
+        if more:
+            with suppress(Empty):
+                line = self._lines.get(timeout=_TICK_S)
+                if line is None:
+                    return False
+                self._hand_over(line)
+        else:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_TICK_S)
+        self._check()
+        return more
+
+    def _hand_over(self, line: bytes) -> None:
+        if self._raised is not None:
+            return
+        try:
+            self._on_line(line.decode(errors="replace").rstrip("\r\n"))
+        except Exception as error:
+            self._raised, self._ended = error, Ended.ASKED
+            self._harder()
+
+    def _check(self) -> None:
+        if self._child.poll() is not None:
+            return
+        if not self._ending and self._stop is not None and self._stop.is_set():
+            self._ended = Ended.ASKED
+            self._harder()
+        elif time.monotonic() >= self._deadline:
+            if not self._ending:
+                self._ended = Ended.TIME_LIMIT
+            self._harder()
+
+    def _harder(self) -> None:
+        """The next step of stopping."""
+        self._ending = True
+        if self._child.poll() is not None:
+            return
+        if not self._steps:
+            self._killed = True
+            self._deadline = float("inf")
+            self._kill_group()
+            return
+        step, wait_s = self._steps.pop(0)
+        self._deadline = time.monotonic() + wait_s
+        # To the engine alone: it ends its plugins and provisioners itself, once they are through.
+        self._child.send_signal(step)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+
+
+def _drain(stream: IO[bytes], take: Callable[[bytes | None], None]) -> None:
+    with stream:
+        for line in stream:
+            take(line)
+    take(None)

@@ -1,0 +1,307 @@
+"""Runs Terraform in a run directory: init, preview, apply, outputs, destroy, state. Calls share nothing.
+
+Every command is a process of its own with a time limit (:mod:`terraform.process`); errors are those of
+:mod:`terraform.errors`, with Terraform's diagnostics. Nothing is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from terraform.command import command_line
+from terraform.diagnostics import Diagnostic
+from terraform.engine import Engine
+from terraform.errors import (
+    ApplyFailedError,
+    DestroyFailedError,
+    EngineMissingError,
+    InitFailedError,
+    PreviewFailedError,
+    ReadFailedError,
+    RunDirectoryError,
+    RunError,
+    StateLockedError,
+    StoppedError,
+    TimedOutError,
+)
+from terraform.events import Change, Event, Transcript
+from terraform.masking import Masker, secret_values
+from terraform.process import Ended, Finished, Patience, run_process
+from terraform.workdir import CLI_CONFIG, check_directory, secrets_in
+
+_PREVIEW: Final = "preview.tfplan"
+_LOCKED: Final = "Error acquiring the state lock"
+_DELETES: Final = frozenset({"delete", "replace"})
+_CREATES: Final = frozenset({"create", "replace"})
+_CHANGES: Final = frozenset({"update"})
+_DATA: Final = re.compile(r"(?:^|(?<!module)\.)data\.")
+_BOX: Final = re.compile(r"^[╷│╵\s]+", re.MULTILINE)
+# What would change a command behind our back, or (TF_LOG) write every value to stderr.
+_NOT_PASSED_ON: Final = re.compile(
+    r"TF_(?:LOG.*|CLI_.*|VAR_.*|DATA_DIR|WORKSPACE|INPUT|PLUGIN_CACHE.*|STATE_PERSIST.*|IN_AUTOMATION)"
+)
+_OURS: Final = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds for each command, and how patiently one is stopped."""
+
+    init_s: float = 300.0
+    preview_s: float = 600.0
+    apply_s: float = 1800.0
+    destroy_s: float = 1800.0
+    read_s: float = 120.0
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What an apply would do, and what somebody changed behind Terraform's back (``drift``), by address. A replaced
+    resource counts under ``creates`` and ``destroys``. ``file`` holds secrets; :meth:`Runner.apply` removes it."""
+
+    creates: tuple[str, ...]
+    changes: tuple[str, ...]
+    destroys: tuple[str, ...]
+    drift: tuple[Change, ...]
+    file: Path
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.creates or self.changes or self.destroys)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What is there now: outputs by name, and each step that was completed."""
+
+    outputs: Mapping[str, Any]
+    done: tuple[Event, ...]
+    warnings: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """The steps of releasing; none when there was nothing."""
+
+    done: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs ``engine`` with ``environment`` (PATH, HOME, credentials; nothing is inherited). May be shared by threads.
+
+    Secrets, that is user data and values of the environment whose names say so, are masked in every error.
+    """
+
+    engine: Engine
+    environment: Mapping[str, str] = field(repr=False)
+    limits: Limits = Limits()
+    parallelism: int = 64
+
+    def init(self, directory: Path) -> None:
+        """Fetches providers and connects the state. Again is harmless. InitFailedError."""
+        self._run(directory, InitFailedError, self.limits.init_s, "init", input=False, no_color=True)
+
+    def preview(self, directory: Path, *, stop: threading.Event | None = None) -> Preview:
+        """Says what an apply would do; changes nothing. PreviewFailedError, StateLockedError, StateLostError."""
+        self._prepared(directory)
+        file = directory / _PREVIEW
+        try:
+            said = self._stream(
+                directory, PreviewFailedError, self.limits.preview_s, None, stop,
+                "plan", out=_PREVIEW, input=False, json=True, parallelism=self.parallelism,
+            )  # fmt: skip
+            file.chmod(0o600)
+        except BaseException:
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+            raise
+        return Preview(
+            creates=_addresses(said.planned, _CREATES),
+            changes=_addresses(said.planned, _CHANGES),
+            destroys=_addresses(said.planned, _DELETES),
+            drift=tuple(sorted(said.drift, key=lambda change: change.address)),
+            file=file,
+        )
+
+    def apply(
+        self,
+        directory: Path,
+        on_event: Callable[[Event], None] | None = None,
+        *,
+        preview: Preview | None = None,
+        stop: threading.Event | None = None,
+    ) -> Applied:
+        """Makes what is missing. With ``preview`` exactly that, refused when the state has changed since.
+
+        ``on_event`` is called in this thread; if it raises, Terraform is stopped and the exception passed on.
+        ApplyFailedError, TimedOutError, StoppedError: some machines may exist. StateLockedError, StateLostError: none.
+        """
+        self._prepared(directory)
+        words = ("apply",) if preview is None else ("apply", preview.file.name)
+        try:
+            said = self._stream(
+                directory, ApplyFailedError, self.limits.apply_s, on_event, stop,
+                *words, input=False, json=True, parallelism=self.parallelism, auto_approve=preview is None,
+            )  # fmt: skip
+        finally:
+            if preview is not None:
+                preview.file.unlink(missing_ok=True)
+        outputs = said.outputs if said.outputs is not None else self.outputs(directory)
+        return Applied(outputs, tuple(said.done), tuple(d for d in said.diagnostics if not d.is_error))
+
+    def destroy(
+        self,
+        directory: Path,
+        on_event: Callable[[Event], None] | None = None,
+        *,
+        stop: threading.Event | None = None,
+    ) -> Destroyed:
+        """Releases everything in the state; nothing there is no error. DestroyFailedError and as :meth:`apply`."""
+        self._prepared(directory)
+        said = self._stream(
+            directory, DestroyFailedError, self.limits.destroy_s, on_event, stop,
+            "apply", destroy=True, auto_approve=True, input=False, json=True, parallelism=self.parallelism,
+        )  # fmt: skip
+        return Destroyed(tuple(said.done))
+
+    def outputs(self, directory: Path) -> Mapping[str, Any]:
+        """The outputs in the state, by name; empty before the first apply. ReadFailedError."""
+        self._prepared(directory)
+        text = self._run(directory, ReadFailedError, self.limits.read_s, "output", json=True, no_color=True)
+        try:
+            return {name: output["value"] for name, output in json.loads(text).items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ReadFailedError(f"terraform output in {directory} is no JSON of outputs") from error
+
+    def state(self, directory: Path) -> tuple[str, ...]:
+        """Addresses of the resources in the state, sorted; empty before the first apply. ReadFailedError."""
+        self._prepared(directory)
+        try:
+            text = self._run(directory, ReadFailedError, self.limits.read_s, "state list")
+        except ReadFailedError as error:
+            if any("No state file was found" in diagnostic.summary for diagnostic in error.diagnostics):
+                return ()
+            raise
+        return tuple(sorted(line for line in text.splitlines() if line and not _DATA.search(line)))
+
+    def _prepared(self, directory: Path) -> None:
+        check_directory(directory)
+        if not (directory / ".terraform" / "modules" / "modules.json").is_file():
+            self.init(directory)
+
+    def _stream(
+        self,
+        directory: Path,
+        failed: type[RunError],
+        limit_s: float,
+        on_event: Callable[[Event], None] | None,
+        stop: threading.Event | None,
+        command: str,
+        *arguments: str,
+        **options: bool | str | int,
+    ) -> Transcript:
+        """A command that answers in JSON lines."""
+        mask = self._masker(directory)
+        said = Transcript(mask)
+
+        def take(line: str) -> None:
+            event = said.read(line)
+            if event is not None and on_event is not None:
+                on_event(event)
+
+        words = command_line(self.engine.path, command, *arguments, **options)
+        finished = self._process(directory, words, limit_s, take, stop)
+        found = said.diagnostics
+        if finished.code != 0 and not any(diagnostic.is_error for diagnostic in found):
+            found = [*found, *_from_text(mask(finished.stderr))]
+        self._judge(directory, command, finished, found, failed, limit_s)
+        return said
+
+    def _run(
+        self, directory: Path, failed: type[RunError], limit_s: float, command: str, **options: bool | str | int
+    ) -> str:
+        """A command that answers in text, or one JSON document: its stdout."""
+        check_directory(directory)
+        lines: list[str] = []
+        words = command_line(self.engine.path, command, **options)
+        finished = self._process(directory, words, limit_s, lines.append, None)
+        found = _from_text(self._masker(directory)(finished.stderr)) if finished.code != 0 else []
+        self._judge(directory, command, finished, found, failed, limit_s)
+        return "\n".join(lines)
+
+    def _process(
+        self,
+        directory: Path,
+        words: tuple[str, ...],
+        limit_s: float,
+        on_line: Callable[[str], None],
+        stop: threading.Event | None,
+    ) -> Finished:
+        kept = {name: value for name, value in self.environment.items() if not _NOT_PASSED_ON.fullmatch(name)}
+        config = directory.absolute() / CLI_CONFIG
+        # A file that is missing would be warned about by every command.
+        ours = {**_OURS, **({"TF_CLI_CONFIG_FILE": str(config)} if config.is_file() else {})}
+        try:
+            return run_process(
+                words,
+                folder=directory,
+                environment={**kept, **ours},
+                limit_s=limit_s,
+                patience=self.limits.patience,
+                on_line=on_line,
+                stop=stop,
+            )
+        except FileNotFoundError as error:
+            if not directory.is_dir():
+                raise RunDirectoryError(f"the run directory {directory} is gone") from error
+            raise EngineMissingError(f"{self.engine.path} is gone") from error
+        except PermissionError as error:
+            raise EngineMissingError(f"{self.engine.path} may not be run") from error
+
+    def _judge(
+        self,
+        directory: Path,
+        command: str,
+        finished: Finished,
+        found: list[Diagnostic],
+        failed: type[RunError],
+        limit_s: float,
+    ) -> None:
+        what = f"terraform {command} in {directory}"
+        # One that completed all the same has done what was asked.
+        if finished.code == 0:
+            return
+        if finished.ended is Ended.TIME_LIMIT:
+            how = ", and had to be killed" if finished.killed else ""
+            raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", found, killed=finished.killed)
+        if finished.ended is Ended.ASKED:
+            raise StoppedError(f"{what} was stopped as asked", found)
+        if any(_LOCKED in diagnostic.summary for diagnostic in found):
+            raise StateLockedError(f"{what}: another run is at work on this state", found)
+        if finished.code < 0:
+            raise StoppedError(f"{what} was ended by signal {-finished.code}", found)
+        raise failed(f"{what} failed", found)
+
+    def _masker(self, directory: Path) -> Masker:
+        return Masker((*secrets_in(directory), *secret_values(self.environment)))
+
+
+def _addresses(planned: Iterable[Change], actions: Container[str]) -> tuple[str, ...]:
+    return tuple(sorted(change.address for change in planned if change.action in actions))
+
+
+def _from_text(stderr: str) -> list[Diagnostic]:
+    """What a command that answers in text printed last: from its first error on."""
+    text = _BOX.sub("", stderr).strip()
+    errors = text.partition("Error: ")[2] or text
+    summary, _, detail = errors.partition("\n")
+    return [Diagnostic("error", summary.strip(), " ".join(detail.split()))] if errors else []
