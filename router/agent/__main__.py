@@ -1,0 +1,60 @@
+"""``python agent.pyz CONFIG.json``. Two more ways in are for processes that the agent starts from itself."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str], agent: str) -> int:
+    """Runs the agent, its guard or its fetcher; the exit code. ``agent`` is the path of the zipapp."""
+    # Imports wait for what is asked: the guard lives as long as the agent and should weigh little.
+    if arguments == ["--guard"]:
+        from router.agent import guard
+
+        return guard.main()
+    if len(arguments) == 2 and arguments[0] == "--fetch":
+        from router.agent import config, fetch
+
+        return fetch.main(config.read(arguments[1]))
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        sys.stderr.write("usage: agent.pyz CONFIG.json\n")
+        return 2
+    return _agent(arguments[0], agent)
+
+
+def _agent(config_file: str, agent: str) -> int:
+    import os
+    import queue
+    import signal
+    from pathlib import Path
+
+    from router.agent.config import BadConfig, read
+    from router.agent.environ import read_given
+    from router.agent.node import Node
+    from router.agent.states import BAD_CONFIG
+    from router.agent.supervise import Event
+
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda caught, _: events.put(Event("signal", signal.Signals(caught).name)))
+    try:
+        config = read(config_file)
+        given = read_given(config.env_file)
+        token = Path(config.token_file).read_text(encoding="ascii").strip()
+        if not token or not token.isprintable():
+            raise BadConfig(f"{config.token_file}: not a token")
+        node = Node(
+            config, agent=str(Path(agent).resolve()), config_file=str(Path(config_file).resolve()), token=token,
+            given=given, environment=os.environ, events=events,  # noqa: TID251  (the edge)
+        )  # fmt: skip
+    except BadConfig as error:
+        sys.stderr.write(f"stepfare: {error}\n")
+        return BAD_CONFIG
+    except (OSError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"stepfare: {type(error).__name__}: {getattr(error, 'filename', None) or ''}\n")
+        return BAD_CONFIG
+    return node.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.argv[0]))

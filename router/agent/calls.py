@@ -1,0 +1,107 @@
+"""Calls to the coordinator: JSON over HTTPS, one POST each, the attempt's token in a header and nowhere else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from router.agent.config import LOOPBACK
+
+LARGEST_ANSWER = 65536
+LONGEST_WAIT = 60.0  # also what a Retry-After may ask for
+
+
+class Away(Exception):  # noqa: N818  (a state of the other side)
+    """The coordinator was not reached, or could not answer now; try again, after ``wait`` seconds if it said."""
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class Refused(Exception):  # noqa: N818
+    """The coordinator itself, not something on the way to it, said no; ``word`` is its `error`."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__(f"the coordinator refused: {word}")
+        self.word = word
+
+
+class Backoff:
+    """Waits that double from ``first`` to ``last`` seconds, each drawn between half of it and all of it: nodes that
+    lost the same coordinator do not come back at the same moment."""
+
+    def __init__(self, first: float, last: float, dice: random.Random) -> None:
+        self._first, self._last, self._dice = first, last, dice
+        self._tries = 0
+
+    def next(self) -> float:
+        """Seconds to wait after one more failure."""
+        whole = min(self._last, self._first * 2.0 ** min(self._tries, 32))
+        self._tries += 1
+        return whole * self._dice.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """After a success."""
+        self._tries = 0
+
+
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """A redirect would carry the token to another host."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class Coordinator:
+    """The other side of the protocol, for one rank. Safe to use from several threads."""
+
+    def __init__(self, url: str, *, attempt: str, rank: int, token: str, ca_file: str | None, seconds: float) -> None:
+        self._base = f"{url.rstrip('/')}/v1/attempts/{quote(attempt)}/ranks/{rank}"
+        self._token, self._seconds = token, seconds
+        handlers: list[urllib.request.BaseHandler] = [_StayHere()]
+        if urlsplit(url).scheme == "https":
+            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
+        if urlsplit(url).hostname in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one message. Raises :class:`Away` or :class:`Refused`; neither quotes the token."""
+        request = urllib.request.Request(
+            f"{self._base}/{what}",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
+            method="POST",
+        )
+        try:
+            with self._opener.open(request, timeout=self._seconds) as answer:
+                content = json.loads(answer.read(LARGEST_ANSWER))
+        except urllib.error.HTTPError as error:
+            raise _no(error) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Away(f"{what}: {type(error).__name__}: {error}") from None
+        if not isinstance(content, dict):
+            raise Away(f"{what}: the answer is not an object")
+        return content
+
+
+def _no(error: urllib.error.HTTPError) -> Exception:
+    """A 4xx with our own error word is a refusal; what a proxy or a load balancer says on its own is not."""
+    with error:
+        wait = error.headers.get("Retry-After", "")
+        try:
+            content = json.loads(error.read(LARGEST_ANSWER))
+        except (OSError, http.client.HTTPException, ValueError):
+            content = None
+    word = content.get("error") if isinstance(content, dict) else None
+    if 400 <= error.code < 500 and error.code != 429 and isinstance(word, str):
+        return Refused(word[:100])
+    seconds = min(float(wait), LONGEST_WAIT) if wait.isascii() and wait.isdigit() else None
+    return Away(f"HTTP {error.code}", seconds)

@@ -1,0 +1,161 @@
+"""What one agent is to do: a JSON file, read once. It names the files that hold secrets and holds none itself, but for
+an archive's URL, which may be signed; so the file is as private as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+ENGINES = ("torchrun", "ray", "slurm", "command")
+CODE_KINDS = ("none", "image", "archive", "git")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class BadConfig(Exception):  # noqa: N818  (a verdict, not a fault of the program)
+    """The configuration cannot be used; the message names the key."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where the code comes from. ``source``: an image's name, an archive's URL (https, or file), a repository's URL.
+    ``version``: the archive's SHA-256 in hex, the repository's commit, tag or branch."""
+
+    kind: str = "none"
+    source: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One rank of one attempt. Times in seconds, sizes in bytes.
+
+    ``master_address``: null lets the coordinator say it, once all ranks are there. ``master_port``: 0 lets rank 0 take
+    a free one. ``address``: how the other ranks reach this one; null is the address that leads to the coordinator.
+    """
+
+    attempt: str
+    job: str
+    rank: int
+    nodes: int
+    command: str
+    workdir: str
+    coordinator: str
+    token_file: str
+    log_folder: str
+    spool_folder: str
+    engine: str = "torchrun"
+    processes_per_node: int = 1
+    code: Code = Code()
+    env_file: str | None = None
+    ca_file: str | None = None
+    address: str | None = None
+    master_address: str | None = None
+    master_port: int = 29500
+    gpus: bool = False
+    mounts: tuple[str, ...] = ()
+    heartbeat_seconds: float = 10.0
+    gang_seconds: float = 900.0
+    grace_seconds: float = 30.0
+    farewell_seconds: float = 600.0
+    log_bytes: int = 64 * 2**20
+    log_files: int = 4
+    spool_bytes: int = 8 * 2**20
+    allow_http: bool = False
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "str | None": (str, type(None)),
+}  # fmt: skip
+
+
+def read(path: str) -> Config:
+    """The configuration in the file; raises :class:`BadConfig`."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{path}: {error}") from error
+    return parse(content)
+
+
+def parse(content: Any) -> Config:
+    """The configuration in decoded JSON; unknown and missing keys, wrong types and values raise :class:`BadConfig`."""
+    if not isinstance(content, dict):
+        raise BadConfig("the configuration is not an object")
+    values = dict(content)
+    code = values.pop("code", {})
+    mounts = values.pop("mounts", [])
+    if not isinstance(code, dict):
+        raise BadConfig("code: not an object")
+    if not isinstance(mounts, list) or not all(isinstance(mount, str) for mount in mounts):
+        raise BadConfig("mounts: not a list of strings")
+    config = Config(**_typed(Config, values, ""), code=Code(**_typed(Code, code, "code.")), mounts=tuple(mounts))
+    _check(config)
+    return config
+
+
+def _typed(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
+    known = {field.name: field for field in fields(kind)}
+    for name, value in values.items():
+        wanted = _KINDS.get(str(known[name].type)) if name in known else None
+        if wanted is None:
+            raise BadConfig(f"{prefix}{name}: unknown")
+        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+            raise BadConfig(f"{prefix}{name}: not of type {known[name].type}")
+    for name, field in known.items():
+        if field.default is MISSING and name not in values:
+            raise BadConfig(f"{prefix}{name}: missing")
+    return values
+
+
+def _check(config: Config) -> None:
+    for name in ("attempt", "job"):
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", getattr(config, name)):
+            raise BadConfig(f"{name}: letters, digits, '.', '_' and '-' only")
+    limits = {"nodes": 1, "processes_per_node": 1, "log_bytes": 1024, "log_files": 1, "spool_bytes": 1024}
+    for name, least in limits.items():
+        if getattr(config, name) < least:
+            raise BadConfig(f"{name}: less than {least}")
+    for name in ("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"):
+        if not 0 < getattr(config, name) < 1e7:
+            raise BadConfig(f"{name}: not between 0 and 10,000,000")
+    if not 0 <= config.rank < config.nodes:
+        raise BadConfig("rank: not below nodes")
+    if not 0 <= config.master_port < 65535:
+        raise BadConfig("master_port: not a port")
+    if config.master_address is not None and config.master_port == 0:
+        raise BadConfig("master_port: has to be given with master_address")
+    if config.engine not in ENGINES:
+        raise BadConfig(f"engine: not one of {', '.join(ENGINES)}")
+    _check_coordinator(config)
+    _check_code(config)
+
+
+def _check_coordinator(config: Config) -> None:
+    url = urlsplit(config.coordinator)
+    if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query or url.fragment:
+        raise BadConfig("coordinator: not the http(s) URL of a service")
+    if url.scheme == "http" and url.hostname not in LOOPBACK and not config.allow_http:
+        raise BadConfig("coordinator: http would send the token in the clear; use https, or set allow_http")
+
+
+def _check_code(config: Config) -> None:
+    code = config.code
+    if code.kind not in CODE_KINDS:
+        raise BadConfig(f"code.kind: not one of {', '.join(CODE_KINDS)}")
+    if code.kind != "none" and (not code.source or code.source.startswith("-")):
+        raise BadConfig("code.source: missing")
+    if code.kind == "archive" and not re.fullmatch(r"[0-9a-f]{64}", code.version):
+        raise BadConfig("code.version: not a SHA-256 in lower-case hex")
+    if code.kind == "archive" and urlsplit(code.source).scheme not in ("https", "http", "file"):
+        raise BadConfig("code.source: not an https, http or file URL")
+    if code.kind == "git" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", code.version):
+        raise BadConfig("code.version: not a commit, tag or branch")
+    # git's own command line is readable by every user of the machine.
+    if code.kind == "git" and urlsplit(code.source).password:
+        raise BadConfig("code.source: holds a password; give git a credential through the environment")
+    if code.kind == "image" and config.engine == "slurm":
+        raise BadConfig("code.kind: slurm starts processes on the machines, not in an image")

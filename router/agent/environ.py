@@ -1,0 +1,66 @@
+"""The environment of the training process: the machine's, then the job's, then the contract of the gang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.agent.config import BadConfig, Config
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the env file gives the job. The values of ``secret`` are also masked in its output."""
+
+    plain: Mapping[str, str]
+    secret: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Given(plain={sorted(self.plain)}, secret={sorted(self.secret)})"
+
+
+def read_given(path: str | None) -> Given:
+    """The env file: ``{"plain": {NAME: value}, "secret": {NAME: value}}``.
+
+    Raises :class:`BadConfig`, which quotes no value."""
+    if path is None:
+        return Given({}, {})
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"{path}: {type(error).__name__}") from None
+    if not isinstance(content, dict) or set(content) - {"plain", "secret"}:
+        raise BadConfig(f"{path}: not an object of `plain` and `secret`")
+    parts = [content.get("plain", {}), content.get("secret", {})]
+    for part in parts:
+        if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
+            raise BadConfig(f"{path}: not names with strings")
+        for name, value in part.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise BadConfig(f"{path}: not the name or value of a variable")
+    return Given(*parts)
+
+
+def contract(config: Config, master_address: str, master_port: int) -> dict[str, str]:
+    """What ``torch.distributed`` reads with ``init_method="env://"``. ``WORLD_SIZE`` counts processes. ``RANK`` and
+    ``LOCAL_RANK`` only where one process a node is started: with more, whoever starts them numbers them.
+
+    For the engine torchrun also the ``PET_`` names, from which the command ``torchrun`` takes its own options: so
+    ``torchrun train.py`` needs no arguments about the gang.
+    """
+    address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
+    shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
+    values = {
+        **address, **shape,
+        "WORLD_SIZE": str(config.nodes * config.processes_per_node),
+        "STEPFARE_ATTEMPT": config.attempt,
+        "STEPFARE_JOB": config.job,
+    }  # fmt: skip
+    if config.processes_per_node == 1:
+        values |= {"RANK": str(config.rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    if config.engine == "torchrun":
+        values |= {f"PET_{name}": value for name, value in {**address, **shape}.items()}
+        values["PET_NPROC_PER_NODE"] = str(config.processes_per_node)
+    return values

@@ -1,0 +1,88 @@
+"""A process that outlives the agent by a moment: when the agent is gone, however it went, it kills what the agent
+started.
+
+It reads lines of JSON from the agent; the end of them is the end of the agent, because nobody else holds the other end
+of the pipe. Unlike Linux's PR_SET_PDEATHSIG, which reaches one process, this reaches the whole group, its containers,
+and works on macOS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+
+class Guard:
+    """The agent's side. Never raises: without its guard the agent goes on."""
+
+    def __init__(self, agent: str) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", agent, "--guard"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError:
+            return
+
+    def watch(self, group: int | None, clean_up: list[str]) -> None:
+        """From now on this process group and this command are what to end; None: nothing."""
+        try:
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(json.dumps([group, clean_up]).encode() + b"\n")
+                self._process.stdin.flush()
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Lets it go; it ends what it still watches."""
+        if self._process is not None and self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+                self._process.wait(10)
+            except (OSError, subprocess.TimeoutExpired):
+                self._process.kill()
+
+
+def main() -> int:
+    """The guard's side: the last line read is what is ended."""
+    group: int | None = None
+    clean_up: list[str] = []
+    for line in sys.stdin.buffer:
+        group, clean_up = json.loads(line)
+    if group is not None:
+        kill_group(group)
+        run_quietly(clean_up)
+    return 0
+
+
+def kill_group(group: int) -> None:
+    """SIGKILL to every process of the group that is left."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):  # macOS answers the second for a group of zombies
+        return
+
+
+def run_quietly(command: list[str]) -> None:
+    """Runs a clean-up command, at most a minute; what comes of it is not asked."""
+    if not command:
+        return
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return

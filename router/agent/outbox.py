@@ -1,0 +1,90 @@
+"""What has to reach the coordinator, on disk until it did, oldest first, bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Item:
+    """A message. Where the disk took it, ``path`` holds the body; else ``body`` does."""
+
+    kind: str
+    size: int
+    path: Path | None
+    body: bytes | None
+
+
+class Outbox:
+    """Used by one thread at a time. ``folder`` is made, readable by nobody else; what an earlier agent left there is
+    taken over. Messages of the kind ``logs`` give way, oldest first, when there are more than ``limit`` bytes: their
+    offsets show the gap. Others always stay."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder, self._limit = folder, limit
+        self._number = 0
+        self._items: deque[Item] = deque()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(folder.glob("[0-9]*-*.json")):
+            number, _, kind = path.stem.partition("-")
+            self._number = max(self._number, int(number))
+            self._items.append(Item(kind, path.stat().st_size, path, None))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, kind: str, body: dict[str, Any]) -> None:
+        """Keeps a message until :meth:`done`; in memory if the disk does not take it."""
+        data = json.dumps(body).encode()
+        self._number += 1
+        path = self._folder / f"{self._number:010d}-{kind}.json"
+        partial = path.with_suffix(".part")
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:  # noqa: PTH123
+                file.write(data)
+            partial.replace(path)
+            self._items.append(Item(kind, len(data), path, None))
+        except OSError:
+            self._items.append(Item(kind, len(data), None, data))
+        self._make_room()
+
+    def first(self) -> tuple[str, dict[str, Any]] | None:
+        """The oldest message (kind, body); one that can no longer be read is dropped."""
+        while self._items:
+            item = self._items[0]
+            try:
+                data = item.path.read_bytes() if item.path is not None else item.body
+                body = json.loads(data or b"")
+            except (OSError, ValueError):
+                self.done()
+                continue
+            return item.kind, body
+        return None
+
+    def done(self) -> None:
+        """The oldest message arrived."""
+        self._forget(self._items.popleft())
+
+    def _make_room(self) -> None:
+        size = sum(item.size for item in self._items)
+        kept: deque[Item] = deque()
+        for item in self._items:
+            if size > self._limit and item.kind == "logs":
+                size -= item.size
+                self._forget(item)
+            else:
+                kept.append(item)
+        self._items = kept
+
+    def _forget(self, item: Item) -> None:
+        if item.path is not None:
+            try:
+                item.path.unlink()
+            except OSError:  # it is sent again by whoever takes the folder over: the receiver knows it by its offset
+                return

@@ -1,0 +1,96 @@
+"""All ranks meet: each says hello until the coordinator has heard them all, and says where rank 0 is."""
+
+from __future__ import annotations
+
+import queue
+import random
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from router.agent.calls import Away, Backoff, Coordinator
+from router.agent.config import Config
+from router.agent.supervise import Event
+
+
+class NoGang(Exception):  # noqa: N818
+    """The others did not come within the time limit."""
+
+
+class Stopped(Exception):  # noqa: N818
+    """An event that ends the waiting came in; it is given along."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(event.kind)
+        self.event = event
+
+
+def own_address(config: Config) -> str:
+    """The address that other machines reach this one by: as configured, else that of the route to the coordinator.
+    Nothing is sent. Raises ``OSError`` without a route."""
+    if config.address is not None:
+        return config.address
+    url = urlsplit(config.coordinator)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    family, kind, _, _, target = socket.getaddrinfo(url.hostname, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+def free_port() -> int:
+    """A TCP port that nobody uses at this moment, as is the next one."""
+    for _ in range(100):
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("", 0))
+            port = int(first.getsockname()[1])
+            try:
+                second.bind(("", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise OSError("no two free ports side by side")
+
+
+def meet(
+    config: Config, coordinator: Coordinator, hello: dict[str, Any], events: queue.SimpleQueue[Event],
+    note: Callable[[str], None],
+) -> tuple[str, int]:  # fmt: skip
+    """(address, port) of rank 0. Raises :class:`NoGang`, :class:`Stopped`, and ``Refused`` of the calls."""
+    limit = time.monotonic() + config.gang_seconds
+    backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
+    body = dict(hello)
+    if config.rank == 0 and config.master_address is None:
+        body["master_port"] = config.master_port or free_port()
+    while True:
+        try:
+            body["address"] = own_address(config)
+            answer = coordinator.post("hello", body)
+            if found := _master(config, answer):
+                return found
+            backoff.reset()
+            asked = answer.get("retry_seconds")
+            wait = min(30.0, max(0.01, asked)) if isinstance(asked, (int, float)) else 2.0
+        except (Away, OSError) as away:
+            note(f"hello: {away}")
+            wait = getattr(away, "wait", None) or backoff.next()
+        left = limit - time.monotonic()
+        if left <= 0:
+            raise NoGang(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
+        try:
+            raise Stopped(events.get(timeout=min(wait, left)))
+        except queue.Empty:
+            continue
+
+
+def _master(config: Config, answer: dict[str, Any]) -> tuple[str, int] | None:
+    if answer.get("go") is not True:
+        return None
+    if config.master_address is not None:
+        return config.master_address, config.master_port
+    address, port = answer.get("master_address"), answer.get("master_port")
+    if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
+        raise Away("hello: the answer says go but not where rank 0 is")
+    return address, port

@@ -1,0 +1,82 @@
+"""Output on disk and in memory, both bounded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+
+class RotatingLog:
+    """Appends to ``path``; over ``size`` bytes it becomes ``path.1``, that ``path.2``, and so on, the oldest
+    is dropped: at most ``files`` files and ``size`` × ``files`` bytes. A disk that takes no more loses the
+    output, never the training process; ``lost`` counts the bytes."""
+
+    def __init__(self, path: Path, size: int, files: int) -> None:
+        self._path, self._size, self._files = path, size, files
+        self._lock = threading.Lock()
+        self._file = -1
+        self._written = 0
+        self.lost = 0
+
+    def write(self, data: bytes) -> None:
+        """Appends; never raises for what the disk does."""
+        with self._lock:
+            while data:
+                try:
+                    data = data[self._append(data) :]
+                except OSError:
+                    self.lost += len(data)
+                    return
+
+    def _append(self, data: bytes) -> int:
+        if self._file < 0:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            self._written = os.fstat(self._file).st_size
+        if self._written >= self._size:
+            self._rotate()
+            return 0
+        written = os.write(self._file, data[: self._size - self._written])
+        self._written += written
+        return written
+
+    def _rotate(self) -> None:
+        os.close(self._file)
+        self._file = -1
+        names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._files))]
+        names[-1].unlink(missing_ok=True)
+        for older, newer in zip(reversed(names), list(reversed(names))[1:]):  # noqa: B905  (strict is 3.10)
+            if newer.exists():
+                newer.replace(older)
+
+    def close(self) -> None:
+        """Lets go of the file; a later write opens it again."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+
+class Tail:
+    """The newest output that was not taken yet, at most ``size`` bytes, with its place in the whole."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._data = bytearray()
+        self._end = 0
+
+    def write(self, data: bytes) -> None:
+        """Appends; the oldest goes when there is too much."""
+        with self._lock:
+            self._data += data
+            self._end += len(data)
+            if len(self._data) > self._size:
+                del self._data[: len(self._data) - self._size]
+
+    def take(self) -> tuple[int, bytes]:
+        """(offset of the first byte since the start of the output, the bytes); they are gone from here then."""
+        with self._lock:
+            data = bytes(self._data)
+            self._data.clear()
+            return self._end - len(data), data

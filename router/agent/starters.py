@@ -1,0 +1,106 @@
+"""The command line of a rank: the job's own command, or what brings up Ray or asks Slurm, alone or in a container.
+
+No value of the environment is in it: command lines are readable by every user of a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from router.agent.config import Config
+
+# Ray's own port is the one after MASTER_PORT, which stays free for the job. The command gets RAY_ADDRESS.
+# `--block`: what Ray starts ends with the process that started it.
+_RAY_HEAD = """\
+here="$MASTER_ADDR:$((MASTER_PORT + 1))"
+export RAY_USAGE_STATS_ENABLED=0 RAY_ADDRESS="$here"
+ray start --head --node-ip-address="$MASTER_ADDR" --port="$((MASTER_PORT + 1))" --include-dashboard=false --block &
+head=$!
+python3 - "$here" "$NNODES" <<'PROGRAM' || { kill $head; wait $head 2>/dev/null; exit 69; }
+import sys, time
+import ray
+address, nodes = sys.argv[1], int(sys.argv[2])
+for attempt in range(120):
+    try:
+        if not ray.is_initialized():
+            ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+        if sum(node["Alive"] for node in ray.nodes()) >= nodes:
+            sys.exit(0)
+    except ConnectionError:
+        pass
+    time.sleep(1)
+sys.exit("stepfare: not all nodes joined Ray")
+PROGRAM
+/bin/sh -c "$1"
+code=$?
+kill $head
+wait $head 2>/dev/null
+exit $code
+"""
+_RAY_WORKER = """\
+there="$MASTER_ADDR:$((MASTER_PORT + 1))"
+export RAY_USAGE_STATS_ENABLED=0
+left=120
+until ray health-check --address "$there" >/dev/null 2>&1; do
+  left=$((left - 1))
+  [ $left -gt 0 ] || { echo "stepfare: no Ray at $there" >&2; exit 69; }
+  sleep 1
+done
+exec ray start --address="$there" --block
+"""
+# A Slurm that is up, with the gang's machines as its only usable nodes, is taken as given. srun numbers the nodes its
+# own way, so the contract is made again on each of them, with the address of the node that it numbers 0.
+_SLURM_HEAD = """\
+left=120
+until [ "$(sinfo --noheader --Node --states=idle --format=%N | sort -u | wc -l)" -ge "$NNODES" ]; do
+  left=$((left - 1))
+  [ $left -gt 0 ] || { echo "stepfare: Slurm has fewer than $NNODES idle nodes" >&2; exit 69; }
+  sleep 1
+done
+exec srun --nodes="$NNODES" --ntasks-per-node=1 --exclusive --kill-on-bad-exit=1 --export=ALL /bin/sh -c '
+first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_ADDR=$(scontrol --oneliner show node "$first" | sed -n "s/.* NodeAddr=\\([^ ]*\\).*/\\1/p")
+NODE_RANK=$SLURM_NODEID
+[ -z "${RANK:-}" ] || RANK=$SLURM_NODEID
+export MASTER_ADDR NODE_RANK RANK
+[ -n "$RANK" ] || unset RANK
+exec /bin/sh -c "$0"' "$1"
+"""
+_SLURM_WORKER = "exec sleep 2147483647\n"
+
+
+def container_name(config: Config) -> str:
+    """The name under which this rank's container can be found and removed."""
+    return f"stepfare-{config.attempt}-{config.rank}"
+
+
+def in_shell(config: Config) -> list[str]:
+    """What ``/bin/sh`` is started with on this rank. With ray and slurm, only rank 0 runs the job's command: the others
+    work for it and run until the coordinator stops them."""
+    scripts = {"ray": (_RAY_HEAD, _RAY_WORKER), "slurm": (_SLURM_HEAD, _SLURM_WORKER)}
+    if config.engine not in scripts:
+        return ["-c", config.command]
+    head, worker = scripts[config.engine]
+    return ["-c", head, "stepfare", config.command] if config.rank == 0 else ["-c", worker]
+
+
+def command_line(config: Config, names: Iterable[str]) -> list[str]:
+    """The training process of this rank. ``names`` are the variables to hand into a container; their values come from
+    the environment of the process."""
+    if config.code.kind != "image":
+        return ["/bin/sh", *in_shell(config)]
+    line = ["docker", "run", "--rm", "--init", "--name", container_name(config), "--network=host", "--ipc=host"]
+    line += ["--ulimit=memlock=-1", "--ulimit=stack=67108864", "--ulimit=nofile=1048576"]
+    if config.gpus:
+        line.append("--gpus=all")
+    if os.path.isdir("/dev/infiniband"):  # noqa: PTH112  (pathlib is heavier, and starters needs nothing else of it)
+        line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
+    line += [f"--volume={mount}" for mount in config.mounts]
+    line += [f"--env={name}" for name in sorted(names)]
+    return [*line, "--entrypoint=/bin/sh", config.code.source, *in_shell(config)]
+
+
+def clean_up(config: Config) -> list[str]:
+    """The command that removes what killing the process leaves behind; empty where nothing is."""
+    return ["docker", "rm", "--force", container_name(config)] if config.code.kind == "image" else []

@@ -1,0 +1,73 @@
+"""How long the node agent takes to its first word, what it weighs, and how long its user data is.
+
+    python -m tests.bench.agent
+
+Run from the repository's root.
+"""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from router.agent.config import Config
+from router.running.bootstrap import AgentAt, Bootstrap, cloud_init
+from router.running.zipapp import pack
+from tests.support.agents import agents
+from tests.support.coordinator import Coordinator
+
+TOKEN = "token-of-the-attempt-5f3a"
+
+
+def main() -> None:
+    """Prints the figures."""
+    agent = pack()
+    print(f"agent.pyz {len(agent):,} bytes, {len(gzip.compress(agent, 9)):,} compressed")
+    config = Config("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")
+    text = cloud_init(Bootstrap(config, AgentAt.of(config.coordinator, agent), TOKEN))
+    print(f"user data {len(text.encode()):,} bytes of 16,384")
+    firsts, ends, resident, guards = [], [], [], []
+    for _ in range(5):
+        with TemporaryDirectory() as folder:
+            first, end, weights = _one(Path(folder))
+        firsts.append(first)
+        ends.append(end)
+        resident.append(weights[0])
+        guards.append(sum(weights[1:]))
+    print(f"start to heartbeat {statistics.median(firsts) * 1000:.0f} ms, slowest {max(firsts) * 1000:.0f} ms")
+    print(f"start to end of `true` {statistics.median(ends) * 1000:.0f} ms")
+    print(f"resident: agent {max(resident) / 1024:.1f} MiB, guard {max(guards) / 1024:.1f} MiB")
+
+
+def _one(folder: Path) -> tuple[float, float, list[int]]:
+    """(seconds to the first word, to the end of an empty job, KiB of the agent and of its guard)."""
+    with Coordinator(1, TOKEN).running() as coordinator:
+        began = time.perf_counter()
+        with agents(folder / "a", coordinator, "sleep 60") as (rank,):
+            coordinator.wait(lambda c: bool(c.heard))
+            first = time.perf_counter() - began
+            coordinator.wait_state("running")
+            time.sleep(1)
+            pid = rank.process.pid
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            guards = [int(c) for c in children if b"--guard" in Path(f"/proc/{c}/cmdline").read_bytes()]
+            weights = [_resident(pid), *(_resident(guard) for guard in guards)]
+            rank.process.terminate()
+            rank.end()
+    with Coordinator(1, TOKEN).running() as coordinator:
+        began = time.perf_counter()
+        with agents(folder / "b", coordinator, "true") as (rank,):
+            rank.end()
+            return first, time.perf_counter() - began, weights
+
+
+def _resident(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+if __name__ == "__main__":
+    main()

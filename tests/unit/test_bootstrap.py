@@ -1,0 +1,221 @@
+"""User data: valid, short, repeatable, with secrets only where nobody else reads."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import os
+import shutil
+import stat
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from router.agent.config import BadConfig, Code, Config, read
+from router.agent.environ import read_given
+from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge, cloud_init
+from router.running.scripts import FETCH_AGENT, MOUNT_NVME
+from router.running.zipapp import pack
+from tests.support.coordinator import Coordinator
+from tests.support.repository import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "cloud_init"
+COORDINATOR = "https://watch.example.com:8443"
+TOKEN, SECRET = "token-canary-8d1b7c", "secret-canary-91ee04"
+CONFIG = Config(
+    attempt="attempt-7", job="bert", rank=0, nodes=4, command="torchrun train.py --resume latest", workdir="",
+    coordinator=COORDINATOR, token_file="", log_folder="", spool_folder="", processes_per_node=8, gpus=True,
+)  # fmt: skip
+AGENT = AgentAt.of(COORDINATOR, b"agent")
+SPEC = Bootstrap(CONFIG, AGENT, TOKEN, plain={"BATCH": "512"}, secret={"API_KEY": SECRET})
+ARCHIVE = Code("archive", "https://code.example.com/bert.tar.gz", "ab" * 32)
+CASES = {
+    "torchrun": replace(SPEC, config=replace(CONFIG, code=Code("image", "registry.example.com/search/bert:2026.11"))),
+    "ray": replace(SPEC, config=replace(CONFIG, engine="ray", code=ARCHIVE, rank=1), local_nvme="/mnt/scratch"),
+    "slurm": replace(
+        SPEC, config=replace(CONFIG, engine="slurm", code=Code("git", "https://code.example.com/bert.git", "v3"))
+    ),
+    "command": replace(
+        SPEC, config=replace(CONFIG, engine="command", command="set -e\n./train.sh 'ünïcode'"), ca="PEM\nTEXT\n"
+    ),
+}
+
+
+def _parsed(text: str) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
+    assert text.startswith("#cloud-config\n")
+    content = yaml.safe_load(text)
+    assert set(content) == {"write_files", "runcmd"}
+    return {file["path"]: file for file in content["write_files"]}, content["runcmd"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden(name: str) -> None:
+    """Rewritten with STEPFARE_WRITE_GOLDEN=1."""
+    path = GOLDEN / f"{name}.yaml"
+    text = cloud_init(CASES[name])
+    if os.environ.get("STEPFARE_WRITE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_agent_can_read_what_is_written(name: str, tmp_path: Path) -> None:
+    files, _ = _parsed(cloud_init(CASES[name]))
+    for path in ("/etc/stepfare/agent.json", "/etc/stepfare/token", "/etc/stepfare/env.json"):
+        assert files[path]["permissions"] == "0600"
+        assert files[path]["owner"] == "root:root"
+        (tmp_path / Path(path).name).write_text(files[path]["content"], encoding="utf-8")
+    config = read(str(tmp_path / "agent.json"))
+    asked = CASES[name].config
+    assert (config.command, config.engine, config.rank, config.code) == (
+        asked.command, asked.engine, asked.rank, asked.code,
+    )  # fmt: skip
+    assert config.token_file == "/etc/stepfare/token"
+    given = read_given(str(tmp_path / "env.json"))
+    assert (given.plain, given.secret) == ({"BATCH": "512"}, {"API_KEY": SECRET})
+    assert (tmp_path / "token").read_text() == f"{TOKEN}\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_secrets_lie_in_private_files_alone(name: str) -> None:
+    files, commands = _parsed(cloud_init(CASES[name]))
+    for secret, home in ((TOKEN, "/etc/stepfare/token"), (SECRET, "/etc/stepfare/env.json")):
+        assert [path for path, file in files.items() if secret in file["content"]] == [home]
+        assert secret not in str(commands)
+        assert secret not in repr(CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_leaves_room(name: str) -> None:
+    assert len(cloud_init(CASES[name]).encode()) < LARGEST // 3
+
+
+def test_the_same_spec_gives_the_same_text() -> None:
+    assert len({cloud_init(CASES["ray"]) for _ in range(3)}) == 1
+
+
+def test_what_is_too_large_is_refused_with_a_way_out() -> None:
+    with pytest.raises(TooLarge, match="let the machine fetch the agent"):
+        cloud_init(replace(SPEC, agent=os.urandom(LARGEST)))
+    with pytest.raises(TooLarge, match="shorten the command and the environment"):
+        cloud_init(replace(SPEC, plain={"BLOB": "x" * LARGEST}))
+    with pytest.raises(BadConfig, match="rank: not below nodes"):
+        cloud_init(replace(SPEC, config=replace(CONFIG, rank=4)))
+
+
+def test_a_small_agent_travels_inside() -> None:
+    files, commands = _parsed(cloud_init(replace(SPEC, agent=b"#!/usr/bin/env python3\n" * 100)))
+    agent = files["/opt/stepfare/agent.pyz"]
+    assert agent["encoding"] == "gz+b64"
+    assert gzip.decompress(base64.b64decode(agent["content"])) == b"#!/usr/bin/env python3\n" * 100
+    assert commands == [
+        ["mkdir", "-p", "-m", "0755", "/var/lib/stepfare", "/var/log/stepfare"],
+        ["systemctl", "daemon-reload"],
+        ["systemctl", "start", "--no-block", "stepfare-agent.service"],
+    ]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("name", CASES)
+def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
+    files, _ = _parsed(cloud_init(CASES[name]))
+    unit = tmp_path / "stepfare-agent.service"
+    unit.write_text(files["/etc/systemd/system/stepfare-agent.service"]["content"])
+    checked = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+    said = [line for line in checked.stderr.splitlines() if "stepfare" in line]
+    assert said == []
+
+
+def test_the_agent_is_fetched_from_the_coordinator_and_checked(tmp_path: Path) -> None:
+    agent = pack()
+    digest = hashlib.sha256(agent).hexdigest()
+    script = _script(tmp_path, "fetch", FETCH_AGENT)
+    target = tmp_path / "agent.pyz"
+    with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
+        at = AgentAt.of(coordinator.url, agent)
+        assert at.sha256 == digest
+        ran = subprocess.run([script, at.url, "0" * 64, target], capture_output=True, text=True)
+        assert (ran.returncode, ran.stderr) == (1, "stepfare: not the agent that was named\n")
+        assert not target.exists()
+        subprocess.run([script, at.url, at.sha256, target], check=True, capture_output=True)
+    assert target.read_bytes() == agent
+    assert stat.S_IMODE(target.stat().st_mode) == 0o755
+    assert subprocess.run([target], capture_output=True, text=True).stderr == "usage: agent.pyz CONFIG.json\n"
+
+
+@pytest.mark.parametrize(
+    ("disks", "mdadm", "called"),
+    [
+        (["nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1"], True, ["mkfs.ext4 -q -E nodiscard -m 0 D0", "mount D0"]),
+        (
+            ["google-local-nvme-ssd-0", "google-local-nvme-ssd-1", "google-local-nvme-ssd-0-part1", "nvme-other"],
+            True,
+            ["mdadm D0 D1", "mkfs.ext4 -q -E nodiscard -m 0 /dev/md/stepfare", "mount /dev/md/stepfare"],
+        ),
+        (
+            ["google-local-nvme-ssd-0", "google-local-nvme-ssd-1"],
+            False,
+            ["mkfs.ext4 -q -E nodiscard -m 0 D0", "mount D0"],
+        ),
+        (["google-local-nvme-ssd-used"], True, []),
+        ([], True, []),
+    ],
+)
+def test_local_disks_are_mounted_where_they_are_unused(
+    tmp_path: Path, disks: list[str], mdadm: bool, called: list[str]
+) -> None:
+    """With stand-ins for the tools that would format a disk."""
+    (tmp_path / "by-id").mkdir()
+    for number, name in enumerate(disks):
+        (tmp_path / f"D{number}").touch()
+        (tmp_path / "by-id" / name).symlink_to(tmp_path / f"D{number}")
+    used = "x" if "google-local-nvme-ssd-used" in disks else ""
+    note = f'#!/bin/sh\necho "{{}}" | sed s,{tmp_path}/,,g >> {tmp_path}/calls\n'
+    tools = {
+        "lsblk": f"#!/bin/sh\necho {used}\n",
+        "mountpoint": "#!/bin/sh\nexit 1\n",
+        "mkfs.ext4": note.format("mkfs.ext4 $*"),
+        "mount": note.format("mount $3"),
+        **({"mdadm": note.format("mdadm $6 $7")} if mdadm else {}),
+    }
+    (tmp_path / "bin").mkdir()
+    for name, text in tools.items():
+        _script(tmp_path / "bin", name, text)
+    for name in ("sh", "mkdir", "readlink", "sort", "tr", "sed"):
+        (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
+    script = _script(tmp_path, "mount-nvme", MOUNT_NVME)
+    ran = subprocess.run(
+        [script, tmp_path / "scratch", tmp_path / "by-id"],
+        env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+    assert calls == called
+    assert (tmp_path / "scratch").is_dir()
+    assert ("lies on the boot disk" in ran.stderr) == (not called)
+
+
+def test_the_zipapp_is_the_same_bytes_and_its_lines_are_those_of_the_source() -> None:
+    assert pack() == pack()
+    packed = zipfile.ZipFile(io.BytesIO(pack()))
+    assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    source = (ROOT / "router" / "agent" / "node.py").read_text().splitlines()
+    bare = packed.read("router/agent/node.py").decode().splitlines()
+    assert len(source) == len(bare)
+    line = next(number for number, text in enumerate(source) if text.startswith("class Node"))
+    assert bare[line] == source[line]
+
+
+def _script(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
