@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 
 
 class Guard:
@@ -71,13 +72,14 @@ def kill_group(group: int) -> None:
         return
 
 
-def run_quietly(command: list[str]) -> None:
-    """Runs a clean-up command, at most a minute; what comes of it is not asked."""
+def run_quietly(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    """Runs a clean-up command, at most a minute; what comes of it is not asked. ``environment`` None: one's own."""
     if not command:
         return
     try:
         subprocess.run(
             command,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -50,7 +50,8 @@ done
 exec ray start --address="$there" --block
 """
 # A Slurm that is up, with the gang's machines as its only usable nodes, is taken as given. srun numbers the nodes its
-# own way, so the contract is made again on each of them, with the address of the node that it numbers 0.
+# own way, so the contract is made again on each of them, with the address of the node that it numbers 0. An srun that
+# gets SIGTERM kills its tasks at once, so it stands outside the process group, and Slurm passes the signal on.
 _SLURM_HEAD = """\
 left=120
 until [ "$(sinfo --noheader --Node --states=idle --format=%N | sort -u | wc -l)" -ge "$NNODES" ]; do
@@ -58,20 +59,27 @@ until [ "$(sinfo --noheader --Node --states=idle --format=%N | sort -u | wc -l)"
   [ $left -gt 0 ] || { echo "stepfare: Slurm has fewer than $NNODES idle nodes" >&2; exit 69; }
   sleep 1
 done
-exec srun --nodes="$NNODES" --ntasks-per-node=1 --exclusive --kill-on-bad-exit=1 --export=ALL /bin/sh -c '
+name="stepfare-$STEPFARE_ATTEMPT-$NODE_RANK"
+trap 'scancel --signal=TERM --name="$name"' TERM
+setsid srun --job-name="$name" --nodes="$NNODES" --ntasks-per-node=1 --exclusive --kill-on-bad-exit=1 /bin/sh -c '
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(scontrol --oneliner show node "$first" | sed -n "s/.* NodeAddr=\\([^ ]*\\).*/\\1/p")
 NODE_RANK=$SLURM_NODEID
 [ -z "${RANK:-}" ] || RANK=$SLURM_NODEID
 export MASTER_ADDR NODE_RANK RANK
 [ -n "$RANK" ] || unset RANK
-exec /bin/sh -c "$0"' "$1"
+exec /bin/sh -c "$0"' "$1" &
+srun=$!
+wait $srun
+code=$?
+while kill -0 $srun 2>/dev/null; do wait $srun; code=$?; done
+exit $code
 """
 _SLURM_WORKER = "exec sleep 2147483647\n"
 
 
-def container_name(config: Config) -> str:
-    """The name under which this rank's container can be found and removed."""
+def outside_name(config: Config) -> str:
+    """The name under which this rank's container or Slurm job can be found and ended."""
     return f"stepfare-{config.attempt}-{config.rank}"
 
 
@@ -90,7 +98,7 @@ def command_line(config: Config, names: Iterable[str]) -> list[str]:
     the environment of the process."""
     if config.code.kind != "image":
         return ["/bin/sh", *in_shell(config)]
-    line = ["docker", "run", "--rm", "--init", "--name", container_name(config), "--network=host", "--ipc=host"]
+    line = ["docker", "run", "--rm", "--init", "--name", outside_name(config), "--network=host", "--ipc=host"]
     line += ["--ulimit=memlock=-1", "--ulimit=stack=67108864", "--ulimit=nofile=1048576"]
     if config.gpus:
         line.append("--gpus=all")
@@ -102,5 +110,7 @@ def command_line(config: Config, names: Iterable[str]) -> list[str]:
 
 
 def clean_up(config: Config) -> list[str]:
-    """The command that removes what killing the process leaves behind; empty where nothing is."""
-    return ["docker", "rm", "--force", container_name(config)] if config.code.kind == "image" else []
+    """The command that removes what killing the process group leaves behind; empty where nothing is."""
+    if config.engine == "slurm" and config.rank == 0:
+        return ["scancel", f"--name={outside_name(config)}"]
+    return ["docker", "rm", "--force", outside_name(config)] if config.code.kind == "image" else []

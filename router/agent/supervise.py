@@ -53,7 +53,8 @@ class Supervised:
         self, command: list[str], *, environment: Mapping[str, str], workdir: str, clean_up: list[str], guard: Guard,
         output: Callable[[bytes], None], events: queue.SimpleQueue[Event],
     ) -> None:  # fmt: skip
-        self._guard, self._clean_up, self._events = guard, clean_up, events
+        self._guard, self._events = guard, events
+        self._clean_up, self._environment = clean_up, environment
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -105,7 +106,7 @@ class Supervised:
     def finish(self) -> Exit:
         """Kills what is left of the group, takes the last output, and says how the process went."""
         kill_group(self.pid)
-        run_quietly(self._clean_up)
+        run_quietly(self._clean_up, self._environment)
         returncode = self._process.wait()
         self._guard.watch(None, [])
         # Longer only if a process left the group and kept the pipe; its output is not waited for.

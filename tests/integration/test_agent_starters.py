@@ -75,6 +75,31 @@ def test_ray(tmp_path: Path, code: int) -> None:
     assert worker == [f"health-check --address 127.0.0.1:{port}", f"start --address=127.0.0.1:{port} --block"]
 
 
+def test_slurm_passes_a_signal_on(tmp_path: Path) -> None:
+    """The stand-in for scancel signals the one process that srun started; srun itself gets no signal."""
+    srun = (
+        "#!/bin/sh\ntrap 'echo srun was signalled' TERM\n"
+        'eval "command=\\${$#}"\nsh -c "$command" & echo $! > ../task\nwait\n'
+    )
+    scancel = f"""\
+#!/bin/sh
+echo "$@" >> {tmp_path}/calls
+[ "$1" != --signal=TERM ] || kill -TERM $(cat {tmp_path}/rank-0/task)
+"""
+    path = _tools(tmp_path / "tools", sinfo=SINFO, srun=srun, scancel=scancel)
+    command = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    with (
+        Coordinator(2, TOKEN, leader_only=True).running() as coordinator,
+        agents(tmp_path, coordinator, command, engine="slurm", path=path) as ranks,
+    ):
+        coordinator.wait(lambda c: "ready" in c.text(0))
+        ranks[0].process.terminate()
+        assert [rank.end() for rank in ranks] == [143, 143]
+    assert coordinator.text(0) == "ready\nsaved\n"
+    name = "--name=stepfare-attempt-1-0"
+    assert (tmp_path / "calls").read_text().splitlines() == [f"--signal=TERM {name}", name]
+
+
 def test_slurm(tmp_path: Path) -> None:
     path = _tools(tmp_path / "tools", sinfo=SINFO, srun=SRUN, scontrol=SCONTROL)
     command = 'echo "rank $RANK node $NODE_RANK of $NNODES at $MASTER_ADDR"'
@@ -85,5 +110,7 @@ def test_slurm(tmp_path: Path) -> None:
         assert [rank.end() for rank in ranks] == [0, 143]
     assert coordinator.text(0) == "rank 0 node 0 of 2 at 10.0.0.7\nrank 1 node 1 of 2 at 10.0.0.7\n"
     asked = (ranks[0].folder / "calls").read_text()
-    assert asked.startswith("--nodes=2 --ntasks-per-node=1 --exclusive --kill-on-bad-exit=1 --export=ALL /bin/sh -c")
+    assert asked.startswith(
+        "--job-name=stepfare-attempt-1-0 --nodes=2 --ntasks-per-node=1 --exclusive --kill-on-bad-exit=1 /bin/sh -c"
+    )
     assert coordinator.text(1) == ""
