@@ -19,6 +19,8 @@ SOLVER = "One module calls a solver"
 TERRAFORM = "One module runs Terraform"
 SDKS = "Cloud SDKs stay in their adapter"
 INSIDE = "Inside router: edges, wiring, prices over time, disk, planning, jobs"
+AGENT = "The node agent needs the standard library alone"
+ANSWERS = "What a cloud answers is read without touching a network, a disk or an SDK"
 BOOKS = "Only the shell reads and writes price books"
 
 
@@ -64,6 +66,8 @@ def test_the_tree_keeps_its_contracts(tree: Path) -> None:
         ("router/cli/planted.py", "import python_terraform", TERRAFORM),
         ("router/cli/planted.py", "import boto3.session", SDKS),
         ("router/planning/planted.py", "import pricing.bookfile", BOOKS),
+        ("router/agent/planted.py", "import pricing.money", AGENT),
+        ("providers/aws/parse/planted.py", "import boto3", ANSWERS),
     ],
 )
 def test_a_planted_import_breaks_its_contract(tree: Path, module: str, statement: str, contract: str) -> None:
