@@ -173,7 +173,7 @@ def test_a_preview_is_applied_once_and_only_while_it_is_true(tmp_path: Path) -> 
     with pytest.raises(ApplyFailedError, match="stale"):
         runner.apply(tmp_path / "run", preview=preview)
     assert not preview.file.exists()
-    assert len(runner.state(tmp_path / "run")) == 1
+    assert len(runner.state(tmp_path / "run")) == 2
 
 
 def test_a_wrong_configuration_fails_the_preview_with_its_place(tmp_path: Path) -> None:
