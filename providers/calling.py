@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, wait_random_exponential
+from tenacity import RetryCallState, Retrying, wait_random, wait_random_exponential
 
 from providers.errors import NotReachedError, ProviderError, RetryableError, ThrottledError, TransientError
 
@@ -27,6 +27,7 @@ _DOWN_AFTER = 12
 _DOWN_AFTER_S = 8.0
 # Anything from nothing to twice as long as the last time: callers that failed together do not return together.
 _JITTER = wait_random_exponential(multiplier=0.5, max=8.0)
+_SPREAD = wait_random(0, 1.0)
 # So many calls in a row without a connection, and a service counts as gone for the rest of the command.
 _LOST_AFTER = 3
 
@@ -160,7 +161,8 @@ class Caller:
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
         asked = error.retry_after_s or 0.0 if isinstance(error, ThrottledError) else 0.0
-        wait = max(asked, _JITTER(state))
+        # Where the cloud says when, its word counts; a little apart, so that not all come back at that moment.
+        wait = asked + _SPREAD(state) if asked else _JITTER(state)
         return max(0.0, min(wait, self._ends - time.monotonic()))
 
     def _sleep(self, seconds: float) -> None:

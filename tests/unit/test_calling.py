@@ -25,6 +25,7 @@ from providers.errors import (
 def _no_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a cloud asks for is still waited."""
     monkeypatch.setattr(calling, "_JITTER", wait_none())
+    monkeypatch.setattr(calling, "_SPREAD", wait_none())
 
 
 def answers(*results: object) -> Callable[[], object]:
