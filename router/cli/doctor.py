@@ -48,7 +48,7 @@ def doctor(
     stepfare doctor
     stepfare doctor --cloud aws -o json
     """
-    from router.cli.prices_refresh import chosen_clouds
+    from router.cli.cloud_options import chosen_clouds
     from router.prices.ask import diagnose
     from router.prices.bookstore import BookStore
     from router.prices.home import books_folder, clouds_file, history_folder

@@ -64,7 +64,7 @@ def use_book(
     stepfare prices use 3f2a90c1d7e8
     """
     store = BookStore(books_folder())
-    stored = store.find(digest)
+    stored = store.find(digest, "DIGEST")
     store.load(stored)  # it must be whole
     with store.lock():
         store.point_to(stored)

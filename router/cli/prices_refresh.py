@@ -10,17 +10,14 @@ from typing import Annotated
 
 import typer
 
-from pricing.problems import InvalidInputError
 from providers.collect import Progress
-from providers.registry import CLOUDS
 from router.cli import console
+from router.cli.cloud_options import chosen_clouds
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.refusals import suggestion
 from router.prices.bookstore import BookStore
 from router.prices.gates import GateLimits
-from router.prices.home import books_folder, clouds_file, history_folder
+from router.prices.home import books_folder, history_folder
 from router.prices.report import RefreshReport
 
 
@@ -89,24 +86,6 @@ def exit_code(report: RefreshReport) -> ExitCode:
     if report.complete and report.stored is not None:
         return ExitCode.OK
     return ExitCode.PARTIAL
-
-
-def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
-    """The clouds file, and which clouds to ask: whether each must answer, by name. InvalidInputError for what is
-    wrong in the file, or a name that no cloud has."""
-    _refuse_unknown(names)
-    loaded = load_clouds(file or clouds_file(), named=file is not None)
-    return loaded, loaded.asked(tuple(dict.fromkeys(names)))
-
-
-def _refuse_unknown(names: list[str]) -> None:
-    unknown = [name for name in names if name not in CLOUDS]
-    if unknown:
-        raise InvalidInputError.single(
-            f"{unknown[0]!r} is no cloud that this program knows",
-            field="--cloud",
-            remedy=suggestion(unknown[0], CLOUDS),
-        )
 
 
 @contextmanager

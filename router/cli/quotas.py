@@ -46,7 +46,7 @@ def quotas(
     stepfare quotas --cloud aws
     stepfare quotas -o limits --out limits.yaml
     """
-    from router.cli.prices_refresh import chosen_clouds
+    from router.cli.cloud_options import chosen_clouds
     from router.prices.ask import allowances
     from router.prices.bookstore import BookStore
     from router.prices.home import books_folder

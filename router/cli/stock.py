@@ -49,7 +49,7 @@ def stock(
     stepfare stock p5.48xlarge --machines 4
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
-    from router.cli.prices_refresh import chosen_clouds
+    from router.cli.cloud_options import chosen_clouds
     from router.prices import history
     from router.prices.ask import stock_hints
     from router.prices.bookstore import BookStore

@@ -87,14 +87,14 @@ class BookStore:
             if (stored := _description(path)) is not None
         )
 
-    def find(self, digest: str) -> StoredBook:
-        """The stored book whose digest begins so. InvalidInputError when there is none, or more than one."""
+    def find(self, digest: str, field: str = "--book") -> StoredBook:
+        """The stored book whose digest begins so. InvalidInputError, about ``field``, for none or more than one."""
         found = {stored.digest: stored for stored in self.all() if stored.digest.startswith(digest.lower())}
         if len(found) == 1:
             return next(iter(found.values()))
         what = f"{len(found)} stored books begin with" if found else "no stored book has the digest"
         remedy = "stepfare prices list shows them"
-        raise InvalidInputError.single(f"{what} {digest!r}", field="--book", remedy=remedy)
+        raise InvalidInputError.single(f"{what} {digest!r}", field=field, remedy=remedy)
 
     def commit(self, book: PriceBook) -> StoredBook:
         """Write ``book``, then point to it; call it inside :meth:`lock`. The same content again is the same file."""

@@ -1,0 +1,29 @@
+"""Options of commands that ask clouds: which ones, and the longest it may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pricing.problems import InvalidInputError
+from providers.registry import CLOUDS
+from router.files.clouds_file import LoadedClouds, load_clouds
+from router.files.refusals import suggestion
+from router.prices.home import clouds_file
+
+
+def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
+    """The clouds file, and which clouds to ask: whether each must answer, by name. InvalidInputError for what is
+    wrong in the file, or a name that no cloud has."""
+    _refuse_unknown(names)
+    loaded = load_clouds(file or clouds_file(), named=file is not None)
+    return loaded, loaded.asked(tuple(dict.fromkeys(names)))
+
+
+def _refuse_unknown(names: list[str]) -> None:
+    unknown = [name for name in names if name not in CLOUDS]
+    if unknown:
+        raise InvalidInputError.single(
+            f"{unknown[0]!r} is no cloud that this program knows",
+            field="--cloud",
+            remedy=suggestion(unknown[0], CLOUDS),
+        )
