@@ -1,0 +1,1 @@
+"""What was planned and what was used, in money: an append-only record. Pure."""

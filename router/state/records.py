@@ -1,0 +1,152 @@
+"""What the state database holds, as frozen values. Times are UTC; money is exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+
+
+class Phase(StrEnum):
+    """Where an attempt is. From ``PROVISIONING`` on machines may exist; in the last two there are none any more."""
+
+    PLANNED = "planned"
+    PROVISIONING = "provisioning"
+    READY = "ready"
+    RUNNING = "running"
+    RELEASING = "releasing"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing exists any more, and nothing will."""
+        return self in (Phase.FINISHED, Phase.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One life of a gang: an order of a plan (``job``, ``gang``, ``start``, ``end``), in one place.
+
+    ``choice`` 0 is the plan's own place, 1 its next one, and so on; ``number`` counts the attempts of the order from 1.
+    ``token_hash`` is the SHA-256 in hex of the token that its machines show. ``made_at`` is when its first machine may
+    have come to exist, ``met_at`` when all ranks were there, ``gone_at`` when the last machine was surely gone.
+    ``result`` is how the training went, as its ranks said it ("" while it runs): ``finished``, else a reason of
+    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the rest. ``reason`` says why an attempt
+    is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``, ``stopped``, ``credentials``, ``failed``;
+    ``message`` the same for a person. ``version`` rises with every change.
+    """
+
+    id: str
+    plan: str
+    job: str
+    job_digest: str
+    gang: str
+    start: datetime
+    end: datetime
+    choice: int
+    number: int
+    cloud: str
+    region: str
+    machines: int
+    engine: str
+    team: str
+    project: str | None
+    cost_center: str | None
+    usd_per_hour: UsdPerHour
+    max_usd_per_hour: UsdPerHour
+    at_risk_usd: Usd
+    directory: str
+    token_hash: str
+    created_at: datetime
+    phase: Phase = Phase.PLANNED
+    made_at: datetime | None = None
+    met_at: datetime | None = None
+    result: str = ""
+    result_at: datetime | None = None
+    gone_at: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """One machine of an attempt. ``usd_per_hour`` is the price planned for it, its ceiling ``max_usd_per_hour``.
+
+    What the cloud said: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. What its agent said: ``agent`` is its
+    state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last did, ``incarnation`` which life of
+    it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset`` is the next byte of its output,
+    ``log_size`` how long the file with it is.
+    """
+
+    attempt: str
+    rank: int
+    name: str
+    zone: str | None
+    instance_type: str
+    market: Market
+    accelerator: str
+    accelerators: int
+    usd_per_hour: UsdPerHour
+    max_usd_per_hour: UsdPerHour
+    machine_id: str | None = None
+    address: str | None = None
+    private_address: str | None = None
+    made_at: datetime | None = None
+    gone_at: datetime | None = None
+    agent: str = ""
+    incarnation: str = ""
+    agent_address: str = ""
+    master_port: int | None = None
+    heard_at: datetime | None = None
+    ended_reason: str = ""
+    exit_code: int | None = None
+    ended_message: str = ""
+    log_offset: int = 0
+    log_size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One thing that was begun or done, written before the next one begins. ``details`` is JSON data without secrets."""
+
+    seq: int
+    at: datetime
+    attempt: str
+    what: str
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A pool that could not deliver; until ``until`` it is taken to be short. ``machines`` were asked for."""
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: Market
+    machines: int
+    at: datetime
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """Who did what, with how much money at stake. ``hash`` is SHA-256 over the rest and ``previous``: the chain breaks
+    where somebody changes or removes one."""
+
+    seq: int
+    at: datetime
+    who: str
+    what: str
+    digest: str
+    usd: Usd
+    details: dict[str, object]
+    previous: str
+    hash: str
