@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from terraform.spec import Node, WorkspaceSpec
@@ -22,10 +23,6 @@ SECRETS: Final = "secrets.auto.tfvars.json"
 SECRET_FILES: Final = frozenset({SECRETS})
 
 OUTPUTS: Final = ("nodes",)
-_VARIABLES: Final = (
-    "attempt", "region", "tags", "nodes", "image", "network", "fabric", "disk_gib", "checkpoint_bucket",
-    "ssh_public_key",
-)  # fmt: skip
 
 
 def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str, str]:
@@ -39,7 +36,7 @@ def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str,
 
 
 def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
-    variables: dict[str, Any] = {name: {"type": "any"} for name in _VARIABLES}
+    variables: dict[str, Any] = {name: {"type": "any"} for name in _values(spec)}
     # A default, since releasing machines needs no user data: destroy works though the file is gone.
     variables["user_data"] = {"type": "map(string)", "sensitive": True, "default": {}}
     return {
@@ -54,7 +51,7 @@ def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
 
 
 def _values(spec: WorkspaceSpec) -> dict[str, Any]:
-    return {
+    common = {
         "attempt": spec.attempt,
         "region": spec.region,
         "tags": dict(spec.tags),
@@ -65,6 +62,13 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "disk_gib": spec.disk_gib,
         "checkpoint_bucket": spec.checkpoint_bucket,
         "ssh_public_key": spec.ssh_public_key,
+    }
+    if spec.cloud != "static":
+        return common
+    return {
+        **common,
+        "hosts": {str(rank): asdict(host) for rank, host in spec.hosts.items()},
+        "private_key_path": None if spec.private_key_path is None else str(spec.private_key_path),
     }
 
 

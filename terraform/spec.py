@@ -10,11 +10,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
+from terraform.backend import Backend as Backend
+from terraform.hosts import Host as Host
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")
@@ -31,6 +34,11 @@ _TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
+# What may be granted to machines on Azure is a container, by its resource id.
+_CONTAINER = re.compile(
+    r"/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}"
+    r"/blobServices/default/containers/[a-z0-9-]{3,63}"
+)
 _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
@@ -87,69 +95,16 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """Where Terraform keeps its state: ``local`` (in the run directory), or s3, gcs, azurerm, http, pg.
-
-    ``settings`` are not secret; credentials reach a backend through the environment only. The setting that says where
-    one state lies must contain ``{attempt}``, since two attempts in one state would destroy each other's machines.
-    """
-
-    kind: str = "local"
-    settings: Mapping[str, str | bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", _frozen(self.settings))
-        if self.kind not in _STATE_PLACE:
-            raise ValueError(f"backend {self.kind!r} is unknown; one of {', '.join(sorted(_STATE_PLACE))}")
-        secret = sorted(name for name in self.settings if _SECRET_SETTING.search(name))
-        if secret:
-            raise ValueError(
-                f"backend {self.kind}: {', '.join(secret)} may be secret: set it in the environment instead"
-            )
-        if any("@" in value.partition("://")[2].partition("/")[0] for value in self._texts()):
-            raise ValueError(f"backend {self.kind}: an address with a user or password: set them in the environment")
-        place = _STATE_PLACE[self.kind]
-        if place is None and self.settings:
-            raise ValueError(f"backend {self.kind} takes no settings: its state lies in the run directory")
-        if place is not None and "{attempt}" not in str(self.settings.get(place, "")):
-            raise ValueError(
-                f"backend {self.kind}: {place} must contain {{attempt}}: each attempt has a state of its own"
-            )
-        lock = _LOCK_SETTINGS.get(self.kind)
-        if lock is not None and not any(self.settings.get(name) for name in lock):
-            raise ValueError(
-                f"backend {self.kind} locks nothing without {' or '.join(lock)}: two runs could write at once"
-            )
-
-    def _texts(self) -> list[str]:
-        return [value for value in self.settings.values() if isinstance(value, str)]
-
-    def of(self, attempt: str) -> dict[str, str | bool]:
-        """The settings with ``{attempt}`` filled in."""
-        return {
-            name: value.replace("{attempt}", attempt) if isinstance(value, str) else value
-            for name, value in self.settings.items()
-        }
-
-
-# Which setting of a backend tells one state from another.
-_STATE_PLACE: Final[Mapping[str, str | None]] = {
-    "local": None, "s3": "key", "gcs": "prefix", "azurerm": "key", "http": "address", "pg": "schema_name",
-}  # fmt: skip
-# Those that lock only when told to, and what tells them.
-_LOCK_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "s3": ("use_lockfile", "dynamodb_table"),
-    "http": ("lock_address",),
-}
-_SECRET_SETTING: Final = re.compile(r"secret|password|token|credential|access_key|encryption_key|conn_str|private|cert")
-
-
-@dataclass(frozen=True, slots=True)
 class WorkspaceSpec:
     """One attempt: a whole gang, in one region of one cloud (only nodes have zones).
 
     ``nodes`` sorted by rank, ranks 0 to n-1. ``user_data`` by rank is secret (tokens are in it): not in the repr, and
     at most 16 KiB each. Everything here but ``user_data`` may be shown, logged and kept.
+
+    ``checkpoint_bucket``: the name of a bucket; on Azure the resource id of a container
+    (``/subscriptions/.../blobServices/default/containers/NAME``). ``ssh_public_key``: Azure makes no machine without.
+    ``hosts`` by rank, for the cloud ``static`` alone, one each; ``private_key_path`` is the file to log in with, None:
+    the SSH agent. On Google Cloud every node has a zone.
     """
 
     attempt: str
@@ -165,9 +120,12 @@ class WorkspaceSpec:
     ssh_public_key: str | None = None
     user_data: Mapping[int, str] = field(default_factory=dict, repr=False)
     backend: Backend = field(default_factory=Backend)
+    hosts: Mapping[int, Host] = field(default_factory=dict)
+    private_key_path: Path | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", _frozen(self.tags))
+        object.__setattr__(self, "hosts", _frozen(self.hosts))
         object.__setattr__(self, "user_data", _frozen(self.user_data))
         _check_name("attempt", self.attempt, ATTEMPT_CHARACTERS)
         if self.cloud not in PROVISIONABLE_CLOUDS:
@@ -177,6 +135,8 @@ class WorkspaceSpec:
         self._check_nodes()
         self._check_tags()
         self._check_machine()
+        self._check_cloud()
+        self._check_hosts()
 
     def _check_nodes(self) -> None:
         if not self.nodes:
@@ -210,11 +170,42 @@ class WorkspaceSpec:
             raise ValueError(f"fabric {self.fabric!r} is not a name such as none, efa or infiniband")
         if not 10 <= self.disk_gib <= LARGEST_DISK_GIB:
             raise ValueError(f"a disk of {self.disk_gib} GiB; 10 to {LARGEST_DISK_GIB:,} are possible")
-        if self.checkpoint_bucket is not None and not _BUCKET.fullmatch(self.checkpoint_bucket):
-            raise ValueError(f"{self.checkpoint_bucket!r} is not the name of a bucket (no scheme, no path)")
         # Not quoted: somebody may have given the private one.
         if self.ssh_public_key is not None and not _PUBLIC_KEY.fullmatch(self.ssh_public_key):
             raise ValueError("ssh_public_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name")
+
+    def _check_cloud(self) -> None:
+        """What one cloud alone asks for."""
+        bucket = self.checkpoint_bucket
+        if bucket is not None and self.cloud == "azure" and not _CONTAINER.fullmatch(bucket):
+            raise ValueError(
+                f"{bucket!r} is not the resource id of a container, which Azure needs: "
+                "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
+            )
+        if bucket is not None and self.cloud != "azure" and not _BUCKET.fullmatch(bucket):
+            raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
+        if self.cloud == "azure" and self.ssh_public_key is None:
+            raise ValueError("Azure makes no Linux machine without ssh_public_key")
+        nowhere = [node.name for node in self.nodes if node.zone is None]
+        if self.cloud == "gcp" and nowhere:
+            raise ValueError(f"Google Cloud makes machines in a zone only; without one: {_short(nowhere)}")
+
+    def _check_hosts(self) -> None:
+        if self.cloud != "static":
+            if self.hosts or self.private_key_path is not None:
+                raise ValueError(f"hosts and private_key_path are for the cloud static, not {self.cloud}")
+            return
+        ranks = [node.rank for node in self.nodes]
+        if sorted(self.hosts) != ranks:
+            raise ValueError(
+                f"each rank needs a host: {len(ranks)} ranks, hosts for {_short(sorted(self.hosts)) or 'none'}"
+            )
+        places = Counter((host.address, host.port) for host in self.hosts.values())
+        twice = [f"{address}:{port}" for (address, port), count in places.items() if count > 1]
+        if twice:
+            raise ValueError(f"more than one rank on {_short(twice)}: each has a host of its own")
+        if self.private_key_path is not None and not self.private_key_path.is_absolute():
+            raise ValueError(f"private_key_path {str(self.private_key_path)!r} is not an absolute path")
 
 
 def _frozen(mapping: Mapping[K, V]) -> Mapping[K, V]:

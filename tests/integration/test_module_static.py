@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from pricing.places import Market
+from terraform.hosts import Host as PoolHost
+from terraform.outputs import made_nodes
+from terraform.spec import Node, WorkspaceSpec
+from terraform.workdir import prepare
+from tests.support import terraform_runs
 from tests.support.terraform_hosts import Host, ssh_host
 from tests.support.terraform_plans import variables
 from tests.support.terraform_standin import Engine, Finished
@@ -140,3 +146,20 @@ def test_a_group_that_is_not_ours_is_left_alone(engine: Engine, host: Host, tmp_
     engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
     assert _alive(child)
     os.killpg(int(ours.split()[0]), 9)
+
+
+def test_a_spec_reaches_the_hosts_through_the_run_directory(host: Host, tmp_path: Path) -> None:
+    entry = PoolHost("127.0.0.1", **host.described, private_address="10.0.0.7")
+    nodes = (Node(0, "pool-1-0", None, "dgx-h100", Market.ON_DEMAND),)
+    spec = WorkspaceSpec(
+        "pool-1", "static", "hall", nodes, user_data={0: WORKS}, hosts={0: entry}, private_key_path=Path(host.key)
+    )
+    prepare(tmp_path / "run", spec)
+    runner = terraform_runs.runner(terraform_runs.QUICK)
+    (made,) = made_nodes(runner.apply(tmp_path / "run").outputs)
+    assert (made.address, made.private_address, made.zone) == ("127.0.0.1", "10.0.0.7", None)
+    child = _awaited(host.home / ".stepfare" / "pool-1" / "0" / "child")
+    assert _alive(child)
+    assert runner.preview(tmp_path / "run").is_empty
+    runner.destroy(tmp_path / "run")
+    assert not _alive(child)

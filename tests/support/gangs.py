@@ -11,7 +11,7 @@ from pathlib import Path
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from terraform.render import render
-from terraform.spec import Backend, Network, Node, WorkspaceSpec
+from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "workspaces"
@@ -30,6 +30,10 @@ S3: Mapping[str, str | bool] = {
     "use_lockfile": True,
 }
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm9n0TkfYV3vXQxq0cVn0b7cOiyQn0mS7l1v2YVh0aB ops@example"
+CONTAINER = (
+    "/subscriptions/0b1f6471/resourceGroups/research/providers/Microsoft.Storage/storageAccounts/research"
+    "/blobServices/default/containers/checkpoints"
+)
 
 
 def sandbox(
@@ -73,9 +77,12 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             "azure", "eastus",
             _nodes(2, "1", "Standard_ND96isr_H100_v5", Market.ON_DEMAND),
             fabric="infiniband", image="microsoft-dsvm:ubuntu-hpc:2204:latest", ssh_public_key=KEY,
+            checkpoint_bucket=CONTAINER,
         ),
         "static": _gang(
-            "static", "hall-1", _nodes(2, None, "dgx-h100", Market.ON_DEMAND), fabric="infiniband", ssh_public_key=KEY
+            "static", "hall-1", _nodes(2, None, "dgx-h100", Market.ON_DEMAND), fabric="infiniband",
+            hosts={0: Host("dgx-1.example.org", 2222, "ops", KEY, "10.0.0.1"), 1: Host("192.0.2.2")},
+            private_key_path=Path("/etc/stepfare/pool-key"),
         ),
         "sandbox": sandbox(count=3, scripts={0: "exec sleep 60", 1: "exec sleep 60"}),
     }  # fmt: skip

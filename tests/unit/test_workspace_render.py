@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
+from terraform.workdir import MODULES
 from tests.support.gangs import GOLDEN, examples, sandbox
 
 CLOUDS = sorted(examples())
@@ -46,6 +48,16 @@ def test_main_holds_no_value_but_the_backend_and_the_source() -> None:
     assert small[MAIN] == large[MAIN]
     assert small[VALUES] != large[VALUES]
     assert '"source": "../elsewhere"' in render(sandbox(), "../elsewhere")[MAIN]
+
+
+def test_hosts_are_rendered_for_the_one_module_that_has_them() -> None:
+    hosts = [cloud for cloud in CLOUDS if "hosts" in json.loads(render(examples()[cloud])[VALUES])]
+    assert hosts == ["static"]
+    # Every module is given what it declares, and everything that it declares.
+    for cloud in CLOUDS:
+        given = json.loads(render(examples()[cloud])[MAIN])["module"]["gang"]
+        declared = "".join(path.read_text() for path in (MODULES / cloud).glob("*.tf"))
+        assert set(given) - {"source"} == set(re.findall(r'(?m)^variable "(\w+)"', declared))
 
 
 def test_prices_are_exact_decimal_strings() -> None:

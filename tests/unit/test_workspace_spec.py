@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Network, Node, WorkspaceSpec, taggable
-from tests.support.gangs import KEY, examples, sandbox
+from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Host, Network, Node, WorkspaceSpec, taggable
+from tests.support.gangs import CONTAINER, KEY, examples, sandbox
 
 CANARY = "canary-7c1e-token"
 
@@ -125,6 +126,56 @@ def test_networks_are_ids() -> None:
     assert Network("vpc-1", {"": "subnet-1"}).subnet_ids == {"": "subnet-1"}
     with pytest.raises(ValueError, match="is not the id of a network"):
         Network("vpc 1")
+
+
+@pytest.mark.parametrize(
+    ("cloud", "change", "said"),
+    [
+        ("azure", {"ssh_public_key": None}, "Azure makes no Linux machine without ssh_public_key"),
+        ("azure", {"checkpoint_bucket": "checkpoints"}, "'checkpoints' is not the resource id of a container"),
+        ("azure", {"checkpoint_bucket": CONTAINER + "/blob"}, "is not the resource id"),
+        ("aws", {"checkpoint_bucket": CONTAINER}, "is not the name of a bucket"),
+        ("static", {"hosts": {}}, "each rank needs a host: 2 ranks, hosts for none"),
+        ("static", {"hosts": {0: Host("a"), 2: Host("b")}}, "2 ranks, hosts for 0, 2"),
+        ("static", {"hosts": {0: Host("a"), 1: Host("a")}}, "more than one rank on a:22"),
+        ("static", {"private_key_path": Path("keys/pool")}, "private_key_path 'keys/pool' is not an absolute path"),
+        ("aws", {"hosts": {0: Host("a")}}, "for the cloud static, not aws"),
+        ("sandbox", {"private_key_path": Path("/k")}, "for the cloud static, not sandbox"),
+    ],
+)
+def test_what_one_cloud_asks_for(cloud: str, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        replace(examples()[cloud], **change)
+
+
+def test_google_makes_machines_in_a_zone_only() -> None:
+    spec = examples()["gcp"]
+    nodes = (spec.nodes[0], replace(spec.nodes[1], zone=None))
+    with pytest.raises(ValueError, match="in a zone only; without one: llama-7f3a-1-1"):
+        replace(spec, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"address": "a b"}, "address 'a b' of a host"),
+        ({"address": "-oProxyCommand=x"}, "neither a name nor an IP"),
+        ({"private_address": ""}, "private address ''"),
+        ({"port": 0}, "port 0 is not 1 to 65535"),
+        ({"port": 65536}, "port 65536"),
+        ({"user": "a;b"}, "'a;b' is not the name of a user"),
+        ({"host_key": f"-----BEGIN PRIVATE KEY----- {CANARY}"}, "host_key is not one line of a public key"),
+    ],
+)
+def test_hosts_are_checked(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+        Host(**{"address": "dgx-1", **change})
+    assert CANARY not in str(refused.value)
+
+
+def test_hosts_by_name_and_by_either_kind_of_address() -> None:
+    for address in ("dgx-1.example.org", "192.0.2.1", "2001:db8::1", "::1"):
+        assert Host(address, host_key=KEY).address == address
 
 
 @pytest.mark.parametrize("text", ["research", "cc-42", "", "a_b"])
