@@ -1,0 +1,41 @@
+"""What the modules take and where their machines are, so that nobody else needs to know clouds by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from pricing.places import PROVISIONABLE_CLOUDS
+
+
+class Boot(StrEnum):
+    """What a module does with user data: a machine's first boot reads it as cloud-init does (``#cloud-config``), or it
+    is run as it is when it begins with ``#!``, otherwise by sh."""
+
+    CLOUD_INIT = "cloud_init"
+    SCRIPT = "script"
+
+
+_BOOTS: Final[Mapping[str, Boot]] = {
+    "aws": Boot.CLOUD_INIT,
+    "azure": Boot.CLOUD_INIT,
+    "gcp": Boot.CLOUD_INIT,
+    "sandbox": Boot.SCRIPT,
+    "static": Boot.SCRIPT,
+}
+_LOCAL: Final = frozenset({"sandbox"})
+
+
+def boot_of(cloud: str) -> Boot:
+    """What the module for ``cloud`` takes as user data. ValueError for a cloud without a module."""
+    try:
+        return _BOOTS[cloud]
+    except KeyError:
+        known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
+        raise ValueError(f"no machines can be made on {cloud!r}; only on {known}") from None
+
+
+def is_local(cloud: str) -> bool:
+    """Whether the machines are processes of this machine, which reach it as 127.0.0.1 and end with it."""
+    return cloud in _LOCAL

@@ -1,0 +1,26 @@
+"""What user data a module takes, and which machines are processes of this one."""
+
+from __future__ import annotations
+
+import pytest
+
+from pricing.places import PROVISIONABLE_CLOUDS
+from terraform.boot import Boot, boot_of, is_local
+from terraform.workdir import MODULES
+
+
+def test_every_cloud_with_a_module_says_how_it_boots() -> None:
+    assert {folder.name for folder in MODULES.iterdir()} == PROVISIONABLE_CLOUDS
+    scripts = {cloud for cloud in PROVISIONABLE_CLOUDS if boot_of(cloud) is Boot.SCRIPT}
+    assert scripts == {"sandbox", "static"}
+    # What runs scripts has a script that starts them.
+    assert scripts == {path.parent.name for path in MODULES.glob("*/start.sh")}
+
+
+def test_a_cloud_without_a_module_boots_nothing() -> None:
+    with pytest.raises(ValueError, match=r"no machines can be made on 'lambda'; only on aws, .*static"):
+        boot_of("lambda")
+
+
+def test_local_machines_are_the_sandbox_alone() -> None:
+    assert [cloud for cloud in sorted(PROVISIONABLE_CLOUDS) if is_local(cloud)] == ["sandbox"]
