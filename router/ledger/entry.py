@@ -22,8 +22,8 @@ class Kind(StrEnum):
 class Entry:
     """From ``start`` until before ``end`` (UTC), ``hours`` of it billed at ``usd_per_hour`` (of all ``machines``).
 
-    ``key`` is unique: the same happening again has the same key. ``usd`` is rate x hours, rounded once. A metered entry is
-    about one machine (``attempt``, ``rank``), and all of its time is billed; a planned one is a line of a plan.
+    ``key`` is unique: the same happening again has the same key. ``usd`` is rate x hours, rounded once. A metered entry
+    is about one machine (``attempt``, ``rank``), and all of its time is billed; a planned one is a line of a plan.
     ``steps`` are those that the time was planned to do; 0 where nobody knows. ValueError when that does not hold.
     """
 

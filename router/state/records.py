@@ -35,9 +35,9 @@ class Attempt:
     ``token_hash`` is the SHA-256 in hex of the token that its machines show. ``made_at`` is when its first machine may
     have come to exist, ``met_at`` when all ranks were there, ``gone_at`` when the last machine was surely gone.
     ``result`` is how the training went, as its ranks said it ("" while it runs): ``finished``, else a reason of
-    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the rest. ``reason`` says why an attempt
-    is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``, ``stopped``, ``credentials``, ``failed``;
-    ``message`` the same for a person. ``version`` rises with every change.
+    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the
+    rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``,
+    ``stopped``, ``credentials``, ``failed``; ``message`` the same for a person. ``version`` rises with every change.
     """
 
     id: str
@@ -77,10 +77,10 @@ class Attempt:
 class NodeRecord:
     """One machine of an attempt. ``usd_per_hour`` is the price planned for it, its ceiling ``max_usd_per_hour``.
 
-    What the cloud said: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. What its agent said: ``agent`` is its
-    state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last did, ``incarnation`` which life of
-    it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset`` is the next byte of its output,
-    ``log_size`` how long the file with it is.
+    What the cloud said: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. What its agent
+    said: ``agent`` is its state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last did,
+    ``incarnation`` which life of it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset``
+    is the next byte of its output, ``log_size`` how long the file with it is.
     """
 
     attempt: str
@@ -112,7 +112,8 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One thing that was begun or done, written before the next one begins. ``details`` is JSON data without secrets."""
+    """One thing that was begun or done, written before the next one begins. ``details`` is JSON data without
+    secrets."""
 
     seq: int
     at: datetime

@@ -1,0 +1,104 @@
+"""Attempts and their machines: compare-and-set on the version of an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from router.state.database import Database
+from router.state.errors import ExistsError, MissingError, MovedError
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.rows import only_fields, records, values
+from router.state.tables import ATTEMPTS, NODES
+
+_OVER = [phase for phase in Phase if phase.is_over]
+
+
+class Attempts:
+    """The attempts of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
+        """Adds an attempt with its machines. ExistsError; ValueError for a machine of another attempt."""
+        if any(node.attempt != attempt.id for node in nodes):
+            raise ValueError(f"{attempt.id}: a machine of another attempt")
+        if len({node.rank for node in nodes}) != len(nodes):
+            raise ValueError(f"{attempt.id}: two machines of one rank")
+        with self._database.write() as connection:
+            if _read(connection, attempt.id) is not None:
+                raise ExistsError(f"attempt {attempt.id} exists")
+            connection.execute(insert(ATTEMPTS), values(attempt))
+            if nodes:
+                connection.execute(insert(NODES), [values(node) for node in nodes])
+
+    def get(self, attempt_id: str) -> Attempt | None:
+        """An attempt, None where there is none of that id."""
+        with self._database.read() as connection:
+            return _read(connection, attempt_id)
+
+    def find(self, plan: str | None, job: str | None, gang: str | None, alive: bool) -> tuple[Attempt, ...]:
+        """Those of a plan, job and gang (None: of any), by the time they were made and id; ``alive``: not over."""
+        query = select(ATTEMPTS).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
+        for column, wanted in ((ATTEMPTS.c.plan, plan), (ATTEMPTS.c.job, job), (ATTEMPTS.c.gang, gang)):
+            query = query if wanted is None else query.where(column == wanted)
+        if alive:
+            query = query.where(ATTEMPTS.c.phase.not_in(_OVER))
+        with self._database.read() as connection:
+            return tuple(records(connection, query, Attempt))
+
+    def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
+        """Sets fields, if nobody changed the attempt since it was read: MovedError. TypeError, MissingError."""
+        only_fields(Attempt, changes, fixed=("id", "version"))
+        same = (ATTEMPTS.c.id == attempt.id) & (ATTEMPTS.c.version == attempt.version)
+        with self._database.write() as connection:
+            statement = update(ATTEMPTS).where(same).values({**changes, "version": attempt.version + 1})
+            changed = connection.execute(statement).rowcount
+            now = _read(connection, attempt.id)
+            if now is None:
+                raise MissingError(f"there is no attempt {attempt.id}")
+            if changed != 1:
+                raise MovedError(f"attempt {attempt.id} was changed since it was read")
+            return now
+
+    def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
+        """Applies a change to what is there, again until nobody was in between. MissingError."""
+        while True:
+            before = self.get(attempt_id)
+            if before is None:
+                raise MissingError(f"there is no attempt {attempt_id}")
+            after = change(before)
+            if after is None:
+                return before
+            old, new = values(before), values(after)
+            changes = {name: new[name] for name in new if name != "version" and new[name] != old[name]}
+            if not changes:
+                return before
+            try:
+                return self.change(before, changes)
+            except MovedError:
+                continue
+
+    def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
+        """The machines of an attempt, by rank."""
+        query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
+        with self._database.read() as connection:
+            return tuple(records(connection, query, NodeRecord))
+
+    def set_node(self, attempt_id: str, rank: int, changes: dict[str, Any]) -> None:
+        """Sets fields of a machine. TypeError, MissingError."""
+        only_fields(NodeRecord, changes, fixed=("attempt", "rank"))
+        if not changes:
+            return
+        one = (NODES.c.attempt == attempt_id) & (NODES.c.rank == rank)
+        with self._database.write() as connection:
+            if connection.execute(update(NODES).where(one).values(changes)).rowcount != 1:
+                raise MissingError(f"attempt {attempt_id} has no machine of rank {rank}")
+
+
+def _read(connection: Connection, attempt_id: str) -> Attempt | None:
+    found = records(connection, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
+    return found[0] if found else None

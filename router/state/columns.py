@@ -1,0 +1,115 @@
+"""Column types that bring every value back exactly: money in nanos, moments, fractions, words, JSON.
+
+A value that cannot be kept raises ValueError or TypeError, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import BigInteger, DateTime, Dialect, Text
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from pricing.money import Usd, UsdPerHour
+
+_MOST = (1 << 63) - 1
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment in UTC to the microsecond: a timestamp with time zone, in SQLite text such as
+    ``2026-11-21T18:00:00.000000Z``, which sorts as time does. ValueError for one without a zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Text where there is no type for it."""
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        """As it is kept."""
+        if value is None:
+            return None
+        if value.utcoffset() is None:
+            raise ValueError(f"{value} has no time zone")
+        moment = value.astimezone(UTC)
+        if dialect.name != "sqlite":
+            return moment
+        return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  given by the library
+        """The same moment, in UTC."""
+        if value is None:
+            return None
+        return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
+
+
+class Kept(TypeDecorator[Any]):
+    """Any value that ``keep`` makes text (or a number, as ``impl`` says) of, and ``bring_back`` a value again."""
+
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = Text
+    cache_ok = True
+
+    def __init__(
+        self, keep: Callable[[Any], Any], bring_back: Callable[[Any], Any], impl: type[TypeEngine[Any]] = Text
+    ) -> None:
+        super().__init__()
+        self.impl = impl()
+        self.keep = keep
+        self.bring_back = bring_back
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  given by the library
+        """As it is kept."""
+        return None if value is None else self.keep(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  given by the library
+        """The same value."""
+        return None if value is None else self.bring_back(value)
+
+
+def kept(text: str) -> str:
+    """Text as every database keeps it: NUL and halves of surrogate pairs, as a crashing program may print, become
+    U+FFFD. TypeError for anything but text."""
+    if not isinstance(text, str):
+        raise TypeError(f"{text!r} is no text")
+    if "\0" not in text and text.isascii():
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def canonical(data: object) -> str:
+    """JSON in one form only: keys sorted, no spaces, ASCII. TypeError for what is not JSON data, ValueError for NaN."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def word(kind: type[StrEnum]) -> Kept:
+    """One of the words of an enumeration; ValueError for any other."""
+    return Kept(lambda value: kind(value).value, kind)
+
+
+def _money(kind: type[Usd | UsdPerHour]) -> Kept:
+    def keep(money: Usd | UsdPerHour) -> int:
+        if not isinstance(money, kind):
+            raise TypeError(f"{money!r} is no {kind.__name__}")
+        if abs(money.nanos) > _MOST:
+            raise ValueError(f"{money}: more than nine billion dollars cannot be kept")
+        return money.nanos
+
+    return Kept(keep, kind, BigInteger)
+
+
+def _fraction(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+USD = _money(Usd)
+USD_PER_HOUR = _money(UsdPerHour)
+# n/d, the denominator always written.
+RATIO = Kept(_fraction, Fraction)
+WORDS = Kept(kept, str)
+DETAILS = Kept(canonical, json.loads)

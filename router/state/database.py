@@ -1,0 +1,154 @@
+"""One database: connections with the right settings, transactions, and errors in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from router.state.errors import StateError
+from router.state.faults import state_error
+from router.state.places import File, Place, Server
+from router.state.tables import TURNS
+
+BUSY_SECONDS = 30.0
+_WRITES = "stepfare_writes"
+# FULL: a commit is on the disk when it returns, also in WAL mode. The last two matter on macOS alone.
+_PRAGMAS = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA checkpoint_fullfsync = ON",
+)
+_SESSION = ("SET TIME ZONE 'UTC'", "SET synchronous_commit = on", f"SET lock_timeout = '{int(BUSY_SECONDS)}s'")
+_CONNECT_SECONDS = 10
+_CONNECTIONS = 5
+_MORE_CONNECTIONS = 15
+
+
+class Database:
+    """Transactions on one place. May be shared by threads; must not be used after a fork."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._engine = _file_engine(place) if isinstance(place, File) else _server_engine(place)
+        # The waiting of SQLite is a lottery between threads; this is a queue.
+        self._one_writer = threading.Lock()
+        self._closed = False
+
+    @property
+    def is_file(self) -> bool:
+        """SQLite."""
+        return isinstance(self.place, File)
+
+    def close(self) -> None:
+        """Closes every connection; later calls raise StateError."""
+        self._closed = True
+        self._engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads. StateError."""
+        with self._in_our_words(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, turn: str = "") -> Iterator[Connection]:
+        """A transaction: on the disk when the block ends, undone when it raises. StateError.
+
+        Those that name the same ``turn`` come one after the other, and each sees all that those before it wrote.
+        Transactions of SQLite always do. Never inside another one of the same thread.
+        """
+        with self._in_our_words(), self._writer(), self._engine.connect() as connection:
+            connection.execution_options(**{_WRITES: True})
+            with connection.begin():
+                if turn and not self.is_file:
+                    connection.execute(select(TURNS.c.name).where(TURNS.c.name == turn).with_for_update()).one()
+                yield connection
+
+    @contextmanager
+    def _writer(self) -> Iterator[None]:
+        if not self.is_file:
+            yield
+            return
+        if not self._one_writer.acquire(timeout=BUSY_SECONDS * 2):
+            raise StateError(f"{self.place}: another thread writes for too long")
+        try:
+            yield
+        finally:
+            self._one_writer.release()
+
+    @contextmanager
+    def _in_our_words(self) -> Iterator[None]:
+        if self._closed:
+            raise StateError(f"{self.place}: closed")
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise state_error(error, self.place) from None
+
+
+def _file_engine(place: File) -> Engine:
+    # rw: a file that went away is an error, never a new and empty state.
+    uri = f"file:{quote(str(place.path))}?mode=rw"
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    engine = create_engine(
+        "sqlite://",
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=_CONNECTIONS,
+        max_overflow=_MORE_CONNECTIONS,
+        pool_timeout=BUSY_SECONDS,
+        hide_parameters=True,
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # The driver would begin at the first write: too late to have read what is written over.
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _server_engine(place: Server) -> Engine:
+    try:
+        engine = create_engine(
+            place.url,
+            pool_size=_CONNECTIONS,
+            max_overflow=_MORE_CONNECTIONS,
+            pool_timeout=BUSY_SECONDS,
+            # A connection that the server closed meanwhile is replaced before it is used.
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={} if "connect_timeout" in place.url.query else {"connect_timeout": _CONNECT_SECONDS},
+        )
+    except ImportError:
+        raise StateError(f"{place}: its driver is missing", "pip install 'stepfare[postgres]'") from None
+
+    @event.listens_for(engine, "connect")
+    def settle(connection: Any, _record: object) -> None:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            for statement in _SESSION:
+                cursor.execute(statement)
+        connection.autocommit = False
+
+    return engine

@@ -1,0 +1,52 @@
+"""The journal: what was begun or done, in one order; and the pools that were short."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import delete, insert, select
+
+from router.state.database import Database
+from router.state.records import JournalEntry, Shortage
+from router.state.rows import last_seq, records, values
+from router.state.tables import JOURNAL, SHORTAGES
+
+
+class Journal:
+    """The journal of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, attempt_id: str, what: str, at: datetime, details: dict[str, object]) -> None:
+        """Appends an entry. TypeError or ValueError for details that are not JSON data."""
+        with self._database.write(JOURNAL.name) as connection:
+            entry = JournalEntry(last_seq(connection, JOURNAL) + 1, at, attempt_id, what, details)
+            connection.execute(insert(JOURNAL), values(entry))
+
+    def entries(self, attempt_id: str | None) -> tuple[JournalEntry, ...]:
+        """Those about an attempt (None: all), in order."""
+        query = select(JOURNAL).order_by(JOURNAL.c.seq)
+        if attempt_id is not None:
+            query = query.where(JOURNAL.c.attempt == attempt_id)
+        with self._database.read() as connection:
+            return tuple(records(connection, query, JournalEntry))
+
+
+class Shortages:
+    """The pools that are taken to be short."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def remember(self, shortage: Shortage) -> None:
+        """Adds one; those that are past when it is found are forgotten."""
+        with self._database.write() as connection:
+            connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= shortage.at))
+            connection.execute(insert(SHORTAGES), values(shortage))
+
+    def in_force(self, now: datetime) -> tuple[Shortage, ...]:
+        """Those that hold until after ``now``, in the order they were found."""
+        query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
+        with self._database.read() as connection:
+            return tuple(records(connection, query, Shortage, without=("number",)))

@@ -1,0 +1,1 @@
+"""One file a step, each frozen once it was released."""

@@ -1,0 +1,56 @@
+"""Small facts, the plans that were accepted, and the jobs they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy import Table, select
+
+from router.state.database import Database
+from router.state.rows import put
+from router.state.tables import FACTS, JOBS, PLANS
+from router.state.versions import ID
+
+
+class Plans:
+    """Facts, plans and jobs of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def value(self, name: str) -> str | None:
+        """A fact, None where it was never set."""
+        return self._one(FACTS, "name", name, "value")
+
+    def set_value(self, name: str, value: str) -> None:
+        """Sets a fact. ValueError for the identity, which never changes."""
+        if name == ID:
+            raise ValueError("the identity of a state never changes")
+        with self._database.write() as connection:
+            put(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+
+    def put_plan(self, digest: str, text: str, at: datetime) -> None:
+        """Keeps a plan; the first one of a digest stays."""
+        with self._database.write() as connection:
+            put(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
+
+    def plan(self, digest: str) -> str | None:
+        """The plan of that digest."""
+        return self._one(PLANS, "digest", digest, "text")
+
+    def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
+        """Keeps specs by digest; a later one replaces."""
+        if jobs:
+            rows = [{"digest": digest, "spec": spec, "at": at} for digest, spec in sorted(jobs.items())]
+            with self._database.write() as connection:
+                put(connection, JOBS, rows, replacing=["spec", "at"])
+
+    def job(self, digest: str) -> str | None:
+        """The spec of that digest."""
+        return self._one(JOBS, "digest", digest, "spec")
+
+    def _one(self, table: Table, key: str, value: str, wanted: str) -> str | None:
+        with self._database.read() as connection:
+            found: str | None = connection.execute(select(table.c[wanted]).where(table.c[key] == value)).scalar()
+            return found

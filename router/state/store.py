@@ -1,0 +1,171 @@
+"""The state database: one place where everything is that must not be lost.
+
+SQLite by default, PostgreSQL by URL. What each part promises is said there; here they are put together. The database
+library is imported when a state is opened, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pricing.money import Usd
+from router.state.places import place_of
+from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, Shortage
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from router.state.database import Database
+    from router.state.holder import Holder
+    from router.state.lease import Lease
+
+LEASE_SECONDS = 60.0
+
+
+class Store:
+    """May be shared by threads, not across a fork. Each method is one transaction, on the disk when it returns, and
+    raises StateError (:mod:`router.state.errors`) with nothing written; ValueError or TypeError for a value that cannot
+    be kept, e.g. a time without a zone."""
+
+    def __init__(self, database: Database) -> None:
+        from router.state.attempts import Attempts
+        from router.state.audit import Audit
+        from router.state.journal import Journal, Shortages
+        from router.state.ledger_store import LedgerStore
+        from router.state.plans import Plans
+        from router.state.versions import ID
+
+        self._database = database
+        self._plans = Plans(database)
+        self._attempts = Attempts(database)
+        self._journal = Journal(database)
+        self._shortages = Shortages(database)
+        self._audit = Audit(database)
+        self.ledger = LedgerStore(database)
+        self._id = self._plans.value(ID) or ""
+
+    @classmethod
+    def open(cls, url: str, *, now: datetime) -> Store:
+        """The state at ``sqlite:///PATH`` or ``postgresql://...``; made when there is none, brought to this version.
+
+        A file is made with its folder and is readable by its owner alone. StateError, TooNewError.
+        """
+        place = place_of(url)
+        from router.state.versions import open_database
+
+        database = open_database(place, now)
+        try:
+            return cls(database)
+        except BaseException:
+            database.close()
+            raise
+
+    def close(self) -> None:
+        """Later calls raise StateError; a second one does nothing."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def id(self) -> str:
+        """ "s" and ten hex digits, made once: the tag ``stepfare_state`` of every machine."""
+        return self._id
+
+    def value(self, name: str) -> str | None:
+        """A small fact, None where it was never set."""
+        return self._plans.value(name)
+
+    def set_value(self, name: str, value: str) -> None:
+        """Sets a small fact; ``id`` is none that can be set."""
+        self._plans.set_value(name, value)
+
+    def put_plan(self, digest: str, text: str, at: datetime) -> None:
+        """Keeps an accepted plan; again is harmless."""
+        self._plans.put_plan(digest, text, at)
+
+    def plan(self, digest: str) -> str | None:
+        """The plan of that digest."""
+        return self._plans.plan(digest)
+
+    def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
+        """Keeps the specs of jobs by digest; a later one replaces (values of the environment are in no digest)."""
+        self._plans.put_jobs(jobs, at)
+
+    def job(self, digest: str) -> str | None:
+        """The spec of that digest."""
+        return self._plans.job(digest)
+
+    def add_attempt(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
+        """Adds an attempt with its machines. ExistsError when the id is there."""
+        self._attempts.add(attempt, nodes)
+
+    def attempt(self, attempt_id: str) -> Attempt | None:
+        """The attempt of that id."""
+        return self._attempts.get(attempt_id)
+
+    def attempts(
+        self, *, plan: str | None = None, job: str | None = None, gang: str | None = None, alive: bool = False
+    ) -> tuple[Attempt, ...]:
+        """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over."""
+        return self._attempts.find(plan, job, gang, alive)
+
+    def change(self, attempt: Attempt, **changes: object) -> Attempt:
+        """The attempt with these fields changed. MovedError when it was changed since it was read; TypeError."""
+        return self._attempts.change(attempt, changes)
+
+    def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
+        """Reads, applies ``change`` and writes, again until nobody was in between; None leaves it as it is."""
+        return self._attempts.update(attempt_id, change)
+
+    def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
+        """The machines of an attempt, by rank."""
+        return self._attempts.nodes(attempt_id)
+
+    def set_node(self, attempt_id: str, rank: int, **changes: object) -> None:
+        """Changes fields of a machine. MissingError, TypeError."""
+        self._attempts.set_node(attempt_id, rank, changes)
+
+    def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
+        """Appends to the journal. TypeError for details that are not JSON data."""
+        self._journal.note(attempt_id, what, at, details)
+
+    def journal(self, attempt_id: str | None = None) -> tuple[JournalEntry, ...]:
+        """The journal of an attempt (None: of all), in order."""
+        return self._journal.entries(attempt_id)
+
+    def remember_short(self, shortage: Shortage) -> None:
+        """Adds a pool that is short for a while."""
+        self._shortages.remember(shortage)
+
+    def shortages(self, now: datetime) -> tuple[Shortage, ...]:
+        """Those still in force, in the order they were found."""
+        return self._shortages.in_force(now)
+
+    def audit(self, who: str, what: str, digest: str, usd: Usd, at: datetime, **details: object) -> AuditEntry:
+        """Appends to the audit log. TypeError for details that are not JSON data."""
+        return self._audit.add(who, what, digest, usd, at, details)
+
+    def audit_log(self) -> tuple[AuditEntry, ...]:
+        """The audit log; :func:`router.state.chain.verify` says whether it is whole."""
+        return self._audit.entries()
+
+    def lease(
+        self, name: str, holder: Holder, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS
+    ) -> AbstractContextManager[Lease]:
+        """Holds a lease while the block runs. HeldError at once when somebody else has it.
+
+        ``now`` is the real time of day. A holder loses it ``seconds`` after its last sign of life, on this machine as
+        soon as its process is dead.
+        """
+        from router.state.lease import Leases
+
+        return Leases(self._database, now, seconds).held(name, holder)

@@ -1,0 +1,210 @@
+"""The tables. A column whose key and name differ holds another unit than the value does, or its name is a word of SQL.
+
+:mod:`router.state.migrations` makes them; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table
+
+from pricing.places import Market
+from router.ledger.entry import Kind
+from router.state.columns import DETAILS, RATIO, USD, USD_PER_HOUR, WORDS, Moment, word
+from router.state.records import Phase
+
+METADATA = MetaData()
+
+# A key column of SQLite has to be INTEGER to be the row's own number; it holds 64 bits.
+_NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _text(name: str, *, null: bool = False, primary: bool = False) -> Column[str]:
+    return Column(name, WORDS, nullable=null, primary_key=primary)
+
+
+def _moment(name: str, *, key: str | None = None, null: bool = False) -> Column[object]:
+    return Column(name, Moment, key=key or name, nullable=null)
+
+
+def _usd(key: str) -> Column[object]:
+    return Column(f"{key}_nanos", USD, key=key, nullable=False)
+
+
+def _rate(key: str) -> Column[object]:
+    return Column(f"{key}_nanos", USD_PER_HOUR, key=key, nullable=False)
+
+
+def _count(name: str, *, null: bool = False) -> Column[int]:
+    return Column(name, BigInteger, nullable=null)
+
+
+# Held (FOR UPDATE) by whoever appends to a list or takes a lease; SQLite has one writer anyway.
+TURNS = Table("turns", METADATA, _text("name", primary=True))
+
+FACTS = Table("facts", METADATA, _text("name", primary=True), _text("value"))
+
+PLANS = Table("plans", METADATA, _text("digest", primary=True), _text("text"), _moment("at"))
+
+JOBS = Table("jobs", METADATA, _text("digest", primary=True), _text("spec"), _moment("at"))
+
+ATTEMPTS = Table(
+    "attempts",
+    METADATA,
+    _text("id", primary=True),
+    _text("plan"),
+    _text("job"),
+    _text("job_digest"),
+    _text("gang"),
+    _moment("start_at", key="start"),
+    _moment("end_at", key="end"),
+    _count("choice"),
+    _count("number"),
+    _text("cloud"),
+    _text("region"),
+    _count("machines"),
+    _text("engine"),
+    _text("team"),
+    _text("project", null=True),
+    _text("cost_center", null=True),
+    _rate("usd_per_hour"),
+    _rate("max_usd_per_hour"),
+    _usd("at_risk_usd"),
+    _text("directory"),
+    _text("token_hash"),
+    _moment("created_at"),
+    Column("phase", word(Phase), nullable=False),
+    _moment("made_at", null=True),
+    _moment("met_at", null=True),
+    _text("result"),
+    _moment("result_at", null=True),
+    _moment("gone_at", null=True),
+    _text("reason"),
+    _text("message"),
+    _count("version"),
+    Index("attempts_by_plan", "plan"),
+    Index("attempts_by_job", "job"),
+    Index("attempts_by_phase", "phase"),
+)
+
+NODES = Table(
+    "nodes",
+    METADATA,
+    Column("attempt", WORDS, ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    _text("name"),
+    _text("zone", null=True),
+    _text("instance_type"),
+    Column("market", word(Market), nullable=False),
+    _text("accelerator"),
+    _count("accelerators"),
+    _rate("usd_per_hour"),
+    _rate("max_usd_per_hour"),
+    _text("machine_id", null=True),
+    _text("address", null=True),
+    _text("private_address", null=True),
+    _moment("made_at", null=True),
+    _moment("gone_at", null=True),
+    _text("agent"),
+    _text("incarnation"),
+    _text("agent_address"),
+    _count("master_port", null=True),
+    _moment("heard_at", null=True),
+    _text("ended_reason"),
+    _count("exit_code", null=True),
+    _text("ended_message"),
+    _count("log_offset"),
+    _count("log_size"),
+)
+
+SHORTAGES = Table(
+    "shortages",
+    METADATA,
+    Column("number", _NUMBER, primary_key=True),
+    _text("cloud"),
+    _text("region"),
+    _text("zone", null=True),
+    _text("instance_type"),
+    Column("market", word(Market), nullable=False),
+    _count("machines"),
+    _moment("at"),
+    _moment("until"),
+    _text("why"),
+)
+
+LEASES = Table(
+    "leases",
+    METADATA,
+    _text("name", primary=True),
+    _text("token"),
+    _text("host"),
+    _count("pid"),
+    _text("started"),
+    _text("boot"),
+    _moment("since"),
+    _moment("renewed_at"),
+    _moment("until"),
+)
+
+# The three that are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
+JOURNAL = Table(
+    "journal",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _moment("at"),
+    _text("attempt"),
+    _text("what"),
+    Column("details", DETAILS, nullable=False),
+    Index("journal_by_attempt", "attempt"),
+)
+
+AUDIT_LOG = Table(
+    "audit_log",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _moment("at"),
+    _text("who"),
+    _text("what"),
+    _text("digest"),
+    _usd("usd"),
+    Column("details", DETAILS, nullable=False),
+    _text("previous"),
+    _text("hash"),
+)
+
+LEDGER = Table(
+    "ledger",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _text("key"),
+    Column("kind", word(Kind), nullable=False),
+    _moment("recorded_at"),
+    _text("plan"),
+    _text("job"),
+    _text("job_digest"),
+    _text("team"),
+    _text("project", null=True),
+    _text("cost_center", null=True),
+    _text("gang"),
+    _text("attempt"),
+    _count("rank", null=True),
+    _text("cloud"),
+    _text("region"),
+    _text("zone", null=True),
+    _text("instance_type"),
+    Column("market", word(Market), nullable=False),
+    _text("accelerator"),
+    _count("accelerators"),
+    _count("machines"),
+    _moment("start_at", key="start"),
+    _moment("end_at", key="end"),
+    Column("hours", RATIO, nullable=False),
+    _rate("usd_per_hour"),
+    _usd("usd"),
+    _count("steps"),
+    _text("price_as_of"),
+    _text("price_source"),
+    Index("ledger_by_key", "key", unique=True),
+    Index("ledger_by_start", "start"),
+    Index("ledger_by_job", "job"),
+    Index("ledger_by_attempt", "attempt"),
+)

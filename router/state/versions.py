@@ -1,0 +1,140 @@
+"""Brings a database to this version: makes what is missing, refuses what a later version made."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+
+from router.state.database import BUSY_SECONDS, Database
+from router.state.errors import BusyError, StateError, TooNewError
+from router.state.places import File, Place
+from router.state.tables import FACTS
+
+VERSIONS = ("0001",)
+ID = "id"
+_MADE_AT = "made_at"
+_VERSION_TABLE = "stepfare_version"
+# Any number will do that all processes know: who has it makes the tables.
+_POSTGRESQL_LOCK = 0x57E9FA3E
+_RANDOM_BYTES = 5
+_FOLDER = Path(__file__).parent / "migrations"
+# Alembic keeps the migration that runs in a global.
+_one_migration = threading.Lock()
+
+
+def open_database(place: Place, now: datetime) -> Database:
+    """The database there, at this version; made when there is none. Any number of processes may do so at once.
+
+    A new file appears when it is complete. StateError, TooNewError.
+    """
+    if isinstance(place, File):
+        _make_file(place, now)
+    database = Database(place)
+    try:
+        with database.read() as connection:
+            current = _version(connection, place) == VERSIONS[-1]
+        if not current:
+            _upgrade(database, now)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _version(connection: Connection, place: Place) -> str | None:
+    """None: nothing was made yet."""
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        if isinstance(place, File) and inspect(connection).get_table_names():
+            raise StateError(f"{place}: a database, but not one of stepfare", "name another file for the state")
+        return None
+    version = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
+    if version is not None and version not in VERSIONS:
+        raise TooNewError(
+            f"{place}: made by a later version of stepfare (tables {version}, this one knows {VERSIONS[-1]})",
+            "install that version, or name another state",
+        )
+    return version
+
+
+def _upgrade(database: Database, now: datetime) -> None:
+    with _one_migration, database.write() as connection:
+        if not database.is_file:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
+        before = _version(connection, database.place)
+        if before == VERSIONS[-1]:
+            return
+        _run_alembic(connection)
+        if before is None:
+            new = f"s{secrets.token_hex(_RANDOM_BYTES)}"
+            made_at = now.astimezone(UTC).isoformat()
+            connection.execute(FACTS.insert(), [{"name": ID, "value": new}, {"name": _MADE_AT, "value": made_at}])
+
+
+def _run_alembic(connection: Connection) -> None:
+    # Takes as long to import as the rest of the store: only where tables are made.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection, "version_table": _VERSION_TABLE})
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    command.upgrade(config, "head")
+
+
+def _make_file(place: File, now: datetime) -> None:
+    path = place.path
+    try:
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_under_lock(place, now)
+        if path.stat().st_size == 0:
+            raise StateError(
+                f"{path} is empty: what it held is lost",
+                "restore it from a backup, then run `stepfare sweep`; or remove it to begin a new state",
+            )
+    except OSError as error:
+        remedy = "give the user that runs stepfare a folder to write to, with room on its disk"
+        raise StateError(f"{path}: {error.strerror or type(error).__name__}", remedy) from None
+
+
+def _make_under_lock(place: File, now: datetime) -> None:
+    from filelock import FileLock, Timeout
+
+    path = place.path
+    try:
+        with FileLock(f"{path}.lock", timeout=BUSY_SECONDS):
+            if not path.exists():
+                _make_beside(path, now)
+    except Timeout:
+        raise BusyError(f"{path}: another process has been making it for long", "try again") from None
+
+
+def _make_beside(path: Path, now: datetime) -> None:
+    """Makes it under another name first: a process that is killed meanwhile leaves no half of it under its own."""
+    new = path.with_name(f"{path.name}.new")
+    for left in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
+        left.unlink(missing_ok=True)
+    os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    database = Database(File(new))
+    try:
+        _upgrade(database, now)
+    finally:
+        # The last connection moves what was written into the file itself.
+        database.close()
+    new.replace(path)
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Puts the folder's entries on the disk, where the system can."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
