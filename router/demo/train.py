@@ -1,0 +1,400 @@
+"""A small real training: a character model, trained by SGD on generated text, over all ranks of a gang.
+
+Stands alone (standard library and numpy): ``python -m router.demo.train --steps 600 --checkpoint-dir DIR``, or the
+file itself on a node. Ranks meet by the torchrun contract (MASTER_ADDR, MASTER_PORT, RANK or NODE_RANK, WORLD_SIZE or
+NNODES); without it there is one. Only rank 0 uses the checkpoint folder.
+
+The same seed gives the same losses to the last bit, whatever the number of ranks and however often it was stopped or
+killed and went on, on machines of one kind: a batch is cut into the same shards, added in the same order. Exit codes:
+0 done, 1 a rank was lost or a file failed, 2 wrong options, 130 and 143 stopped by SIGINT and SIGTERM, and saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+# Sums must not depend on how many cores a machine has. numpy reads this when it is imported.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # noqa: TID251  (a program of its own: its edge)
+
+import numpy as np  # noqa: E402
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LETTERS, CONTEXT, EMBEDDED, HIDDEN = 32, 3, 16, 64
+TEXT, BATCH, SHARDS = 2**15, 256, 8
+RATE, MOMENTUM = 0.03, 0.9
+KEPT = 3
+FORMAT = "stepfare-demo-1"
+_LONGEST_LINE, _LONGEST_BODY, _GREETING = 2**16, 2**28, 5.0
+
+
+class TrainingError(Exception):
+    """The training cannot go on."""
+
+    code = 1
+
+
+class WrongError(TrainingError):
+    """Not with these options, or in this environment."""
+
+    code = 2
+
+
+class Stop:
+    """Once made, SIGTERM and SIGINT are only noted, in ``signal``; 0 while none came."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _: object) -> None:
+        self.signal = number
+
+    def nap(self, seconds: float) -> None:
+        """Sleeps, but not on after a signal."""
+        end = time.monotonic() + seconds
+        while not self.signal and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.05))
+
+
+def say(line: str) -> None:
+    """A line of output, at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+# The model: embedded letters, one hidden layer, a softmax. The weights are one vector.
+SHAPES = ((LETTERS, EMBEDDED), (CONTEXT * EMBEDDED, HIDDEN), (HIDDEN,), (HIDDEN, LETTERS), (LETTERS,))
+SIZE = sum(math.prod(shape) for shape in SHAPES)
+
+
+def parts(vector: Array) -> list[Array]:
+    """The vector as matrices, which are views of it."""
+    ends = np.cumsum([math.prod(shape) for shape in SHAPES])[:-1]
+    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), SHAPES, strict=True)]
+
+
+def loss_of(weights: Array, before: Array, after: Array) -> tuple[float, Array]:
+    """The sum of the cross-entropies of some examples, in nats, and its gradient."""
+    embed, inner, inner_bias, outer, outer_bias = parts(weights)
+    inputs = embed[before].reshape(len(before), -1)
+    hidden = np.tanh(inputs @ inner + inner_bias)
+    scores = hidden @ outer + outer_bias
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    rows, gradient = np.arange(len(after)), np.zeros(SIZE)
+    total = float(-np.log(odds[rows, after]).sum())
+    odds[rows, after] -= 1.0
+    back = (odds @ outer.T) * (1.0 - hidden * hidden)
+    d_embed, d_inner, d_inner_bias, d_outer, d_outer_bias = parts(gradient)
+    d_outer[:], d_outer_bias[:] = hidden.T @ odds, odds.sum(axis=0)
+    d_inner[:], d_inner_bias[:] = inputs.T @ back, back.sum(axis=0)
+    np.add.at(d_embed, before, (back @ inner.T).reshape(len(before), CONTEXT, EMBEDDED))
+    return total, gradient
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All that the next step depends on. ``rng``: the generator as it was before it shuffled the examples of this
+    epoch, of which ``position`` are used up."""
+
+    seed: int
+    step: int
+    position: int
+    rng: dict[str, Any]
+    weights: Array
+    speed: Array
+
+    @classmethod
+    def fresh(cls, seed: int) -> Progress:
+        """Before the first step."""
+        weights, draw = np.zeros(SIZE), np.random.default_rng([seed, 2])
+        for part in parts(weights):
+            if part.ndim > 1:
+                part[:] = draw.standard_normal(part.shape) / math.sqrt(part.shape[0])
+        return cls(seed, 0, 0, dict(draw.bit_generator.state), weights, np.zeros(SIZE))
+
+    def packed(self) -> bytes:
+        """As a checkpoint holds it: a line that says what the rest must be, then the rest."""
+        state = {name: getattr(self, name) for name in ("seed", "step", "position", "rng")}
+        np.savez(buffer := io.BytesIO(), weights=self.weights, speed=self.speed, state=np.array(json.dumps(state)))
+        digest = hashlib.sha256(body := buffer.getvalue()).hexdigest()
+        return json.dumps({"format": FORMAT, "step": self.step, "sha256": digest}).encode() + b"\n" + body
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Progress:
+        """ValueError for anything that is not what was packed, to the last bit."""
+        line, _, body = data.partition(b"\n")
+        manifest = dict(json.loads(line))
+        if (manifest.get("format"), manifest.get("sha256")) != (FORMAT, hashlib.sha256(body).hexdigest()):
+            raise ValueError("its SHA-256 is not the one that it names")
+        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+            return cls(**json.loads(str(arrays["state"])), weights=arrays["weights"], speed=arrays["speed"])
+
+    def after(self, gradient: Array) -> Progress:
+        """One step of gradient descent further."""
+        speed = MOMENTUM * self.speed - RATE * gradient
+        return replace(self, step=self.step + 1, weights=self.weights + speed, speed=speed)
+
+
+class Examples:
+    """A text in which a few letters usually follow each letter, cut into examples in a new order each epoch."""
+
+    def __init__(self, progress: Progress) -> None:
+        rng = np.random.default_rng([progress.seed, 1])
+        follows = np.cumsum(rng.dirichlet(np.full(LETTERS, 0.1), size=LETTERS), axis=1)
+        self._letters = np.zeros(TEXT, np.int64)
+        for index, draw in enumerate(rng.random(TEXT - 1)):
+            chosen = int(np.searchsorted(follows[self._letters[index]], draw))
+            self._letters[index + 1] = min(chosen, LETTERS - 1)
+        self._rng = np.random.default_rng()
+        self._rng.bit_generator.state = progress.rng
+        self._order = self._rng.permutation(TEXT - CONTEXT)
+
+    def batch(self, progress: Progress) -> tuple[Progress, list[tuple[Array, Array]]]:
+        """The progress that has used up the next batch, and its shards, each as (letters before, letter after)."""
+        if progress.position + BATCH > len(self._order):
+            progress = replace(progress, position=0, rng=dict(self._rng.bit_generator.state))
+            self._order = self._rng.permutation(TEXT - CONTEXT)
+        chosen = self._order[progress.position : progress.position + BATCH]
+        before = np.split(self._letters[chosen[:, None] + np.arange(CONTEXT)], SHARDS)
+        after = np.split(self._letters[chosen + CONTEXT], SHARDS)
+        return replace(progress, position=progress.position + BATCH), list(zip(before, after, strict=True))
+
+
+class Checkpoints:
+    """Files ``step-NNNNNNNN.ckpt`` in a folder, the last three, and ``metrics.jsonl``. None: nothing is kept."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder, self._metrics = folder, -1
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in folder.glob(".step-*.part"):
+            part.unlink()
+        self._metrics = os.open(folder / "metrics.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        size = os.fstat(self._metrics).st_size
+        if size and os.pread(self._metrics, 1, size - 1) != b"\n":
+            os.write(self._metrics, b"\n")
+
+    def newest(self, seed: int) -> Progress:
+        """The newest that is whole, else the beginning. What is torn or was changed is put aside as ``.bad``."""
+        for path in sorted(self._folder.glob("step-*.ckpt"), reverse=True) if self._folder else ():
+            try:
+                found = Progress.unpacked(path.read_bytes())
+            except (OSError, ValueError, TypeError) as error:
+                say(f"skipped {path.name}: {error}")
+                with suppress(OSError):
+                    path.rename(path.with_suffix(".bad"))
+                continue
+            if found.seed != seed:
+                raise WrongError(f"{path} is of a training with --seed {found.seed}, not {seed}")
+            say(f"resumed at step {found.step} from {path.name}")
+            return found
+        return Progress.fresh(seed)
+
+    def save(self, progress: Progress) -> None:
+        """On the disk when this returns, whole or not at all."""
+        if self._folder is None:
+            return
+        path = self._folder / f"step-{progress.step:08d}.ckpt"
+        with (part := self._folder / f".{path.stem}.part").open("wb") as stream:
+            stream.write(progress.packed())
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+        folder = os.open(self._folder, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+        for old in sorted(self._folder.glob("step-*.ckpt"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+
+    def note(self, **metrics: object) -> None:
+        """A line of metrics.jsonl."""
+        if self._folder is not None:
+            os.write(self._metrics, json.dumps(metrics).encode() + b"\n")
+
+
+class Link:
+    """A connection to another rank. A message is a line of JSON, then so many bytes as it says. OSError if it fails."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        connection.settimeout(seconds)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket, self._stream = connection, connection.makefile("rb")
+
+    def send(self, head: Mapping[str, Any], body: bytes = b"") -> None:
+        """One message."""
+        self.socket.sendall(json.dumps({**head, "bytes": len(body)}).encode() + b"\n" + body)
+
+    def receive(self) -> tuple[dict[str, Any], bytes]:
+        """The next message."""
+        try:
+            head = json.loads(self._stream.readline(_LONGEST_LINE) or "{}")
+            body = self._stream.read(count := min(head.pop("bytes"), _LONGEST_BODY))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise OSError("the connection was closed") from None
+        if len(body) != count:
+            raise OSError("the connection was closed")
+        return head, body
+
+
+class Gang:
+    """All ranks, as a star around rank 0. What takes longer than the time limit in seconds is an error."""
+
+    def __init__(self, environment: Mapping[str, str], seed: int, limit: float, stop: Stop) -> None:
+        def said(default: str, *names: str) -> int:
+            text = next((environment[name] for name in names if environment.get(name)), default)
+            if not text.isdecimal():
+                raise WrongError(f"{names[0]} is {text!r}, not a number")
+            return int(text)
+
+        self.rank, self.ranks = said("0", "RANK", "NODE_RANK"), said("1", "WORLD_SIZE", "NNODES")
+        if not self.rank < self.ranks <= SHARDS:
+            raise WrongError(f"rank {self.rank} of {self.ranks}: from 0, and at most {SHARDS} in all")
+        self._where = (environment.get("MASTER_ADDR") or "127.0.0.1", said("29500", "MASTER_PORT"))
+        self._who = {"attempt": environment.get("STEPFARE_ATTEMPT", ""), "ranks": self.ranks, "seed": seed}
+        self._limit, self._stop, self._links = limit, stop, dict[int, Link]()
+
+    def meet(self, progress: Progress | None) -> Progress:
+        """Waits for all ranks; where rank 0, which gives its progress, stands."""
+        end = time.monotonic() + self._limit
+        if progress is None:
+            while 0 not in self._links:
+                self._wait(end, "rank 0 is not there")
+                self._stop.nap(0.05)
+                with suppress(OSError):
+                    link = Link(socket.create_connection(self._where, self._limit), self._limit)
+                    link.send({**self._who, "rank": self.rank})
+                    self._links[0] = link
+            head, body = self._heard(0, "before the first step")
+            if "error" in head:
+                raise WrongError(f"rank 0 wants other ranks: {head['error']}, not {self._who}")
+            return Progress.unpacked(body)
+        if self.ranks > 1:
+            with socket.create_server(self._where) as server:
+                server.settimeout(0.1)
+                while len(self._links) < self.ranks - 1:
+                    self._wait(end, f"{len(self._links) + 1} of {self.ranks} ranks came")
+                    with suppress(OSError):
+                        self._welcome(Link(server.accept()[0], _GREETING))
+        for link in self._links.values():
+            link.send({}, progress.packed())
+        return progress
+
+    def _welcome(self, link: Link) -> None:
+        who, _ = link.receive()
+        rank = who.pop("rank", None)
+        if who == self._who and isinstance(rank, int) and 0 < rank < self.ranks:
+            self._links[rank] = link
+            link.socket.settimeout(self._limit)
+        else:
+            link.send({"error": str(self._who)})
+
+    def _wait(self, end: float, what: str) -> None:
+        if self._stop.signal:
+            sys.exit(128 + self._stop.signal)
+        if time.monotonic() > end:
+            raise TrainingError(f"{what} at {self._where[0]}:{self._where[1]} within {self._limit:g} s")
+
+    def _heard(self, rank: int, when: str) -> tuple[dict[str, Any], bytes]:
+        try:
+            return self._links[rank].receive()
+        except OSError as error:
+            raise TrainingError(f"rank {rank} was lost {when}: {error}") from None
+
+    def add_up(self, step: int, mine: dict[int, tuple[float, Array]]) -> tuple[float, Array, int]:
+        """Loss and gradient of a step over all shards, and the signal that some rank got; the same on all ranks."""
+        signalled, own = self._stop.signal, range(self.rank, SHARDS, self.ranks)
+        if self.rank:
+            told = {"losses": [mine[shard][0] for shard in own], "signal": signalled}
+            with suppress(OSError):  # what is wrong is said by what is heard
+                self._links[0].send(told, b"".join(mine[shard][1].tobytes() for shard in own))
+            head, body = self._heard(0, f"in step {step}")
+            return head["loss"], np.frombuffer(body), head["signal"]
+        for rank in sorted(self._links):
+            head, body = self._heard(rank, f"in step {step}")
+            rows = zip(head["losses"], np.frombuffer(body).reshape(-1, SIZE), strict=True)
+            mine |= dict(zip(range(rank, SHARDS, self.ranks), rows, strict=True))
+            signalled = signalled or head["signal"]
+        loss, gradient = 0.0, np.zeros(SIZE)
+        for shard in range(SHARDS):
+            loss, gradient = loss + mine[shard][0] / BATCH, gradient + mine[shard][1] / BATCH
+        for link in self._links.values():
+            with suppress(OSError):  # it will be missed in the next step
+                link.send({"loss": loss, "signal": signalled}, gradient.tobytes())
+        return loss, gradient, signalled
+
+
+def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    """The exit code. TrainingError and OSError when it cannot go on; what was done is saved, if a disk takes it."""
+    stop = Stop()
+    gang = Gang(environment, options.seed, options.limit_seconds + options.step_seconds, stop)
+    store = Checkpoints(None if gang.rank else options.checkpoint_dir)
+    progress = gang.meet(None if gang.rank else store.newest(options.seed))
+    say(f"rank {gang.rank} of {gang.ranks} begins after step {progress.step}")
+    examples, signalled, reported = Examples(progress), 0, (progress.step, time.perf_counter())
+    while progress.step < options.steps and not signalled:
+        began, step = time.perf_counter(), progress.step + 1
+        used, shards = examples.batch(progress)
+        mine = {n: loss_of(progress.weights, *shards[n]) for n in range(gang.rank, SHARDS, gang.ranks)}
+        try:
+            loss, gradient, signalled = gang.add_up(step, mine)
+        except TrainingError:
+            store.save(progress)
+            if stop.signal:  # all are being stopped, and this rank is the last to hear of it
+                return 128 + stop.signal
+            raise
+        progress = used.after(gradient)
+        stop.nap(options.step_seconds - (time.perf_counter() - began))
+        now = round(time.time(), 3)  # noqa: TID251
+        store.note(step=step, loss=loss, time=now, attempt=environment.get("STEPFARE_ATTEMPT"))
+        if gang.rank == 0 and (step % options.report_every == 0 or step == options.steps):
+            seconds = (time.perf_counter() - reported[1]) / (step - reported[0])
+            say(f"step {step}/{options.steps} loss {loss:.4f} step_s {seconds:.3f}")
+            reported = (step, time.perf_counter())
+        if step % options.checkpoint_every == 0:
+            store.save(progress)
+    store.save(progress)
+    say(f"rank {gang.rank} of {gang.ranks} ends after step {progress.step}/{options.steps}")
+    return 0 if progress.step >= options.steps else 128 + signalled
+
+
+def main() -> int:
+    """The program."""
+    parser = argparse.ArgumentParser(description="Train a small character model; see the head of this file.")
+    parser.add_argument("--steps", type=int, default=600, help="in all, those of earlier attempts included")
+    parser.add_argument("--checkpoint-dir", type=Path, help="where rank 0 saves and finds what to go on from")
+    parser.add_argument("--checkpoint-every", type=int, default=50, metavar="STEPS")
+    parser.add_argument("--report-every", type=int, default=10, metavar="STEPS")
+    parser.add_argument("--step-seconds", type=float, default=0.0, help="a step takes at least so long")
+    parser.add_argument("--limit-seconds", type=float, default=120.0, help="the longest wait for another rank")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if min(options.steps, options.checkpoint_every, options.report_every) < 1 or options.seed < 0:
+        parser.error("steps are 1 or more, seeds 0 or more")
+    try:
+        return train(options, os.environ)  # noqa: TID251
+    except (TrainingError, OSError) as error:
+        sys.stderr.write(f"train: {error}\n")
+        return getattr(error, "code", TrainingError.code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
