@@ -19,6 +19,7 @@ TAGS = {
     "stepfare_attempt": "llama-7f3a-1",
     "stepfare_job": "llama",
     "stepfare_plan": "7f3a90c1",
+    "stepfare_state": "s0123456789",
     "team": "research",
     "cost_center": "cc-42",
 }

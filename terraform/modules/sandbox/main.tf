@@ -23,7 +23,7 @@ resource "terraform_data" "node" {
   # The command that ends it, and no more: the state is written anew for every node, so that its size counts squared.
   # The same whether there is a script or not, since whoever releases may have forgotten the scripts by then.
   # Paths are relative to the run directory, which may be moved.
-  input = "test ! -e 'nodes/${each.value.name}/pid' || sh '${path.module}/stop.sh' 'nodes/${each.value.name}'"
+  input = "test ! -d 'nodes/${each.value.name}' || sh '${path.module}/stop.sh' 'nodes/${each.value.name}'"
 
   # Whoever plays the cloud takes a machine back by writing here what no earlier taking wrote (say, its moment): the next
   # preview wants another node in its place.
@@ -56,6 +56,9 @@ resource "terraform_data" "process" {
       STEPFARE_RANK    = each.key
       STEPFARE_NODE    = local.nodes[each.key].name
       STEPFARE_NODE_ID = terraform_data.node[each.key].id
+      STEPFARE_STATE   = lookup(var.tags, "stepfare_state", "")
+      # What is taken out of the stock; the node does not see it.
+      STEPFARE_MACHINE = join(" ", [var.region, coalesce(local.nodes[each.key].zone, "-"), local.nodes[each.key].instance_type, local.nodes[each.key].market])
     }
   }
 }

@@ -1,12 +1,19 @@
 #!/bin/sh
 # start.sh FOLDER: starts the process of one node, detached: a session of its own, output to FOLDER/log, pid in FOLDER/pid.
-# Takes the script from STEPFARE_SCRIPT. Stops what an earlier start left. Exit 1 when no process came up.
+# Takes the script from STEPFARE_SCRIPT. Stops what an earlier start left. Exit 1 when no process came up, with the reason.
+#
+# STEPFARE_SANDBOX may name a folder (absolute) that plays the cloud. Lines of its file `stock`:
+#   REGION ZONE INSTANCE_TYPE MARKET MACHINES   so many at a time (stock.sh); ZONE -: any zone, and nodes without one
+#   delay SECONDS                               every start takes so long
+#   sick PATTERN                                nodes of such a name come up, but never do anything
 set -eu
 umask 077
 folder=$1
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-sh "$(dirname "$0")/stop.sh" "$folder"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/birth.sh"
+sh "$here/stop.sh" "$folder"
 
 printf '%s\n' "$STEPFARE_SCRIPT" >"$folder/script"
 chmod 700 "$folder/script"
@@ -14,11 +21,28 @@ case $STEPFARE_SCRIPT in
 '#!'*) set -- "$folder/script" ;;
 *) set -- sh "$folder/script" ;;
 esac
+
+if [ -f "${STEPFARE_SANDBOX:-}/stock" ]; then
+    while read -r what value more; do
+        case $what in
+        delay) sleep "$value" ;;
+        sick)
+            # shellcheck disable=SC2254
+            case $STEPFARE_NODE in
+            $value) set -- sh -c 'while :; do sleep 3600; done' ;;
+            esac
+            ;;
+        esac
+    done <"$STEPFARE_SANDBOX/stock"
+fi
+
+# Another for each start.
+export STEPFARE_WANTED="$$ $(birth $$)"
+echo "$STEPFARE_WANTED" >"$folder/wanted"
 export STEPFARE_NODE_FOLDER="$folder"
 # What is Terraform's, and the script itself, are not the node's business.
 unset STEPFARE_SCRIPT TF_CLI_CONFIG_FILE TF_IN_AUTOMATION TF_INPUT TF_DATA_DIR
 
-here=$(cd "$(dirname "$0")" && pwd)
 if command -v setsid >/dev/null 2>&1; then
     setsid sh "$here/node.sh" "$@" </dev/null >>"$folder/log" 2>&1 &
 else
@@ -27,9 +51,13 @@ else
 fi
 
 waited=0
-while [ ! -s "$folder/pid" ]; do
-    if [ "$waited" -ge 100 ]; then
-        echo "the node's process did not start within 10 seconds" >&2
+while [ ! -e "$folder/up" ]; do
+    if [ -e "$folder/refused" ]; then
+        cat "$folder/refused" >&2
+        exit 1
+    fi
+    if [ "$waited" -ge 300 ]; then
+        echo "the node's process did not start within 30 seconds" >&2
         exit 1
     fi
     waited=$((waited + 1))

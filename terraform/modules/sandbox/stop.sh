@@ -1,12 +1,12 @@
 #!/bin/sh
 # stop.sh FOLDER: ends the process whose pid is in FOLDER/pid, with all of its group: SIGTERM, and SIGKILL after
-# STEPFARE_GRACE_SECONDS (10). Removes the pid and the script, keeps the log. No pid, or no such process: nothing to do.
+# STEPFARE_GRACE_SECONDS (10). Keeps the log, removes the rest. No pid, or no such process: nothing to do.
 set -u
 . "$(dirname "$0")/birth.sh"
 folder=$1
 
 ended() {
-    rm -f "$folder/pid" "$folder/born" "$folder/script"
+    rm -f "$folder/pid" "$folder/born" "$folder/script" "$folder/up" "$folder/refused"
     exit 0
 }
 
@@ -17,6 +17,8 @@ alive() {
     ps -A -o pgid= -o stat= | awk -v group="$pid" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'
 }
 
+# Before the pid is looked for: a process that is not that far yet finds that nobody wants it (node.sh).
+rm -f "$folder/wanted"
 [ -s "$folder/pid" ] || ended
 pid=$(cat "$folder/pid")
 case $pid in
