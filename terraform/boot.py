@@ -25,6 +25,8 @@ _BOOTS: Final[Mapping[str, Boot]] = {
     "static": Boot.SCRIPT,
 }
 _LOCAL: Final = frozenset({"sandbox"})
+_ZONES_NAMED: Final = frozenset({"gcp"})
+_HOSTS_NAMED: Final = frozenset({"static"})
 
 
 def boot_of(cloud: str) -> Boot:
@@ -39,3 +41,13 @@ def boot_of(cloud: str) -> Boot:
 def is_local(cloud: str) -> bool:
     """Whether the machines are processes of this machine, which reach it as 127.0.0.1 and end with it."""
     return cloud in _LOCAL
+
+
+def needs_zones(cloud: str) -> bool:
+    """Whether every node has to name its zone: the cloud does not pick one."""
+    return cloud in _ZONES_NAMED
+
+
+def needs_hosts(cloud: str) -> bool:
+    """Whether the machines are there already, so that a workspace has to name them."""
+    return cloud in _HOSTS_NAMED

@@ -178,3 +178,8 @@ def bars() -> Iterator[Bars]:
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*parts, console=Console(stderr=True), transient=True) as display:
         yield Bars(display)
+
+
+def cleared(text: str) -> str:
+    """``text`` in the place of what the screen shows, where stdout is a terminal."""
+    return f"\x1b[2J\x1b[H{text}" if sys.stdout.isatty() else text

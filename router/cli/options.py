@@ -5,17 +5,22 @@ Each raises InvalidInputError that names the option, so that the command exits w
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
+from router.cli.clock import chosen_clock
+
+if TYPE_CHECKING:
+    from pricing.money import Usd
 
 
 def moment_of_planning(text: str | None) -> datetime:
-    """``--now`` in UTC; without it the clock, read here and nowhere else."""
+    """``--now`` in UTC; without it the clock."""
     from router.jobs.quantities import Moment
 
     if text is None:
-        return datetime.now(UTC)  # noqa: TID251
+        return chosen_clock()()
     try:
         moment = Moment.parse(text)
     except ValueError as error:
@@ -35,6 +40,18 @@ def length_of_time(option: str, text: str | None) -> timedelta | None:
         return None
     try:
         return parse_duration(text)
+    except ValueError as error:
+        raise refused(option, error) from None
+
+
+def usd_of(option: str, text: str | None) -> Usd | None:
+    """An amount such as ``5000`` or ``$1,250.50``; None where the option was not given."""
+    from pricing.money import Usd
+
+    if text is None:
+        return None
+    try:
+        return Usd.parse(text.strip().removeprefix("$").replace(",", ""))
     except ValueError as error:
         raise refused(option, error) from None
 

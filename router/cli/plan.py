@@ -57,9 +57,10 @@ def plan(
     Exit code 3 when a job could not be placed; the plan is still written.
     """
     from router.cli.plan_text import table, wide
+    from router.cli.site_options import remember_jobs
     from router.planning.plan_json import plan_to_json
     from router.planning.planner import make_plan
-    from router.wiring import PlanOptions, plan_request
+    from router.wiring.planning import PlanOptions, plan_request
 
     moment = moment_of_planning(now)
     options = PlanOptions(
@@ -84,6 +85,7 @@ def plan(
     document = plan_to_json(made)
     if out is not None:
         console.write(document, out)
+        remember_jobs(request.jobs, moment)
     texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
     console.out(texts[output](made))
     return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)

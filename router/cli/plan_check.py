@@ -14,7 +14,7 @@ import typer
 from pricing.money import Usd
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning, refused
+from router.cli.options import moment_of_planning, usd_of
 from router.cli.text import columns, dollars, when, wrapped
 from router.running.guardrails import Cause, Guard, PriceNow, Refusal
 from router.running.orders import Order
@@ -62,10 +62,12 @@ def check(
 
     plan = read_plan(file)
     moment = moment_of_planning(now)
-    guard = Guard(_usd("--max-cost", max_cost), _usd("--approve-above", approve_above), approved_by.strip())
+    guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
     orders = orders_of(plan)
-    prices = prices_now(orders, load_book(book), Limits.none() if limits is None else read_limits(limits))
-    found = refusals(plan, orders, prices, guard, moment)
+    prices_book = load_book(book)
+    prices = prices_now(orders, prices_book, Limits.none() if limits is None else read_limits(limits))
+    at_risk = Usd.total(order.at_risk_usd for order in orders)
+    found = refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book)
     console.out(_json(orders, prices, found) if output is CheckFormat.JSON else _text(orders, prices, found, moment))
     return exit_code(found)
 
@@ -73,18 +75,9 @@ def check(
 def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
     """Prices and age come before money: they call for another plan, whatever is allowed."""
     causes = {refusal.cause for refusal in found}
-    if causes & {Cause.EXPIRED, Cause.PRICE, Cause.GONE}:
+    if causes & {Cause.EXPIRED, Cause.PRICE, Cause.GONE, Cause.BOOK}:
         return ExitCode.STALE
     return ExitCode.OVER_BUDGET if causes else ExitCode.OK
-
-
-def _usd(option: str, text: str | None) -> Usd | None:
-    if text is None:
-        return None
-    try:
-        return Usd.parse(text.strip().removeprefix("$").replace(",", ""))
-    except ValueError as error:
-        raise refused(option, error) from None
 
 
 def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[Refusal, ...], now: datetime) -> str:

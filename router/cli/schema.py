@@ -22,6 +22,7 @@ class Kind(StrEnum):
     CLOUDS = "clouds"
     POOL = "pool"
     SANDBOX = "sandbox"
+    DEPLOY = "deploy"
     PLAN = "plan"
 
 

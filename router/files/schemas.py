@@ -10,12 +10,14 @@ from pydantic import BaseModel
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
 from router.files.clouds_file import Clouds
+from router.files.deploy_file import Deploy
 from router.jobs.schema import KINDS as JOB_KINDS
 from router.jobs.schema import Schema, or_one, schema_for, schema_of
 
 _MORE: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
     {
         "clouds": (Clouds, "A stepfare clouds file"),
+        "deploy": (Deploy, "How stepfare makes machines"),
         "pool": (Pool, "A pool of hosts of one's own"),
         "sandbox": (Script, "A script for the sandbox cloud"),
     }

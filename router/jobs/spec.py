@@ -153,11 +153,34 @@ class Data(Spec):
     egress_cap: EgressCap | None = None
 
 
+class Code(Spec):
+    """Where the job's code comes from: a git repository at a commit, tag or branch, or an archive with its digest."""
+
+    git: Text | None = Field(default=None, examples=["https://git.example.com/team/train.git"])
+    ref: Text | None = Field(default=None, description="git: commit, tag or branch.")
+    archive: Text | None = Field(default=None, description="https or file URL of a tar or zip file.")
+    sha256: Text | None = Field(default=None, description="archive: its digest, in hex.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Code:
+        if (self.git is None) == (self.archive is None):
+            raise RefusedError("needs either git or archive", "write `git:` with `ref:`, or `archive:` with `sha256:`")
+        if (self.git is None) != (self.ref is None):
+            raise RefusedError("git and ref belong together", at=("ref",))
+        if (self.archive is None) != (self.sha256 is None):
+            raise RefusedError("archive and sha256 belong together", at=("sha256",))
+        if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise RefusedError("is no SHA-256 in lower-case hex", "see `sha256sum FILE`", at=("sha256",))
+        return self
+
+
 class Run(Spec):
-    """What is started on the machines. Values of ``env`` never enter a plan or a digest."""
+    """What is started on the machines. Values of ``env`` never enter a plan or a digest; a secret one is written
+    ``secret:env:NAME`` or ``secret:file:PATH`` and read by whoever applies the plan."""
 
     image: Text | None = None
-    workdir: str | None = None
+    code: Code | None = None
+    workdir: str | None = Field(default=None, description="Folder of the command, seen from the code's.")
     command: str = Field(min_length=1)
     env: Pairs = Field(default=(), repr=False)
     engine: Literal["torchrun", "ray", "slurm", "command"] = "torchrun"
@@ -229,6 +252,12 @@ class Job(Spec):
         return {**value, "market": {"spot": "only" if use_spot else "never"}}
 
     @model_validator(mode="after")
+    def _one_way_to_the_code(self) -> Job:
+        if self.run is not None and self.run.image is not None and self.run.code is not None:
+            raise RefusedError("an image brings the code along", "leave out image or code", at=("run", "code"))
+        return self
+
+    @model_validator(mode="after")
     def _consistent(self) -> Job:
         if self.status is not None and self.status.steps_done > self.steps:
             raise RefusedError(
@@ -257,12 +286,16 @@ class Job(Spec):
         content = self.model_dump(mode="json")
         if self.run is not None:
             content["run"]["env"] = [name for name, _ in self.run.env]
+            # Jobs without it keep the digest that they had before there was such a field.
+            if self.run.code is None:
+                del content["run"]["code"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 __all__ = [
     "Checkpoint",
+    "Code",
     "Data",
     "EgressCap",
     "Gang",

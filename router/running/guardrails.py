@@ -22,8 +22,10 @@ class Cause(StrEnum):
     EXPIRED = "expired"
     PRICE = "price above ceiling"
     GONE = "no longer for sale"
+    BOOK = "prices older than the plan's"
     COST = "over the cost allowed"
     APPROVAL = "needs approval"
+    BUDGET = "over budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Refusal:
     job: str
     what: str
     remedy: str = ""
+
+    @property
+    def is_age(self) -> bool:
+        """Whether it is about the plan's age alone."""
+        return self.cause is Cause.EXPIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +88,24 @@ def _price_now(line: Line, listed: dict[tuple[str, str, str, str], list[Listing]
 
 
 def refusals(
-    plan: Plan, orders: Sequence[Order], prices: Sequence[PriceNow], guard: Guard, now: datetime
+    plan: Plan, prices: Sequence[PriceNow], guard: Guard, now: datetime, *, at_risk: Usd, book: PriceBook
 ) -> tuple[Refusal, ...]:
-    """Everything that speaks against carrying the orders out now; empty when nothing does."""
-    return (*_age(plan, now), *_prices(prices), *_money(orders, guard))
+    """Everything that speaks against carrying orders out now that put ``at_risk`` at stake; empty when nothing does.
+    ``book`` is where ``prices`` are from."""
+    return (*_age(plan, now), *_older(plan, book), *_prices(prices), *_money(at_risk, guard))
 
 
 def _age(plan: Plan, now: datetime) -> Iterator[Refusal]:
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
         yield Refusal(Cause.EXPIRED, "", what, "plan again on today's prices")
+
+
+def _older(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
+    if book.as_of < plan.book_as_of:
+        here, planned = (f"{moment:%Y-%m-%d %H:%MZ}" for moment in (book.as_of, plan.book_as_of))
+        what = f"the price book is of {here}, the plan was made with one of {planned}"
+        yield Refusal(Cause.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
 
 
 def _prices(prices: Sequence[PriceNow]) -> Iterator[Refusal]:
@@ -106,8 +121,7 @@ def _prices(prices: Sequence[PriceNow]) -> Iterator[Refusal]:
             yield Refusal(Cause.PRICE, line.job, what, "plan again")
 
 
-def _money(orders: Sequence[Order], guard: Guard) -> Iterator[Refusal]:
-    at_risk = Usd.total(order.at_risk_usd for order in orders)
+def _money(at_risk: Usd, guard: Guard) -> Iterator[Refusal]:
     if guard.max_cost is not None and at_risk > guard.max_cost:
         yield Refusal(
             Cause.COST,

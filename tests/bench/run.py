@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
-from router.wiring import PlanOptions, plan_request
+from router.wiring.planning import PlanOptions, plan_request
 from tests.bench import price_history, prices
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan

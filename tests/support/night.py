@@ -8,7 +8,7 @@ from functools import cache
 
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.wiring import PlanOptions, plan_request
+from router.wiring.planning import PlanOptions, plan_request
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -35,7 +35,8 @@ def causes(plan: Plan, now_book: PriceBook = BOOK, guard: Guard = Guard(), later
 def found(plan: Plan, now_book: PriceBook, guard: Guard, later: float) -> tuple[Refusal, ...]:
     orders = orders_of(plan)
     prices = prices_now(orders, now_book, Limits.none())
-    return refusals(plan, orders, prices, guard, plan.as_of + timedelta(hours=later))
+    at_risk = Usd.total(order.at_risk_usd for order in orders)
+    return refusals(plan, prices, guard, plan.as_of + timedelta(hours=later), at_risk=at_risk, book=now_book)
 
 
 def at(spot: str) -> PriceBook:

@@ -17,7 +17,7 @@ from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.plan import Plan, Relaxation
 from router.planning.planner import PlanRequest, make_plan
-from router.wiring import PlanOptions, plan_request
+from router.wiring.planning import PlanOptions, plan_request
 from tests.support.made_up_book import offer
 from tests.support.night import NOW
 from tests.support.repository import ROOT

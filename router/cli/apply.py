@@ -1,0 +1,234 @@
+"""``stepfare apply``: makes the machines of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import usd_of
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, terminated_as_interrupted, who
+
+if TYPE_CHECKING:
+    from router.jobs.spec import Job
+    from router.planning.plan import Plan
+    from router.running.accepting import Accepted
+    from router.running.deploying import Outcome
+    from router.running.guardrails import Guard, PriceNow, Refusal
+    from router.running.orders import Order
+    from router.running.site import Site
+    from router.wiring.deploying import Opened
+
+
+class ApplyFormat(StrEnum):
+    """How the outcome is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def apply(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON), as `plan --out` wrote it.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Stay until every gang is over; release each when it ends.")
+    ] = False,
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="Prices of now: latest, embedded, a digest or a file.")
+    ] = "latest",
+    limits: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, budgets.")
+    ] = None,
+    jobs: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Job files, where `plan --out` was run elsewhere.")
+    ] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    approve_above: Annotated[
+        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+    ] = None,
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
+    tries: Annotated[int, typer.Option(min=1, max=20, help="Places to try for each gang, the plan's own first.")] = 3,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
+) -> ExitCode:
+    """Make the machines that a plan orders, whole gangs only, and start the jobs on them.
+
+    Prices, age and money are checked first; then it asks. Gangs that start later are made by a later `apply` of the
+    same plan, or by staying (--follow). Running it again is harmless: what runs is left alone, what a crash left half
+    made is taken up or released. A gang that cannot be had whole is released whole, and the plan's next place is tried.
+
+    \b
+    stepfare apply plan.json --limits limits.yaml
+    stepfare apply plan.json --yes --max-cost 5000 --follow
+    stepfare apply plan.json --dry-run
+
+    Exit code 4 over budget or not approved; 5 a gang failed; 6 plan too old or price above its ceiling; 7 credentials.
+    """
+    from router.cli.apply_text import outcomes_json, outcomes_table, plan_table
+    from router.files.plan_files import read_plan
+    from router.running.guardrails import Guard
+
+    plan = read_plan(file)
+    guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
+    with opened_site(deploy, clouds, listen=not dry_run) as (opened, site):
+        work = _Work(site, opened, plan, book, limits, jobs or [], tries)
+        accepted, prices, refused = work.judged(guard)
+        if not accepted.errands:
+            console.out("the plan orders nothing")
+            return ExitCode.OK
+        console.note(plan_table(site, accepted, prices, refused))
+        if refused:
+            return _refusal_code(refused)
+        if dry_run:
+            console.note("dry run: nothing was made or written")
+            return ExitCode.OK
+        if not work.everything_stands(accepted) and not _agreed(accepted, yes):
+            console.note("not applied")
+            return ExitCode.OVER_BUDGET
+        outcomes = work.carry_out(accepted, approved_by.strip(), follow=follow)
+        console.out(outcomes_json(site, outcomes) if output is ApplyFormat.JSON else outcomes_table(site, outcomes))
+        return _exit_code(site, outcomes, followed=follow)
+
+
+class _Work:
+    """One call of the command."""
+
+    def __init__(
+        self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int
+    ) -> None:
+        from router.files.limits_file import read_limits
+        from router.jobs.limits import Limits
+        from router.planning.plan_json import plan_content
+        from router.prices.books import load_book
+        from router.running.orders import orders_of
+
+        self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
+        self._digest: str = plan_content(plan)["digest"]
+        self._book = load_book(book)
+        self._limits = Limits.none() if limits is None else read_limits(limits)
+        self._orders: tuple[Order, ...] = orders_of(plan)
+        self._jobs = self._known_jobs(jobs)
+
+    def judged(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
+        """What would be done, today's prices of it, and everything that speaks against it. InvalidInputError."""
+        from pricing.money import Usd
+        from router.running.accepting import errands_of, over_budget
+        from router.running.choices import most_at_risk
+        from router.running.deploying import standing
+        from router.running.guardrails import prices_now, refusals
+
+        site, plan = self._site, self._plan
+        accepted = errands_of(plan, self._digest, self._orders, self._jobs, self._book, self._tries)
+        self._check_reach(accepted)
+        open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
+        prices = prices_now(open_orders, self._book, self._limits)
+        if not open_orders:
+            return accepted, prices, ()
+        again = site.store.plan(self._digest) is not None
+        now = site.clock()
+        at_risk = Usd.total(most_at_risk(e.choices) for e in accepted.errands if e.order in open_orders)
+        refused = refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
+        # What was accepted while it was fresh may be carried out later; prices are looked at each time.
+        refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
+        budgets = over_budget(
+            open_orders, plan, self._jobs, self._limits, site.store.ledger.entries(), site.store.attempts(alive=True),
+            now )  # fmt: skip
+        return accepted, prices, (*refused, *budgets)
+
+    def everything_stands(self, accepted: Accepted) -> bool:
+        """Whether there is nothing left to agree to: it was accepted before, or runs."""
+        return self._site.store.plan(self._digest) is not None and bool(accepted.errands)
+
+    def carry_out(self, accepted: Accepted, approved_by: str, *, follow: bool) -> tuple[Outcome, ...]:
+        """Makes what is due. HeldError when another command is at work."""
+        from router.planning.plan_json import plan_to_json
+        from router.running.accepting import record
+        from router.running.applying import Applying
+        from router.running.workspaces import spec_json
+
+        specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
+        record(self._site, accepted, plan_to_json(self._plan), who(), approved_by, specs)
+        applying = Applying(self._site, accepted.errands)
+        with terminated_as_interrupted():
+            outcomes = applying.now(_stopping)
+            if follow:
+                try:
+                    outcomes = applying.stay(_stopping)
+                except KeyboardInterrupt:
+                    console.note("\nno longer followed; what runs goes on: see `stepfare status`")
+                    raise
+        return outcomes
+
+    def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
+        from router.files.job_files import load_jobs
+        from router.running.workspaces import job_of
+
+        given = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
+        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in given}
+        return {**{name: job_of(text) for name, text in stored.items() if text is not None}, **given}
+
+    def _check_reach(self, accepted: Accepted) -> None:
+        """Machines elsewhere cannot call this machine's loopback."""
+        from terraform.boot import is_local
+
+        if self._opened.deploy.coordinator.url is not None:
+            return
+        away = sorted({c.cloud for e in accepted.errands for c in e.choices if not is_local(c.cloud)})
+        if away:
+            raise InvalidInputError.single(
+                f"machines of {', '.join(away)} have to reach this program, and no address is known for it",
+                field="coordinator.url",
+                remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
+            )
+
+
+def _stopping() -> None:
+    console.note("\nstopping: what is half made is being released (Ctrl-C again leaves that to the next command)")
+
+
+def _agreed(accepted: Accepted, yes: bool) -> bool:
+    import sys
+
+    from router.cli.text import dollars
+
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
+    gangs = f"{len(accepted.errands)} gang{'s' if len(accepted.errands) != 1 else ''}"
+    question = (
+        f"Make {gangs}, expected {dollars(accepted.expected_usd)}, at risk up to {dollars(accepted.at_risk_usd)}?"
+    )
+    return typer.confirm(question, default=False, err=True)
+
+
+def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
+    from router.cli.plan_check import exit_code
+
+    return exit_code(refused)
+
+
+def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> ExitCode:
+    from router.running.causes import Cause
+    from router.running.deploying import Result
+    from router.state.records import Phase
+
+    if any(outcome.cause is Cause.CREDENTIALS for outcome in outcomes):
+        return ExitCode.CREDENTIALS
+    if any(outcome.result is Result.STOPPED for outcome in outcomes):
+        return ExitCode.INTERRUPTED
+    if any(outcome.result is Result.FAILED for outcome in outcomes):
+        return ExitCode.PARTIAL
+    if followed:
+        ends = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
+        if any(end is not None and end.phase is Phase.FAILED for end in ends):
+            return ExitCode.PARTIAL
+    return ExitCode.OK

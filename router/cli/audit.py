@@ -1,0 +1,61 @@
+"""``stepfare audit``: who did what, with how much money at stake, and whether the record is whole."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.text import columns, dollars, stamp
+
+SCHEMA_VERSION = 1
+
+
+class AuditFormat(StrEnum):
+    """How the log is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def audit(
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[AuditFormat, typer.Option("--output", "-o", help="Format.")] = AuditFormat.TABLE,
+) -> ExitCode:
+    """The audit log. Each entry carries the hash of the one before: exit code 1 when one was changed or removed.
+
+    \b
+    stepfare audit
+    stepfare audit -o json
+    """
+    from dataclasses import asdict
+
+    from router.state.chain import verify
+
+    with opened_store(deploy, clouds) as (_, store):
+        entries = store.audit_log()
+        if output is AuditFormat.JSON:
+            rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]
+            console.out(json.dumps({"schema_version": SCHEMA_VERSION, "entries": rows}, indent=2))
+        elif entries:
+            table = [
+                (str(e.seq), stamp(e.at), e.who, e.what, dollars(e.usd), e.digest[:12], e.hash[:12]) for e in entries
+            ]
+            console.out(
+                columns(
+                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH"), table, frozenset({"SEQ", "AT RISK"}), {}
+                )
+            )
+        else:
+            console.out("nothing was done yet")
+        broken = verify(entries)
+        if broken is not None:
+            raise CommandError(f"entry {broken} is not what was written: somebody changed or removed one")
+    return ExitCode.OK

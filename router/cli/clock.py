@@ -1,0 +1,34 @@
+"""The clock of every command, read here and nowhere else. A sandbox can be played faster than life."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from pricing.problems import InvalidInputError
+
+VARIABLE = "STEPFARE_CLOCK"
+
+
+def wall_clock() -> datetime:
+    """The time of day, UTC."""
+    return datetime.now(UTC)  # noqa: TID251
+
+
+def chosen_clock() -> Callable[[], datetime]:
+    """The time of day, or what ``STEPFARE_CLOCK`` makes of it: ``60@2026-11-21T18:00:00Z`` runs sixty times as fast as
+    life since that moment. InvalidInputError for anything else."""
+    text = os.environ.get(VARIABLE)  # noqa: TID251
+    if not text:
+        return wall_clock
+    speed_text, _, since_text = text.partition("@")
+    try:
+        speed = int(speed_text)
+        since = datetime.fromisoformat(since_text)
+        if speed < 1 or since.tzinfo is None:
+            raise ValueError(text)
+    except ValueError:
+        what = f"{text!r} is no clock"
+        raise InvalidInputError.single(what, field=VARIABLE, remedy="write 60@2026-11-21T18:00:00Z") from None
+    return lambda: since.astimezone(UTC) + (wall_clock() - since) * speed

@@ -1,0 +1,130 @@
+"""``stepfare destroy``: releases machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.money import Usd
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, who
+from router.cli.text import columns, dollars
+
+if TYPE_CHECKING:
+    from router.running.site import Site
+    from router.state.records import Attempt
+
+_DESTROYED = "destroyed on request"
+
+
+def destroy(
+    wanted: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PLAN|JOB|ATTEMPT]...", help="A plan's file or digest, jobs, attempts."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that is there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Release every machine of these plans, jobs or attempts. Training is asked to save and stop first, as a cloud
+    does.
+
+    \b
+    stepfare destroy plan.json
+    stepfare destroy llama-7b --yes
+    stepfare destroy --all
+
+    Exit code 5 when something could not be released; run it again.
+    """
+    from router.running.applying import one_at_a_time
+    from router.running.metering import spent
+
+    if everything == bool(wanted):
+        raise InvalidInputError.single(
+            "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
+        )
+    # Agents may call while their machines are released: what they say last is worth having.
+    with opened_site(deploy, clouds, listen=True) as (_, site):
+        alive = _chosen(site, wanted or [])
+        if not alive:
+            console.out("nothing runs that fits")
+            return ExitCode.OK
+        now = site.clock()
+        rows = [
+            (
+                a.job,
+                a.phase.value,
+                f"{a.cloud}/{a.region}",
+                str(a.machines),
+                dollars(spent(site.store.nodes(a.id), now)),
+                a.id,
+            )
+            for a in alive
+        ]
+        console.note(
+            columns(
+                ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"), rows, frozenset({"MACHINES", "SPENT"}), {}
+            )
+        )
+        if not yes and not _agreed(len(alive)):
+            console.note("nothing was released")
+            return ExitCode.OK
+        with one_at_a_time(site):
+            site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            failed = _release(site, alive)
+        console.out(f"{len(alive) - failed} released" + (f", {failed} not" if failed else ""))
+        return ExitCode.PARTIAL if failed else ExitCode.OK
+
+
+def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
+    names = {_plan_or_name(text) for text in wanted}
+    alive = site.store.attempts(alive=True)
+    known = {name for a in site.store.attempts() for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
+    for name in sorted(names - known):
+        raise InvalidInputError.single(
+            f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
+        )
+    return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
+
+
+def _plan_or_name(text: str) -> str:
+    from router.files.plan_files import read_plan
+    from router.planning.plan_json import plan_content
+
+    path = Path(text)
+    if path.suffix == ".json" and path.is_file():
+        digest: str = plan_content(read_plan(path))["digest"]
+        return digest
+    return text
+
+
+def _agreed(count: int) -> bool:
+    import sys
+
+    if not sys.stdin.isatty():
+        raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
+    return typer.confirm(f"Release {count} gang{'s' if count != 1 else ''}?", default=False, err=True)
+
+
+def _release(site: Site, attempts: list[Attempt]) -> int:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from router.running.release import NotReleasedError, release
+
+    def one(attempt: Attempt) -> bool:
+        reason = "finished" if attempt.result == "finished" else "stopped"
+        site.tell(attempt.job, f"releasing {attempt.id}")
+        try:
+            release(site, attempt, reason, _DESTROYED)
+        except NotReleasedError as error:
+            site.tell(attempt.job, f"not released: {error}")
+            return False
+        return True
+
+    with ThreadPoolExecutor(site.deploy.parallel) as pool:
+        return sum(not done for done in pool.map(one, attempts))

@@ -1,0 +1,92 @@
+"""``stepfare logs``: what the ranks of a job printed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+    from router.state.store import Store
+
+_SECONDS = 0.5
+
+
+def logs(
+    wanted: Annotated[str, typer.Argument(metavar="JOB|ATTEMPT", help="A job: its newest attempt.")],
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="Only this rank; left out: all, each line with its rank.")
+    ] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, metavar="LINES", help="Only the last lines.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as more arrives, until the attempt is over.")
+    ] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """What the training printed, as it arrived at the coordinator of this machine.
+
+    \b
+    stepfare logs llama-7b --rank 0 --follow
+    stepfare logs llama-7b --tail 50
+    """
+    with opened_store(deploy, clouds) as (opened, store):
+        attempt = _attempt(store, wanted)
+        ranks = [rank] if rank is not None else list(range(attempt.machines))
+        if ranks[-1] >= attempt.machines:
+            raise CommandError(f"{attempt.id} has ranks 0 to {attempt.machines - 1}", ExitCode.INVALID_INPUT)
+        readers = [
+            _Reader(opened.logs / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks
+        ]
+        for reader in readers:
+            reader.show(tail)
+        while follow:
+            now = store.attempt(attempt.id)
+            over = now is None or now.phase.is_over
+            for reader in readers:
+                reader.show(None)
+            if over:
+                break
+            time.sleep(_SECONDS)
+        if not any(reader.offset for reader in readers):
+            console.note(f"{attempt.id} has printed nothing yet ({attempt.phase})")
+    return ExitCode.OK
+
+
+def _attempt(store: Store, wanted: str) -> Attempt:
+    found = [a for a in store.attempts() if wanted in (a.id, a.job)]
+    if not found:
+        raise CommandError(
+            f"no job and no attempt is called {wanted}", ExitCode.INVALID_INPUT, "see `stepfare status --all`"
+        )
+    return found[-1]
+
+
+class _Reader:
+    """One file, from where the last look ended."""
+
+    def __init__(self, path: Path, prefix: str) -> None:
+        self._path, self._prefix = path, prefix
+        self.offset = 0
+        self._rest = ""
+
+    def show(self, tail: int | None) -> None:
+        """Prints whole lines that came since the last time."""
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self.offset)
+                data = stream.read()
+        except FileNotFoundError:
+            return
+        self.offset += len(data)
+        lines = (self._rest + data.decode("utf-8", "replace")).split("\n")
+        self._rest = lines.pop()
+        for line in lines if tail is None else lines[len(lines) - min(tail, len(lines)) :]:
+            console.out(f"{self._prefix}{line}")

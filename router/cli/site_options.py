@@ -1,0 +1,117 @@
+"""What commands that make or release machines share: opening everything, what goes wrong, who is at work."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.clock import chosen_clock, wall_clock
+from router.cli.console import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from router.jobs.spec import Job
+    from router.running.site import Site
+    from router.state.store import Store
+    from router.wiring.deploying import Opened
+
+DEPLOY_HELP = "How machines are made; see `schema deploy`."
+CLOUDS_HELP = "The clouds file; see `schema clouds`."
+
+
+def who() -> str:
+    """Who is at work, for the audit log: user and machine."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def teller(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
+    """Says on stderr what happens to a job, with the time."""
+    return lambda job, text: console.note(f"{clock():%H:%M:%S} {job}: {text}")
+
+
+@contextmanager
+def opened_store(deploy: Path | None, clouds: Path | None) -> Iterator[tuple[Opened, Store]]:
+    """Files and the state database. Errors of either become messages."""
+    from router.state.store import Store
+    from router.wiring.deploying import Files, read_files
+
+    with explained():
+        opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
+        with Store.open(opened.state_url, now=wall_clock()) as store:
+            yield opened, store
+
+
+def remember_jobs(jobs: Sequence[Job], moment: datetime) -> None:
+    """Keeps job specifications by digest, so that `apply` needs only the plan. Where that fails it says so, no more."""
+    from router.running.workspaces import spec_json
+
+    try:
+        with opened_store(None, None) as (_, store):
+            store.put_jobs({job.digest: spec_json(job) for job in jobs}, moment)
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"the jobs were not kept, give them to `apply` with --jobs: {error}", "warning")
+
+
+@contextmanager
+def opened_site(deploy: Path | None, clouds: Path | None, *, listen: bool) -> Iterator[tuple[Opened, Site]]:
+    """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile."""
+    from router.wiring.deploying import listening, nobody_listens, open_site
+
+    clock = chosen_clock()
+    with opened_store(deploy, clouds) as (opened, store):
+        if not listen:
+            yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, teller(clock))
+            return
+        with listening(opened, store, clock) as home:
+            yield opened, open_site(opened, store, home, clock, wall_clock, teller(clock))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors of state, Terraform, clouds and the coordinator as messages with exit codes."""
+    from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
+    from router.running.release import NotReleasedError
+    from router.state.errors import StateError
+    from terraform.errors import TerraformError
+
+    try:
+        yield
+    except (StateError, TerraformError) as error:
+        raise CommandError(str(error), remedy=error.remedy) from None
+    except NotReleasedError as error:
+        raise CommandError(str(error), ExitCode.PARTIAL, "see `stepfare sweep`") from None
+    except ProviderError as error:
+        code = ExitCode.CREDENTIALS if isinstance(error, CredentialsError | PermissionDeniedError) else ExitCode.FAILURE
+        raise CommandError(str(error), code) from None
+    except Exception as error:
+        # Its module brings a web server along, so it is only known where one was started.
+        if type(error).__name__ == "ListenError":
+            raise CommandError(str(error), remedy=getattr(error, "remedy", "")) from None
+        raise
+
+
+@contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that what is half made is released."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,171 @@
+"""``stepfare status``: gangs, machines and money as they are now."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.text import columns, dollars, stamp, wrapped
+
+if TYPE_CHECKING:
+    from router.running.report import GangReport, Report
+
+SCHEMA_VERSION = 1
+_SECONDS = 1.0
+
+
+class StatusFormat(StrEnum):
+    """How the state is written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+def status(
+    wanted: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB|ATTEMPT|PLAN]...", help="Only these; left out: all.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Earlier attempts of each job, too.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[StatusFormat, typer.Option("--output", "-o", help="Format.")] = StatusFormat.TABLE,
+) -> ExitCode:
+    """Gangs, their machines, attempts, and what they have cost so far. Asks no cloud.
+
+    \b
+    stepfare status
+    stepfare status llama-7b -o wide
+    stepfare status -o json
+    """
+    from router.cli.clock import chosen_clock
+    from router.running.report import report
+
+    clock = chosen_clock()
+    with opened_store(deploy, clouds) as (_, store):
+
+        def look() -> Report:
+            return report(store, wanted or (), clock(), everything=every)
+
+        first = look()
+        if wanted and not first.gangs:
+            raise CommandError(
+                f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
+            )
+        write = {StatusFormat.JSON: _json, StatusFormat.WIDE: _wide, StatusFormat.TABLE: _table}[output]
+        if watch:
+            _again(lambda: write(look()))
+        else:
+            console.out(write(first))
+    return ExitCode.OK
+
+
+def _again(text: Callable[[], str]) -> None:
+    while True:
+        console.out(console.cleared(text()))
+        time.sleep(_SECONDS)
+
+
+def _table(found: Report) -> str:
+    if not found.gangs:
+        return "nothing was made yet: see `stepfare apply --help`"
+    rows = []
+    for gang in found.gangs:
+        a = gang.attempt
+        rows.append((
+            a.job, a.phase.value, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang),
+            f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd), a.id,
+        ))  # fmt: skip
+    header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "$/H", "SPENT", "ATTEMPT")
+    widths = {"JOB": 18, "PLACE": 22}
+    lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "$/H", "SPENT"}), widths), ""]
+    lines += [
+        wrapped(f"{g.attempt.id}: {g.attempt.reason}: {g.attempt.message}") for g in found.gangs if g.attempt.message
+    ]
+    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}")
+    return "\n".join(lines)
+
+
+def _wide(found: Report) -> str:
+    lines = [_table(found), ""]
+    rows = [
+        (
+            node.attempt, str(node.rank), node.machine_id or "", node.zone or "", node.instance_type, node.market.value,
+            node.agent or "-", node.ended_reason, f"{node.log_offset:,}", node.address or "",
+        )
+        for gang in found.gangs
+        for node in gang.nodes
+    ]  # fmt: skip
+    header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
+    if rows:
+        lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
+    return "\n".join(lines)
+
+
+def _ranks(gang: GangReport) -> str:
+    return f"{gang.calling}/{gang.attempt.machines}"
+
+
+def _quiet(gang: GangReport) -> str:
+    return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
+
+
+def _json(found: Report) -> str:
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": stamp(found.now),
+        "spent_usd": str(found.spent_usd),
+        "gangs": [_gang_json(gang) for gang in found.gangs],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _gang_json(gang: GangReport) -> dict[str, object]:
+    a = gang.attempt
+    times = {"created_at": a.created_at, "made_at": a.made_at, "met_at": a.met_at, "gone_at": a.gone_at}
+    return {
+        "attempt": a.id,
+        "job": a.job,
+        "plan": a.plan,
+        "gang": a.gang,
+        "number": a.number,
+        "choice": a.choice,
+        "state": a.phase.value,
+        "result": a.result,
+        "reason": a.reason,
+        "message": a.message,
+        "team": a.team,
+        "cloud": a.cloud,
+        "region": a.region,
+        "machines": a.machines,
+        "usd_per_hour": str(a.usd_per_hour),
+        "max_usd_per_hour": str(a.max_usd_per_hour),
+        "spent_usd": str(gang.spent_usd),
+        **{name: None if moment is None else moment.isoformat() for name, moment in times.items()},
+        "nodes": [
+            {
+                "rank": node.rank,
+                "machine": node.machine_id,
+                "zone": node.zone,
+                "instance_type": node.instance_type,
+                "market": node.market.value,
+                "address": node.address,
+                "agent": node.agent,
+                "ended": node.ended_reason,
+                "exit_code": node.exit_code,
+                "heard_at": None if node.heard_at is None else node.heard_at.isoformat(),
+                "log_bytes": node.log_offset,
+            }
+            for node in gang.nodes
+        ],
+    }

@@ -1,0 +1,121 @@
+"""From a plan to errands: what is due, what it may cost, who said yes; and the record that it was accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.problems import InvalidInputError, Problem
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.ledger.entry import Entry, Kind
+from router.planning.plan import Plan
+from router.running.choices import choices_of, most_at_risk
+from router.running.deploying import Errand
+from router.running.guardrails import Cause, Refusal
+from router.running.metering import planned_entries
+from router.running.orders import Order
+from router.running.site import Site
+from router.state.records import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What was agreed to: errands, the most they may cost, fallbacks included."""
+
+    errands: tuple[Errand, ...]
+    expected_usd: Usd
+    at_risk_usd: Usd
+
+
+def errands_of(
+    plan: Plan, digest: str, orders: Sequence[Order], jobs: Mapping[str, Job], book: PriceBook, tries: int
+) -> Accepted:
+    """One a gang. InvalidInputError when a job's specification is missing, another one than was planned, or starts
+    nothing."""
+    problems = []
+    wanted = {job.job: job.job_digest for job in plan.jobs}
+    for name in sorted({order.job for order in orders}):
+        job = jobs.get(name)
+        if job is None:
+            what, remedy = "the specification of this job is not known", "give its file with --jobs PATH"
+        elif job.digest != wanted[name]:
+            what, remedy = "the job was changed since it was planned", "plan again, or give the file that was planned"
+        elif job.run is None:
+            what, remedy = "has no `run`: there is nothing to start", "add `run:` with a `command:`, and plan again"
+        else:
+            continue
+        problems.append(Problem(f"job {name}", "", what, remedy))
+    if problems:
+        raise InvalidInputError(problems)
+    errands = tuple(
+        Errand(digest, order, choices_of(order, plan, tries), jobs[order.job], wanted[order.job], book)
+        for order in orders
+    )
+    return Accepted(
+        errands,
+        Usd.total(order.expected_usd for order in orders),
+        Usd.total(most_at_risk(errand.choices) for errand in errands),
+    )
+
+
+def over_budget(
+    orders: Sequence[Order], plan: Plan, jobs: Mapping[str, Job], limits: Limits, ledger: Iterable[Entry],
+    running: Iterable[Attempt], month: datetime,
+) -> tuple[Refusal, ...]:  # fmt: skip
+    """Budgets that the orders would break: what the ledger says was metered this month (or ``spent`` of the limits file
+    where that is more), what runs now at its ceilings, and what the orders are expected to cost."""
+    teams = {job.job: job.team for job in plan.jobs}
+    running = tuple(running)
+    refused = []
+    entries = [
+        e for e in ledger if e.kind is Kind.METERED and (e.start.year, e.start.month) == (month.year, month.month)
+    ]
+    for budget in limits.teams:
+        metered = Usd.total(e.usd for e in entries if e.team == budget.team)
+        committed = Usd.total(a.at_risk_usd for a in running if a.team == budget.team)
+        wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
+        total = max(metered, budget.spent) + committed + wanted
+        if wanted.nanos and total > budget.budget:
+            refused.append(_refusal("", f"team {budget.team}", total, budget.budget))
+    for name in sorted({order.job for order in orders}):
+        job = jobs.get(name)
+        if job is None or job.budget is None:
+            continue
+        wanted = Usd.total(order.expected_usd for order in orders if order.job == name)
+        if wanted > job.budget:
+            refused.append(_refusal(name, "the job", wanted, job.budget))
+    return tuple(refused)
+
+
+def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
+    what = f"{whose} would come to ${total.dollars():,.2f} of a budget of ${budget.dollars():,.2f}"
+    return Refusal(Cause.BUDGET, job, what, "raise the budget, or plan again with less")
+
+
+def record(
+    site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str]
+) -> None:
+    """Writes down that the plan was accepted: the plan, the jobs, planned entries of the ledger, the audit log. Again
+    is harmless, and adds a line to the audit log only."""
+    now = site.clock()
+    errands = accepted.errands
+    digest = errands[0].plan
+    site.store.put_plan(digest, plan_text, now)
+    site.store.put_jobs(specs, now)
+    site.store.ledger.add(
+        planned_entries(
+            digest,
+            [errand.order for errand in errands],
+            {errand.order.job: errand.job for errand in errands},
+            {errand.order.job: errand.digest for errand in errands},
+            now,
+        )
+    )
+    site.store.audit(
+        who, "apply", digest, accepted.at_risk_usd, now, gangs=len(errands), expected_usd=str(accepted.expected_usd),
+        approved_by=approved_by,
+    )  # fmt: skip

@@ -1,0 +1,130 @@
+"""An accepted plan, carried out: what is due at once, side by side; then, if somebody stays, the rest when it is
+due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from router.running.causes import Cause
+from router.running.deploying import (
+    Errand,
+    Outcome,
+    Result,
+    carry_out,
+    is_interrupted,
+    release_interrupted,
+    standing,
+)
+from router.running.following import Silence, pass_over
+from router.running.release import NotReleasedError
+from router.running.site import Site
+from router.state.errors import HeldError
+from router.state.holder import Holder
+from router.state.lease import Lease
+from router.state.records import Attempt
+
+LOCK = "apply"
+_POLL_S = 0.25
+
+
+@contextmanager
+def one_at_a_time(site: Site, *, patient: bool = False) -> Iterator[Lease]:
+    """Whoever makes or releases machines holds this. HeldError at once, or, if ``patient``, when the site is
+    stopped."""
+    holder = Holder.of_this_process()
+    while True:
+        try:
+            # A lease runs out in real time, whatever clock the clouds go by.
+            with site.store.lease(LOCK, holder, site.wall_clock) as lease:
+                yield lease
+            return
+        except HeldError:
+            if not patient or site.stop.wait(_POLL_S):
+                raise
+
+
+@dataclass(slots=True)
+class Applying:
+    """One command's work on one plan."""
+
+    site: Site
+    errands: Sequence[Errand]
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def now(self, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
+        """Carries out what is due, the whole lot under the lock. ``interrupted`` is called when the user wants to stop:
+        what is half made is then released. HeldError."""
+        with one_at_a_time(self.site):
+            self._tidy()
+            self._carry_out(range(len(self.errands)), interrupted)
+        return tuple(self.outcomes[number] for number in sorted(self.outcomes))
+
+    def stay(self, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
+        """Until every gang of the plan is over: releases what ends, makes what becomes due. Ends early when stopped;
+        what runs then goes on running."""
+        silence = Silence(self.site.deploy.patience.lost.total_seconds())
+        while not self.site.stop.is_set():
+            alive = self._alive()
+            waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
+            if not alive and not waiting:
+                break
+            pass_over(self.site, alive, silence, lambda: one_at_a_time(self.site, patient=True))
+            due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
+            if due:
+                with one_at_a_time(self.site, patient=True):
+                    self._carry_out(due, interrupted)
+            self.site.stop.wait(_POLL_S)
+        return tuple(self.outcomes[number] for number in sorted(self.outcomes))
+
+    def _alive(self) -> list[Attempt]:
+        return [a for a in self.site.store.attempts(plan=self.errands[0].plan, alive=True) if not is_interrupted(a)]
+
+    def _tidy(self) -> None:
+        """What earlier commands left: gangs that ended while nobody watched, attempts of other plans that were
+        interrupted."""
+        silence = Silence(self.site.deploy.patience.lost.total_seconds())
+        alive = self.site.store.attempts(alive=True)
+        pass_over(self.site, [a for a in alive if a.result], silence, _unlocked)
+        mine = {(e.plan, e.order.job) for e in self.errands}
+        jobs = {e.order.job for e in self.errands}
+        for attempt in alive:
+            if is_interrupted(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in mine:
+                self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
+                try:
+                    release_interrupted(self.site, attempt)
+                except NotReleasedError as error:
+                    self.site.tell(attempt.job, f"not released: {error}")
+
+    def _carry_out(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:
+        with ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang") as pool:
+            # The stretches of one job come one after the other.
+            by_job: dict[str, list[int]] = {}
+            for number in numbers:
+                by_job.setdefault(self.errands[number].order.job, []).append(number)
+            pending: set[Future[None]] = {pool.submit(self._one_job, group) for group in by_job.values()}
+            try:
+                while pending:
+                    # A short wait, so that Ctrl-C is heard.
+                    done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+            except BaseException:
+                self.site.stop.set()
+                interrupted()
+                raise
+
+    def _one_job(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            errand = self.errands[number]
+            try:
+                self.outcomes[number] = carry_out(self.site, errand)
+            except NotReleasedError as error:
+                self.outcomes[number] = Outcome(errand.order, Result.FAILED, None, f"not released: {error}", Cause.HERE)
+
+
+@contextmanager
+def _unlocked() -> Iterator[None]:
+    yield

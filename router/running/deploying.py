@@ -1,0 +1,228 @@
+"""Carrying one order out: the plan's place, and while that cannot be had whole, the next ones. Whole gangs only.
+
+Safe to call again at any time: an order that runs is left alone, one that a crash left half made is taken up, and one
+that cannot be taken up is released before anything else is tried.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pricing.book import PriceBook
+from router.jobs.spec import Job
+from router.running.causes import Cause
+from router.running.choices import Choice, short_of, with_zones, zones_sold
+from router.running.hosts import free_hosts
+from router.running.making import Trouble, make
+from router.running.orders import Order
+from router.running.release import NotReleasedError, release
+from router.running.secretrefs import resolved
+from router.running.site import Site
+from router.running.workspaces import Secrets, attempt_name, new_attempt, workspace
+from router.state.records import Attempt, NodeRecord, Phase, Shortage
+from terraform.boot import needs_zones
+from terraform.render import MAIN, SECRETS
+from terraform.spec import WorkspaceSpec
+
+_TOKEN_BYTES = 32
+
+
+class Result(StrEnum):
+    """What came of an order."""
+
+    READY = "ready"
+    RUNS = "runs already"
+    DONE = "done already"
+    ELSEWHERE = "runs under another plan"
+    NOT_DUE = "not due yet"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one order; ``attempt`` is the last one, ``cause`` why it failed."""
+
+    order: Order
+    result: Result
+    attempt: Attempt | None = None
+    message: str = ""
+    cause: Cause | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """An order with everything that carrying it out needs. ``plan`` is the digest; ``choices`` best first."""
+
+    plan: str
+    order: Order
+    choices: tuple[Choice, ...]
+    job: Job
+    digest: str
+    book: PriceBook
+
+
+def standing(site: Site, plan: str, order: Order) -> Outcome | None:
+    """What already came of the order, None when it is to be carried out. Changes nothing."""
+    for attempt in site.store.attempts(job=order.job, alive=True):
+        if attempt.phase in (Phase.READY, Phase.RUNNING):
+            mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
+            return Outcome(order, Result.RUNS if mine else Result.ELSEWHERE, attempt, f"as {attempt.id}")
+    for attempt in _earlier(site, plan, order):
+        if attempt.phase is Phase.FINISHED:
+            return Outcome(order, Result.DONE, attempt, f"as {attempt.id}")
+    if order.start - site.deploy.patience.early > site.clock():
+        return Outcome(order, Result.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
+    return None
+
+
+def carry_out(site: Site, errand: Errand) -> Outcome:
+    """Makes the gang. Never raises for what a cloud or Terraform does; NotReleasedError when something half made could
+    not be released."""
+    if (already := standing(site, errand.plan, errand.order)) is not None:
+        return already
+    taken_up = _take_up(site, errand)
+    if taken_up is not None:
+        return taken_up
+    outcome = Outcome(errand.order, Result.FAILED, None, "every place is remembered as short", Cause.SHORT)
+    for tried, choice in enumerate(_in_order(site, errand), start=1):
+        if site.stop.is_set():
+            return Outcome(errand.order, Result.STOPPED, outcome.attempt, "stopped", Cause.STOPPED)
+        outcome = _try(site, errand, choice)
+        if outcome.result is Result.READY:
+            return outcome
+        if outcome.cause is None or not outcome.cause.tries_elsewhere:
+            return outcome
+        if tried < len(errand.choices):
+            site.tell(errand.order.job, "trying the next place")
+    return outcome
+
+
+def release_interrupted(site: Site, attempt: Attempt) -> Attempt:
+    """Ends an attempt that a crash left between two states. NotReleasedError."""
+    return release(site, attempt, attempt.reason or "crashed", attempt.message or "an earlier command was interrupted")
+
+
+def is_interrupted(attempt: Attempt) -> bool:
+    """Whether nobody is at work on it though it is between two states: only true under the lock of whoever applies."""
+    return attempt.phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.RELEASING)
+
+
+def _take_up(site: Site, errand: Errand) -> Outcome | None:
+    """Goes on with what a crash left of this order; releases what cannot be gone on with, and what is left of the same
+    job under other plans."""
+    for attempt in site.store.attempts(job=errand.order.job, alive=True):
+        if not is_interrupted(attempt):
+            continue
+        mine = (attempt.plan, attempt.gang, attempt.start) == (errand.plan, errand.order.gang, errand.order.start)
+        directory = site.directory(attempt.directory)
+        whole = all((directory / name).is_file() for name in (MAIN, SECRETS))
+        if mine and attempt.phase is Phase.PROVISIONING and whole:
+            site.tell(attempt.job, f"taking up {attempt.id}, which was interrupted")
+            outcome = _made(site, errand, attempt, None)
+            if outcome.result is Result.READY or outcome.cause is Cause.STOPPED:
+                return outcome
+        else:
+            site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
+            release_interrupted(site, attempt)
+    return None
+
+
+def _in_order(site: Site, errand: Errand) -> Iterator[Choice]:
+    """The choices whose pools are not remembered as short, asked anew before each."""
+    for choice in errand.choices:
+        shortage = short_of(choice, site.store.shortages(site.clock()))
+        if shortage is None:
+            yield choice
+        else:
+            site.tell(errand.order.job, f"{choice.place}: passed over, {shortage.why} (until {shortage.until:%H:%MZ})")
+
+
+def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
+    order = errand.order
+    number = len(_earlier(site, errand.plan, order)) + 1
+    name = attempt_name(site.store.id, errand.plan, order, number)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        if needs_zones(choice.cloud):
+            choice = with_zones(choice, zones_sold(choice, errand.book))
+    except KeyError as error:
+        return Outcome(
+            order, Result.FAILED, None, f"no zone of {choice.region} is known that has {error}", Cause.FAILED
+        )
+    attempt, nodes = new_attempt(
+        name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock()
+    )
+    try:
+        spec, nodes = _workspace(site, errand.job, attempt, nodes, choice, token, errand.book)
+    except ValueError as error:
+        return Outcome(order, Result.FAILED, None, str(error), Cause.HERE)
+    site.tell(order.job, f"making {choice.place} as {name}")
+    site.store.add_attempt(attempt, nodes)
+    return _made(site, errand, attempt, spec)
+
+
+def _workspace(
+    site: Site, job: Job, attempt: Attempt, nodes: tuple[NodeRecord, ...], choice: Choice, token: str, book: PriceBook
+) -> tuple[WorkspaceSpec, tuple[NodeRecord, ...]]:
+    plain, secret = resolved(job.name, job.run.env if job.run else (), site.environment)
+    hosts, nodes = free_hosts(site, attempt, nodes)
+    machine = book.machine(choice.cloud, choice.seats[0].instance_type)
+    fabric = (machine.fabric if machine and len(nodes) > 1 else None) or "none"
+    spec = workspace(
+        attempt, nodes, job, site.deploy, site.store.id, site.home, Secrets(token, plain, secret),
+        fabric=fabric, hosts=hosts,
+    )  # fmt: skip
+    return spec, nodes
+
+
+def _made(site: Site, errand: Errand, attempt: Attempt, spec: WorkspaceSpec | None) -> Outcome:
+    try:
+        ready = make(site, attempt, spec)
+    except Trouble as trouble:
+        site.tell(attempt.job, f"{attempt.id}: {trouble.cause}: {trouble}")
+        now = site.store.attempt(attempt.id) or attempt
+        if trouble.cause.is_the_pools:
+            _remember(site, now, trouble)
+        released = release(site, now, trouble.cause.value, str(trouble))
+        result = Result.STOPPED if trouble.cause is Cause.STOPPED else Result.FAILED
+        return Outcome(errand.order, result, released, str(trouble), trouble.cause)
+    return Outcome(errand.order, Result.READY, ready, f"as {ready.id}")
+
+
+def _remember(site: Site, attempt: Attempt, trouble: Trouble) -> None:
+    now = site.clock()
+    pools = {(node.zone, node.instance_type, node.market) for node in site.store.nodes(attempt.id)}
+    for zone, instance_type, market in sorted(pools, key=str):
+        site.store.remember_short(
+            Shortage(
+                cloud=attempt.cloud,
+                region=attempt.region,
+                zone=zone,
+                instance_type=instance_type,
+                market=market,
+                machines=attempt.machines,
+                at=now,
+                until=now + site.deploy.patience.shortage,
+                why=trouble.cause.value,
+            )
+        )
+
+
+def _earlier(site: Site, plan: str, order: Order) -> Sequence[Attempt]:
+    return [a for a in site.store.attempts(plan=plan, job=order.job, gang=order.gang) if a.start == order.start]
+
+
+def due_at(site: Site, order: Order) -> datetime:
+    """When the gang of an order is begun to be made."""
+    return order.start - site.deploy.patience.early
+
+
+__all__ = [
+    "Errand", "NotReleasedError", "Outcome", "Result", "carry_out", "due_at", "is_interrupted", "release_interrupted",
+    "standing",
+]  # fmt: skip

@@ -1,0 +1,37 @@
+"""Which of one's own hosts a gang gets: those that no other gang has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from router.running.site import Site
+from router.state.records import Attempt, NodeRecord
+from terraform.boot import needs_hosts
+from terraform.spec import Host
+
+
+def free_hosts(
+    site: Site, attempt: Attempt, nodes: tuple[NodeRecord, ...]
+) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
+    """A host for each rank, and the nodes with their addresses; none where machines are made. ValueError when there are
+    not enough that are free."""
+    if not needs_hosts(attempt.cloud):
+        return {}, nodes
+    taken = {
+        node.address
+        for other in site.store.attempts(alive=True)
+        if other.cloud == attempt.cloud and other.id != attempt.id
+        for node in site.store.nodes(other.id)
+    }
+    hosts: dict[int, Host] = {}
+    for node in nodes:
+        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in taken)
+        host = next(free, None)
+        if host is None:
+            raise ValueError(
+                f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
+            )
+        taken.add(host.address)
+        hosts[node.rank] = host
+    return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)

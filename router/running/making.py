@@ -1,0 +1,171 @@
+"""Making one gang: preview, apply, count, meet. Every step is written down before it is taken.
+
+An attempt that an earlier process left half made is taken up where it stands: its directory, token and name are the
+same."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeVar
+
+from providers.errors import ProviderError
+from router.agent import states
+from router.running.causes import Cause, cause_of
+from router.running.site import Site
+from router.state.records import Attempt, NodeRecord, Phase
+from terraform.errors import StateLockedError, TerraformError
+from terraform.events import Event
+from terraform.outputs import MadeNode, made_nodes
+from terraform.runner import Applied
+from terraform.spec import WorkspaceSpec
+from terraform.workdir import forget_secrets, prepare
+
+T = TypeVar("T")
+_POLL_S = 0.1
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+_RANK = re.compile(r'\["(\d+)"\]$')
+
+
+class Trouble(Exception):  # noqa: N818  (a verdict on a place)
+    """A gang could not be had; ``cause`` decides what is tried next, the message is for a person and holds no
+    secret."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
+    """The attempt with its gang complete: all ranks have met. ``spec`` None takes up what lies in its directory.
+
+    Raises :class:`Trouble`: some machines may exist then, and the attempt has to be released.
+    """
+    directory = site.directory(attempt.directory)
+    if attempt.phase is Phase.PLANNED:
+        attempt = site.store.update(attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock()))
+    site.store.note(attempt.id, "provisioning" if spec is not None else "provisioning taken up", site.clock())
+    try:
+        if spec is not None:
+            prepare(directory, spec, plugins=site.plugins)
+        preview = _once_unlocked(lambda: site.runner.preview(directory, stop=site.stop))
+        site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
+        if preview.destroys and spec is not None:
+            raise Trouble(Cause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
+        watcher = _Watcher(site, attempt)
+        applied = site.runner.apply(directory, watcher.saw, preview=preview, stop=site.stop)
+    except TerraformError as error:
+        cause = cause_of(error)
+        remedy = f" ({error.remedy})" if error.remedy else ""
+        raise Trouble(cause, f"{error}{remedy}") from error
+    nodes = _counted(site, attempt, applied)
+    site.tell(attempt.job, f"{len(nodes)} machines are there, {attempt.id} waits for all ranks")
+    attempt = _meet(site, attempt)
+    forget_secrets(directory)
+    return attempt
+
+
+def _once_unlocked(action: Callable[[], T]) -> T:
+    """An engine whose parent was killed still holds the state; it ends by itself."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            return action()
+        except StateLockedError:
+            time.sleep(_LOCK_PAUSE_S)
+    return action()
+
+
+@dataclass(slots=True)
+class _Watcher:
+    """Writes down when each machine began to exist: from then on it costs."""
+
+    site: Site
+    attempt: Attempt
+
+    def saw(self, event: Event) -> None:
+        found = _RANK.search(event.address)
+        if event.kind == "apply_start" and event.action == "create" and found is not None:
+            self._began(int(found[1]), self.site.clock())
+
+    def _began(self, rank: int, now: datetime) -> None:
+        node = next((n for n in self.site.store.nodes(self.attempt.id) if n.rank == rank), None)
+        if node is not None and node.made_at is None:
+            self.site.store.set_node(self.attempt.id, rank, made_at=now)
+
+
+def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, ...]:
+    try:
+        made = made_nodes(applied.outputs)
+    except ValueError as error:
+        raise Trouble(Cause.FAILED, str(error)) from error
+    if [node.rank for node in made] != list(range(attempt.machines)):
+        raise Trouble(Cause.SHORT, f"{len(made)} of {attempt.machines} machines came")
+    now = site.clock()
+    for node, record in zip(made, site.store.nodes(attempt.id), strict=True):
+        site.store.set_node(
+            attempt.id, node.rank, machine_id=node.id, address=node.address, private_address=node.private_address,
+            zone=node.zone or record.zone, made_at=record.made_at or now,
+        )  # fmt: skip
+    _release_doubles(site, attempt, {node.id for node in made})
+    site.store.note(attempt.id, "made", now, machines=len(made))
+    return made
+
+
+def _release_doubles(site: Site, attempt: Attempt, known: set[str]) -> None:
+    """Machines of this attempt that Terraform does not know: asked for just when an earlier process was killed."""
+    try:
+        fleet = site.fleet(attempt.cloud)
+        if fleet is None:
+            return
+        findings = fleet.found([attempt.region])
+        doubles = [
+            found
+            for found in findings.found
+            if found.attempt == attempt.id and found.kind == "machine" and found.machine_id not in known
+            and found.state_id == site.store.id
+        ]  # fmt: skip
+        if doubles:
+            site.store.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in doubles])
+            for error in fleet.release(doubles):
+                if error is not None:
+                    raise error
+    except ProviderError as error:
+        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+
+
+def _meet(site: Site, attempt: Attempt) -> Attempt:
+    limit_s = site.deploy.patience.meet.total_seconds()
+    ends = time.monotonic() + limit_s
+    while True:
+        now = site.store.attempt(attempt.id)
+        if now is None:
+            raise Trouble(Cause.HERE, f"{attempt.id} is gone from the state database")
+        if now.met_at is not None:
+            return _ready(site, now)
+        if now.phase is not Phase.PROVISIONING:
+            raise Trouble(Cause.STOPPED, f"{attempt.id} was released by somebody else")
+        if now.result:
+            raise Trouble(Cause.FAILED, _how_it_went(site.store.nodes(attempt.id), now.result))
+        if site.stop.is_set():
+            raise Trouble(Cause.STOPPED, "stopped")
+        if time.monotonic() > ends:
+            missing = [str(node.rank) for node in site.store.nodes(attempt.id) if not node.agent]
+            raise Trouble(Cause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")
+        time.sleep(_POLL_S)
+
+
+def _ready(site: Site, attempt: Attempt) -> Attempt:
+    site.store.note(attempt.id, "ready", site.clock())
+    return site.store.update(
+        attempt.id, lambda a: replace(a, phase=Phase.READY) if a.phase is Phase.PROVISIONING else None
+    )
+
+
+def _how_it_went(nodes: tuple[NodeRecord, ...], result: str) -> str:
+    for node in nodes:
+        if node.ended_reason and node.ended_reason != states.FINISHED:
+            return f"rank {node.rank}: {node.ended_reason} {node.ended_message}".rstrip()
+    return result

@@ -1,0 +1,140 @@
+"""Releasing a gang: everything that an attempt made goes, is seen to be gone, and is written into the ledger.
+
+May be called again after any failure or crash: each step finds what the one before left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from providers.errors import ProviderError
+from providers.fleet import Found
+from router.running.metering import metered_entries
+from router.running.site import Site
+from router.state.records import Attempt, Phase
+from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
+from terraform.strays import stop_strays, strays
+from terraform.workdir import forget_secrets, forget_state
+
+_TRIES = 3
+_PAUSE_S = 2.0
+# An engine whose parent was killed still works; it ends by itself.
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+
+
+class NotReleasedError(Exception):
+    """Something may still exist, and cost; the message says what was tried. Another call goes on from here."""
+
+
+def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
+    """Releases every machine of the attempt; it is over afterwards. ``reason`` ``finished`` ends it as finished, any
+    other as failed. NotReleasedError: it stays in RELEASING."""
+    if attempt.phase.is_over:
+        return attempt
+    if attempt.phase is not Phase.RELEASING:
+        attempt = site.store.update(attempt.id, lambda a: _going(a, reason, message))
+        site.store.note(attempt.id, "releasing", site.clock(), reason=reason)
+    if attempt.made_at is not None:
+        _unmake(site, attempt)
+    return _over(site, attempt)
+
+
+def _going(attempt: Attempt, reason: str, message: str) -> Attempt | None:
+    if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
+        return None
+    return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
+
+
+def _unmake(site: Site, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    trouble: Exception | None = None
+    for left in reversed(range(_TRIES)):
+        try:
+            _destroy(site, attempt)
+            trouble = None
+            break
+        except StateLostError:
+            # What the state should have listed is found by its tag; then the next try begins from nothing.
+            _release_by_tag(site, attempt, surely=True)
+            stop_strays(directory)
+            forget_state(directory)
+            trouble = None
+            break
+        except TerraformError as error:
+            trouble = error
+            if left:
+                time.sleep(_PAUSE_S)
+    if trouble is not None:
+        raise NotReleasedError(f"{attempt.id}: {trouble}") from trouble
+    # Machines that were asked for when the engine was killed are in no state.
+    _release_by_tag(site, attempt, surely=False)
+    stop_strays(directory)
+    if left_over := strays(directory):
+        raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
+    with suppress(RunDirectoryError):
+        forget_secrets(directory)
+
+
+def _destroy(site: Site, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    if not directory.exists():
+        return  # prepared nothing, or somebody removed it: tags decide
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            site.runner.destroy(directory)
+            return
+        except StateLockedError:
+            if not left:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+        except RunDirectoryError:
+            if any(directory.glob("*.tfstate")):
+                raise
+            return  # nothing was prepared, so nothing was made
+
+
+def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
+    """``surely``: nothing else can say what exists, so that a cloud which cannot be asked is an error."""
+    try:
+        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id})
+    except ProviderError as error:
+        if surely:
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        return
+    for found, trouble in released.items():
+        if trouble is not None:
+            raise NotReleasedError(f"{attempt.id}: {found.what} {found.machine_id}: {trouble}")
+
+
+def release_tagged(site: Site, cloud: str, region: str, attempts: set[str]) -> Mapping[Found, ProviderError | None]:
+    """Releases the machines that carry the tag of one of these attempts and are ours. ProviderError when the cloud
+    cannot be asked; empty where a cloud knows no tags."""
+    fleet = site.fleet(cloud)
+    if fleet is None:
+        return {}
+    findings = fleet.found([region])
+    if findings.gaps:
+        raise findings.gaps[0].error
+    ours = [f for f in findings.found if f.attempt in attempts and f.state_id == site.store.id]
+    return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
+
+
+def _over(site: Site, attempt: Attempt) -> Attempt:
+    now = site.clock()
+    for node in site.store.nodes(attempt.id):
+        if node.made_at is not None and node.gone_at is None:
+            site.store.set_node(attempt.id, node.rank, gone_at=now)
+    site.store.ledger.add(metered_entries(attempt, site.store.nodes(attempt.id), now))
+    site.store.note(attempt.id, "released", now, reason=attempt.reason)
+    phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
+
+    def close(current: Attempt) -> Attempt | None:
+        if current.phase.is_over:
+            return None
+        return replace(current, phase=phase, gone_at=now)
+
+    return site.store.update(attempt.id, close)

@@ -1,0 +1,229 @@
+"""From a choice to what Terraform is given: the attempt with its machines, and the workspace that makes them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from pricing.places import Market
+from router.agent.config import Code as AgentCode
+from router.agent.config import Config
+from router.files.deploy_file import CloudDeploy, Deploy
+from router.jobs.spec import Job, Run
+from router.running.bootstrap import AgentAt, Bootstrap, cloud_init
+from router.running.choices import Choice, Seat
+from router.running.nodescript import node_script
+from router.running.orders import Order
+from router.state.records import Attempt, NodeRecord
+from terraform.boot import Boot, boot_of, is_local
+from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec, taggable
+
+_JOB_CHARACTERS = 28  # leaves room for the digest in the 40 of an attempt's name
+_DIGEST_CHARACTERS = 10
+# Ray's workers drain for up to 30 s.
+GRACE_SECONDS = 30.0
+_LOCAL_HEARTBEAT_SECONDS, _LOCAL_FAREWELL_SECONDS = 1.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where machines call home: base URL, the agent's digest, and the PEM text of an authority to trust."""
+
+    url: str
+    agent_sha256: str
+    ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What only the machines get to see; in no repr."""
+
+    token: str = field(repr=False)
+    plain: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
+    """The same for the same try of the same order: machines are named after it, so that nothing is made twice."""
+    slug = re.sub(r"[^a-z0-9-]+", "-", order.job.lower())[:_JOB_CHARACTERS].strip("-")
+    slug = slug if slug[:1].isalpha() else f"j{slug}"[:_JOB_CHARACTERS]
+    what = f"{state_id} {plan} {order.gang} {order.start.isoformat()} {number}"
+    return f"{slug}-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
+
+
+def new_attempt(
+    name: str, plan: str, order: Order, choice: Choice, number: int, job: Job, digest: str, token: str, now: datetime
+) -> tuple[Attempt, tuple[NodeRecord, ...]]:
+    """The records of an attempt that is about to be made."""
+    attempt = Attempt(
+        id=name,
+        plan=plan,
+        job=order.job,
+        job_digest=digest,
+        gang=order.gang,
+        start=order.start,
+        end=choice.end,
+        choice=choice.rank,
+        number=number,
+        cloud=choice.cloud,
+        region=choice.region,
+        machines=len(choice.seats),
+        engine=job.run.engine if job.run else "command",
+        team=job.team,
+        project=job.project,
+        cost_center=job.cost_center,
+        usd_per_hour=choice.usd_per_hour,
+        max_usd_per_hour=choice.max_usd_per_hour,
+        at_risk_usd=choice.at_risk_usd,
+        directory=name,
+        token_hash=hashlib.sha256(token.encode()).hexdigest(),
+        created_at=now,
+    )
+    return attempt, tuple(_node(name, rank, seat) for rank, seat in enumerate(choice.seats))
+
+
+def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
+    return NodeRecord(
+        attempt=attempt,
+        rank=rank,
+        name=f"{attempt}-{rank}",
+        zone=seat.zone,
+        instance_type=seat.instance_type,
+        market=seat.market,
+        accelerator=seat.accelerator,
+        accelerators=seat.accelerators,
+        usd_per_hour=seat.usd_per_hour,
+        max_usd_per_hour=seat.max_usd_per_hour,
+    )
+
+
+def workspace(
+    attempt: Attempt, nodes: tuple[NodeRecord, ...], job: Job, deploy: Deploy, state_id: str, home: Home,
+    secrets: Secrets, *, fabric: str = "none", hosts: Mapping[int, Host] | None = None,
+) -> WorkspaceSpec:  # fmt: skip
+    """What Terraform is given. ``hosts`` by rank, for a cloud whose machines are there already.
+
+    ValueError when something is missing or does not fit a cloud; it holds no secret.
+    """
+    cloud = deploy.cloud(attempt.cloud, attempt.region)
+    return WorkspaceSpec(
+        attempt=attempt.id,
+        cloud=attempt.cloud,
+        region=attempt.region,
+        nodes=tuple(_machine(node, attempt.region, cloud) for node in nodes),
+        tags=tags(attempt, state_id),
+        image=cloud.image,
+        network=Network(cloud.network.id, cloud.network.subnets) if cloud.network else Network(),
+        fabric=fabric,
+        disk_gib=cloud.disk_gib,
+        checkpoint_bucket=cloud.checkpoint_bucket,
+        ssh_public_key=cloud.ssh_public_key,
+        user_data={node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes},
+        backend=Backend(deploy.backend.kind, deploy.backend.settings),
+        hosts=dict(hosts or {}),
+        private_key_path=Path(cloud.private_key_path).expanduser() if cloud.private_key_path else None,
+    )
+
+
+def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
+    """What marks every machine; values are made such that every cloud takes them."""
+    known = {
+        "stepfare_attempt": attempt.id,
+        "stepfare_state": state_id,
+        "stepfare_plan": attempt.plan[:12],
+        "stepfare_job": attempt.job,
+        "team": attempt.team,
+        "project": attempt.project,
+        "cost_center": attempt.cost_center,
+    }
+    return {name: taggable(value) for name, value in known.items() if value}
+
+
+def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> Node:
+    reserved = node.market is Market.RESERVED
+    fitting = (
+        entry.id
+        for entry in cloud.reservations
+        if (entry.region, entry.instance_type) == (region, node.instance_type) and entry.zone in (None, node.zone)
+    )
+    return Node(
+        rank=node.rank,
+        name=node.name,
+        zone=node.zone,
+        instance_type=node.instance_type,
+        market=node.market,
+        # Only a bid has a ceiling; the rest costs what the list says.
+        max_usd_per_hour=node.max_usd_per_hour if node.market is Market.SPOT else None,
+        reservation=next(fitting, None) if reserved else None,
+    )
+
+
+def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, home: Home, secrets: Secrets) -> str:
+    if job.run is None:
+        raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
+    script = boot_of(attempt.cloud) is Boot.SCRIPT
+    config = _config(attempt, node, job.run, deploy, home)
+    agent = AgentAt(f"{home.url.rstrip('/')}/v1/agents/{home.agent_sha256}", home.agent_sha256)
+    told = Bootstrap(
+        config=config,
+        agent=agent,
+        token=secrets.token,
+        plain=secrets.plain,
+        secret=secrets.secret,
+        local_nvme=None if script else deploy.cloud(attempt.cloud, attempt.region).local_nvme,
+        ca=home.ca,
+    )
+    return node_script(told, agent) if script else cloud_init(told)
+
+
+def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: Home) -> Config:
+    local = is_local(attempt.cloud)
+    host = deploy.cloud(attempt.cloud, attempt.region)
+    return Config(
+        attempt=attempt.id,
+        job=attempt.job,
+        rank=node.rank,
+        nodes=attempt.machines,
+        command=run.command if run.workdir is None else f"cd {shlex.quote(run.workdir)} && {run.command}",
+        workdir="",
+        coordinator=home.url,
+        token_file="",
+        log_folder="",
+        spool_folder="",
+        engine=run.engine,
+        processes_per_node=max(node.accelerators, 1),
+        code=_code(run),
+        address=host.hosts[node.address].private_address if node.address in host.hosts else None,
+        master_port=0 if local else Config.master_port,
+        gpus=not local,
+        gang_seconds=deploy.patience.meet.total_seconds(),
+        grace_seconds=GRACE_SECONDS,
+        heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
+        farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
+    )
+
+
+def _code(run: Run) -> AgentCode:
+    if run.image is not None:
+        return AgentCode("image", run.image)
+    if run.code is None:
+        return AgentCode()
+    if run.code.git is not None:
+        return AgentCode("git", run.code.git, run.code.ref or "")
+    return AgentCode("archive", run.code.archive or "", run.code.sha256 or "")
+
+
+def spec_json(job: Job) -> str:
+    """A job as the state database keeps it; read back with :func:`job_of`."""
+    return json.dumps(job.model_dump(mode="json"), sort_keys=True)
+
+
+def job_of(text: str) -> Job:
+    """The job of :func:`spec_json`."""
+    return Job.model_validate_json(text)

@@ -1,0 +1,1 @@
+"""The composition roots: what a command needs, read and put together."""

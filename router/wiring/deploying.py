@@ -1,0 +1,200 @@
+"""Opens what making and releasing machines needs: files, state, Terraform, clouds, and the coordinator that machines
+call."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pricing.bookfile import embedded_book
+from pricing.problems import InvalidInputError
+from providers.calling import Caller
+from providers.fleet import Fleet
+from providers.registry import open_fleet
+from providers.session import Session
+from providers.static.pool import Pool
+from router.coordinator.rules import Attendance
+from router.files.clouds_file import LoadedClouds, load_clouds
+from router.files.deploy_file import Deploy, deploy_path, load_deploy
+from router.prices.home import clouds_file, home
+from router.running.site import Site, Tell
+from router.running.workspaces import GRACE_SECONDS, Home
+from router.running.zipapp import pack
+from router.state.store import Store
+from terraform.cliconfig import Plugins
+from terraform.engine import find_engine
+from terraform.runner import Limits, Runner
+from terraform.spec import Host
+
+_ASK_SECONDS = 120.0
+_PORT = "coordinator_port"
+_HEALTH_SECONDS = 2.0
+# What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
+_PASSED = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY",
+    "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT",
+    "STEPFARE_SANDBOX", })  # fmt: skip
+_PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
+# Options of the clouds file, and the variables in which the providers look for the same.
+_OPTIONS = (
+    ("aws", "profile", "AWS_PROFILE"), ("gcp", "project", "GOOGLE_PROJECT"),
+    ("azure", "subscription", "ARM_SUBSCRIPTION_ID"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Which files to read; None is where they are by default."""
+
+    deploy: Path | None = None
+    clouds: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What was read, before anything is opened."""
+
+    deploy: Deploy
+    clouds: LoadedClouds
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def state_url(self) -> str:
+        """Where the state database is."""
+        return self.deploy.state or f"sqlite:///{self.folder / 'state.db'}"
+
+    @property
+    def logs(self) -> Path:
+        """Output of every rank."""
+        return self.folder / "logs"
+
+    @property
+    def runs(self) -> Path:
+        """A run directory for each attempt."""
+        return self.folder / "runs"
+
+
+def read_files(files: Files, environment: Mapping[str, str]) -> Opened:
+    """Deploy and clouds file. InvalidInputError for what is wrong in them."""
+    folder = home()
+    path, named = deploy_path(files.deploy, folder)
+    deploy = load_deploy(path, named=named)
+    clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
+    return Opened(deploy, clouds, folder, environment)
+
+
+def open_site(
+    opened: Opened, store: Store, machines_home: Home, clock: Callable[[], datetime],
+    wall_clock: Callable[[], datetime], tell: Tell,
+) -> Site:  # fmt: skip
+    """Everything together. EngineMissingError, EngineTooOldError."""
+    deploy = opened.deploy
+    environment = passed_on(opened)
+    engine = find_engine(deploy.engine, environment.get("PATH", ""))
+    patience = deploy.patience
+    limits = Limits(apply_s=patience.apply.total_seconds(), destroy_s=patience.destroy.total_seconds())
+    cache, mirror = deploy.plugin_cache, deploy.plugin_mirror
+    return Site(
+        store=store,
+        runner=Runner(engine, environment, limits),
+        runs=opened.runs,
+        deploy=deploy,
+        home=machines_home,
+        clock=clock,
+        wall_clock=wall_clock,
+        fleet=lambda cloud: _fleet(cloud, opened.clouds, clock()),
+        tell=tell,
+        plugins=Plugins(Path(cache).expanduser() if cache else None, Path(mirror).expanduser() if mirror else None),
+        pool=_pool(opened),
+        environment=opened.environment,
+    )
+
+
+def passed_on(opened: Opened) -> dict[str, str]:
+    """The environment of Terraform: nothing that is not known to be needed."""
+    wanted = {*_PASSED, *opened.deploy.pass_environment}
+    kept = {
+        name: value
+        for name, value in opened.environment.items()
+        if name in wanted or name.startswith(_PASSED_BEGINNINGS)
+    }
+    for cloud, option, variable in _OPTIONS:
+        value = opened.clouds.settings(cloud).options.get(option)
+        if value is not None:
+            kept.setdefault(variable, value)
+    # The agent's own grace, and the time to say how it went.
+    kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
+    return kept
+
+
+def _fleet(cloud: str, clouds: LoadedClouds, now: datetime) -> Fleet | None:
+    return open_fleet(cloud, Session(clouds.settings(cloud), embedded_book(), now, Caller(cloud, _ASK_SECONDS)))
+
+
+def _pool(opened: Opened) -> Mapping[tuple[str, str], tuple[Host, ...]]:
+    pool = opened.clouds.documents.get("static")
+    if not isinstance(pool, Pool):
+        return {}
+    hosts: dict[tuple[str, str], tuple[Host, ...]] = {}
+    for group in pool.hosts:
+        entries = opened.deploy.cloud("static", group.site).hosts
+        found = [
+            Host(address, entry.port, entry.user, entry.host_key, entry.private_address)
+            if (entry := entries.get(address)) is not None
+            else Host(address)
+            for address in group.addresses
+        ]
+        hosts[group.site, group.machine] = (*hosts.get((group.site, group.machine), ()), *found)
+    return hosts
+
+
+@contextmanager
+def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> Iterator[Home]:
+    """A coordinator for as long as the block runs: one that is there already (of the same state), else our own.
+    ListenError, InvalidInputError."""
+    from router.coordinator.app import make_app
+    from router.coordinator.server import ListenError, Server, existing
+
+    entry = opened.deploy.coordinator
+    agent = pack()
+    sha256 = hashlib.sha256(agent).hexdigest()
+    authority = _text(entry.ca) if entry.ca else None
+    port = entry.port or int(store.value(_PORT) or 0)
+    scheme = "https" if entry.certificate else "http"
+    reach = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
+    if port and existing(f"{scheme}://{reach}:{port}", store.id, _HEALTH_SECONDS, entry.ca):
+        yield Home(entry.url or f"{scheme}://{reach}:{port}", sha256, authority)
+        return
+    app = make_app(Attendance(store, opened.logs, clock), agent, store.id)
+    certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
+    server = Server(app, entry.host, port, certificate, key)
+    try:
+        server.__enter__()
+    except ListenError:
+        # The port that was taken by chance once may be anybody's now; but machines that know it still call there.
+        if entry.port or not port or store.attempts(alive=True):
+            raise
+        server = Server(app, entry.host, 0, certificate, key)
+        server.__enter__()
+    try:
+        store.set_value(_PORT, str(server.port))
+        yield Home(entry.url or f"{scheme}://{reach}:{server.port}", sha256, authority)
+    finally:
+        server.__exit__(None, None, None)
+
+
+def nobody_listens(opened: Opened, store: Store) -> Home:
+    """Where machines would call, for commands that make none."""
+    return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(_PORT) or 0}", "")
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=name) from None

@@ -1,0 +1,97 @@
+"""Reads what a plan is made from and hands the pure core one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.offers import Offer
+from pricing.problems import InvalidInputError, Problem
+from router.files.book_check import check_against_book, check_limits_against_book
+from router.files.job_files import LoadedJobs, load_jobs
+from router.files.limits_file import LoadedLimits, load_limits
+from router.jobs.limits import Limits
+from router.planning.planner import PlanRequest
+from router.prices.books import load_book
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The knobs of a plan, as on the command line; ``max_age`` None takes prices of any age."""
+
+    horizon: timedelta = timedelta(hours=24)
+    slot: timedelta = timedelta(hours=1)
+    gap: float = 0.005
+    time_limit: timedelta = timedelta(seconds=60)
+    solver: str = "highs"
+    advisory: bool = False
+    max_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left."""
+
+    request: PlanRequest
+    offers_too_old: int
+    finished: tuple[str, ...]
+
+
+def plan_request(
+    paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions
+) -> Prepared:
+    """Everything read and checked. InvalidInputError with every problem of the book, or else of jobs and limits."""
+    book = load_book(book_name)
+    loaded, limits = _inputs(paths, limits_file, now, book)
+    young = _young(book, options.max_age, now)
+    request = PlanRequest(
+        jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
+        book=book if len(young) == len(book.offers) else book.with_offers(young),
+        limits=limits,
+        now=now,
+        horizon=options.horizon,
+        slot=options.slot,
+        gap=options.gap,
+        time_limit=options.time_limit,
+        solver=options.solver,
+        advisory=options.advisory,
+    )
+    finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
+    return Prepared(request, len(book.offers) - len(young), finished)
+
+
+def _inputs(
+    paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook
+) -> tuple[LoadedJobs, Limits]:
+    problems: list[Problem] = []
+    jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
+    try:
+        if limits_file is not None:
+            limits = load_limits(limits_file)
+            check_limits_against_book(limits, book)
+    except InvalidInputError as error:
+        problems += error.problems
+    try:
+        jobs = load_jobs(paths, now)
+        check_against_book(jobs, book)
+    except InvalidInputError as error:
+        problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+    return jobs, limits.limits
+
+
+def _young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
+    if max_age is None:
+        return book.offers
+    young = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
+    if not young:
+        raise InvalidInputError.single(
+            f"every price of the book is older than {max_age.days} days or undated",
+            field="--max-age",
+            remedy="raise it, or fetch a newer book",
+        )
+    return young

@@ -1,0 +1,68 @@
+"""The state in a file does what every database has to do."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from router.state.store import Store
+from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
+from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
+from tests.support.state_suite_leases import LeaseSuite
+from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
+from tests.support.state_values import NOW
+
+
+@pytest.fixture(scope="module")
+def new_url(tmp_path_factory: pytest.TempPathFactory) -> NewUrl:
+    folder = tmp_path_factory.mktemp("states")
+    numbers = itertools.count()
+    return lambda: f"sqlite:///{folder}/{next(numbers)}/state.db"
+
+
+class TestAttempts(AttemptsSuite):
+    pass
+
+
+class TestNotes(NotesSuite):
+    pass
+
+
+class TestLedger(LedgerSuite):
+    pass
+
+
+class TestAudit(AuditSuite):
+    pass
+
+
+class TestAppendOnly(AppendOnlySuite):
+    pass
+
+
+class TestLeases(LeaseSuite):
+    pass
+
+
+class TestCrashes(CrashSuite):
+    @pytest.fixture(autouse=True, scope="class")
+    def made_once(self, tmp_path_factory: pytest.TempPathFactory) -> None:
+        path = tmp_path_factory.mktemp("made") / "state.db"
+        Store.open(f"sqlite:///{path}", now=NOW).close()
+        type(self).made = path
+
+    made: Path
+
+    def ready_url(self, new_url: NewUrl) -> str:
+        url = new_url()
+        path = Path(url.removeprefix("sqlite:///"))
+        path.parent.mkdir()
+        shutil.copy(self.made, path)
+        return url
+
+
+class TestVersions(VersionsSuite):
+    pass

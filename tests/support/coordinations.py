@@ -1,0 +1,173 @@
+"""A gang in a state database of its own, with the real coordinator in front of it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.coordinator.app import make_app
+from router.coordinator.logfiles import log_path
+from router.coordinator.rules import Attendance
+from router.coordinator.server import Server
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.store import Store
+from tests.support.coordinator import Coordinator
+
+ATTEMPT = "attempt-1"
+TOKEN = "token-canary-3c90aa17"
+NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
+
+
+def real_clock() -> datetime:
+    """The time of day."""
+    return datetime.now(UTC)
+
+
+@dataclass
+class Clock:
+    """Stands still until it is moved."""
+
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        """On, or back."""
+        self.now += timedelta(seconds=seconds)
+
+
+def gang_records(
+    machines: int, *, engine: str = "command", name: str = ATTEMPT, token: str = TOKEN
+) -> tuple[Attempt, list[NodeRecord]]:
+    """An attempt that is being provisioned, and its machines."""
+    attempt = Attempt(
+        id=name, plan="p", job="job-1", job_digest="d", gang="g", start=NOW, end=NOW + timedelta(hours=8), choice=0,
+        number=1, cloud="sandbox", region="local", machines=machines, engine=engine, team="team", project=None,
+        cost_center=None, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0), at_risk_usd=Usd(0),
+        directory="runs/x", token_hash=hashlib.sha256(token.encode()).hexdigest(), created_at=NOW,
+        phase=Phase.PROVISIONING,
+    )  # fmt: skip
+    nodes = [
+        NodeRecord(
+            attempt=name, rank=rank, name=f"node-{rank}", zone=None, instance_type="local", market=Market.ON_DEMAND,
+            accelerator="H100", accelerators=8, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0),
+        )
+        for rank in range(machines)
+    ]  # fmt: skip
+    return attempt, nodes
+
+
+@dataclass
+class Scene:
+    """One attempt. ``attendance`` answers directly; :meth:`serving` puts a server before a new one, as at a restart."""
+
+    folder: Path
+    store: Store
+    nodes: int
+    clock: Callable[[], datetime] = real_clock
+    options: dict[str, Any] = field(default_factory=lambda: {"fresh_seconds": 0.05, "retry_seconds": 0.05})
+    port: int = 0
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        self.attendance = self.fresh()
+
+    def fresh(self) -> Attendance:
+        """One that knows nothing but what is in the database."""
+        return Attendance(self.store, self.folder / "logs", self.clock, **self.options)
+
+    @property
+    def told(self) -> Coordinator:
+        """What the agents are told; it serves nothing."""
+        return Coordinator(self.nodes, TOKEN, attempt=ATTEMPT, url=self.url)
+
+    @property
+    def attempt(self) -> Attempt:
+        """As it is in the database."""
+        found = self.store.attempt(ATTEMPT)
+        assert found is not None
+        return found
+
+    @property
+    def records(self) -> tuple[NodeRecord, ...]:
+        """The machines as they are in the database."""
+        return self.store.nodes(ATTEMPT)
+
+    def phase(self, phase: Phase) -> None:
+        """What a release does."""
+        self.store.update(ATTEMPT, lambda attempt: replace(attempt, phase=phase))
+
+    def say(self, rank: int, message: str, /, token: str = TOKEN, **body: Any) -> tuple[int, dict[str, Any]]:
+        """A message as an agent sends it, changed by ``body``."""
+        return self.attendance.answer(ATTEMPT, rank, message, f"Bearer {token}", self.body(rank, message, **body))
+
+    def body(self, rank: int, message: str, /, **more: Any) -> dict[str, Any]:
+        """What an agent says."""
+        beat = {
+            "protocol": 1, "incarnation": f"life-{rank}", "state": "running", "sequence": 1, "uptime_seconds": 1.5,
+        }  # fmt: skip
+        whole: dict[str, dict[str, Any]] = {
+            "hello": {
+                "protocol": 1, "incarnation": f"life-{rank}", "nodes": self.nodes, "host": f"host-{rank}",
+                "engine": "command", "address": f"10.0.0.{rank + 1}", **({"master_port": 29500} if rank == 0 else {}),
+            },
+            "heartbeat": beat,
+            "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
+            "ended": beat | {
+                "state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "",
+                "log_bytes_lost": 0,
+            },
+        }  # fmt: skip
+        return whole[message] | more
+
+    def failed(self, rank: int, reason: str = "crashed", **more: Any) -> tuple[int, dict[str, Any]]:
+        """`ended` of a rank that did not finish."""
+        state = "ended" if reason == "stopped" else "failed"
+        return self.say(rank, "ended", state=state, reason=reason, **({"exit_code": 7} | more))
+
+    def journal(self, what: str) -> list[dict[str, object]]:
+        """Details of what was noted of that kind."""
+        return [entry.details for entry in self.store.journal(ATTEMPT) if entry.what == what]
+
+    def log(self, rank: int) -> str:
+        """The file of a rank's output; empty while there is none."""
+        path = log_path(self.folder / "logs", ATTEMPT, rank)
+        return path.read_bytes().decode() if path.exists() else ""
+
+    @contextmanager
+    def serving(self, agent: bytes = b"agent") -> Iterator[Server]:
+        """Serves while the block runs, on one port throughout."""
+        self.attendance = self.fresh()
+        with Server(make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port) as server:
+            self.port, self.url = server.port, server.url
+            yield server
+        self.attendance.flush()
+
+    def wait(self, until: Callable[[Scene], bool], seconds: float = 30) -> None:
+        """Until that is so; fails the test otherwise."""
+        limit = time.monotonic() + seconds
+        while not until(self):
+            assert time.monotonic() < limit, f"not within {seconds} s; {self.attempt} {self.records}"
+            time.sleep(0.02)
+
+
+@contextmanager
+def scene(
+    folder: Path, nodes: int, *, engine: str = "command", clock: Any = real_clock, **options: Any
+) -> Iterator[Scene]:
+    """A state with one attempt of so many nodes."""
+    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+        store.add_attempt(*gang_records(nodes, engine=engine))
+        made = Scene(folder, store, nodes, clock)
+        made.options |= options
+        made.attendance = made.fresh()
+        yield made

@@ -1,0 +1,115 @@
+"""A process that writes to states and kills itself in the middle: `python -m` this module, `STEPS FIRST URL...`.
+
+Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, counted from 0 over all that
+happens, or over opening alone when STEPS is 0. At each URL it dies at one point more, the first time at FIRST.
+It writes one JSON line a URL: how many steps were acknowledged, and whether it died before they were all done.
+The processes that die are forked from one that has imported everything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+import alembic.command  # noqa: F401  imported once, before the forks
+from sqlalchemy import Engine, event
+
+from pricing.money import Usd
+from router.state.records import Phase
+from router.state.store import Store
+from tests.support.repository import ROOT
+from tests.support.state_values import HOUR, NOW, attempt, entry, node, shortage
+
+_TIME_LIMIT = 300
+
+STEPS: tuple[Callable[[Store], object], ...] = (
+    lambda s: s.put_plan("d", "text", NOW),
+    lambda s: s.put_jobs({"j1": "{}", "j2": "{}", "j3": "{}"}, NOW),
+    lambda s: s.add_attempt(attempt(), [node(), node(rank=1)]),
+    lambda s: s.note("a1", "applying", NOW, machines=2),
+    lambda s: s.change(attempt(), phase=Phase.READY, message="ready", made_at=NOW),
+    lambda s: s.set_node("a1", 1, agent="running", heard_at=NOW),
+    lambda s: s.ledger.append([entry("k1"), entry("k2"), entry("k3")], after=0),
+    lambda s: s.ledger.add([entry("k3"), entry("k4"), entry("k5")]),
+    lambda s: s.audit("anna", "apply", "d", Usd(1), NOW),
+    lambda s: s.audit("anna", "destroy", "d", Usd(1), NOW),
+    lambda s: s.remember_short(shortage("a")),
+    # Forgets the one before, which is past by then.
+    lambda s: s.remember_short(shortage("b", at=NOW + 2 * HOUR)),
+    lambda s: s.set_value("coordinator_port", "1"),
+)
+
+
+def seen(store: Store) -> tuple[object, ...]:
+    """All that the steps change."""
+    jobs = tuple(store.job(f"j{i}") for i in (1, 2, 3))
+    facts = (store.plan("d"), jobs, store.value("coordinator_port"), store.shortages(NOW))
+    return (*facts, store.attempts(), store.nodes("a1"), store.journal(), store.ledger.entries(), store.audit_log())
+
+
+def seen_after_each(url: str) -> list[tuple[object, ...]]:
+    """What is seen after 0, 1, 2 ... steps, when nobody dies."""
+    with Store.open(url, now=NOW) as store:
+        views = [seen(store)]
+        for step in STEPS:
+            step(store)
+            views.append(seen(store))
+    return views
+
+
+def crash(urls: Sequence[str], *, opening: bool = False, first: int = 0) -> list[tuple[int, bool]]:
+    """Runs such processes, one a URL; for each the steps it acknowledged and whether it died."""
+    command = [sys.executable, "-m", "tests.support.state_crashes", str(0 if opening else 1), str(first), *urls]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=_TIME_LIMIT)
+    return [(line["acknowledged"], line["died"]) for line in map(json.loads, done.stdout.splitlines())]
+
+
+def _main(steps: str, first: str, *urls: str) -> None:
+    for point, url in enumerate(urls, int(first)):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _work(url, point, writing, opening=steps == "0")
+        os.close(writing)
+        with os.fdopen(reading, "rb") as told:
+            acknowledged = len(told.read())
+        status = os.waitpid(child, 0)[1]
+        died = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        if not died and os.waitstatus_to_exitcode(status) != 0:
+            sys.exit(f"point {point}: {status}")
+        print(json.dumps({"acknowledged": acknowledged, "died": died}), flush=True)
+
+
+def _work(url: str, point: int, told: int, *, opening: bool) -> None:
+    if opening:
+        _die_at(point)
+        Store.open(url, now=NOW).close()
+    else:
+        with Store.open(url, now=NOW) as store:
+            _die_at(point)
+            for step in STEPS:
+                step(store)
+                os.write(told, b".")
+    os._exit(0)
+
+
+def _die_at(point: int) -> None:
+    passed = -1
+
+    def one(*_given: object) -> None:
+        nonlocal passed
+        passed += 1
+        if passed == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
+        event.listen(Engine, name, one)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

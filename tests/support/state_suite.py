@@ -1,0 +1,262 @@
+"""What every database has to do: a test module has a fixture `new_url` (of the module: gives the URL of a database that
+does not exist yet) and derives its test classes from these."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from pricing.money import Usd, UsdPerHour
+from router.state.errors import ExistsError, MissingError, MovedError, StateError
+from router.state.records import Attempt, JournalEntry, Phase
+from router.state.store import Store
+from tests.support.state_values import HOUR, NOW, attempt, node, shortage
+
+NewUrl = Callable[[], str]
+
+
+class StateSuite:
+    """A new state for every test."""
+
+    @pytest.fixture
+    def url(self, new_url: NewUrl) -> str:
+        return new_url()
+
+    @pytest.fixture
+    def store(self, url: str) -> Iterator[Store]:
+        with Store.open(url, now=NOW) as store:
+            yield store
+
+
+def together(count: int, work: Callable[[int], object]) -> None:
+    """Runs `work(0)`, `work(1)` ... at once; raises what the first of them raised."""
+    gate = threading.Barrier(count)
+    failures: list[BaseException] = []
+
+    def run(index: int) -> None:
+        gate.wait()
+        try:
+            work(index)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+class AttemptsSuite(StateSuite):
+    """Attempts and machines."""
+
+    def test_they_come_back_as_they_were(self, store: Store) -> None:
+        one = attempt(
+            project="vision",
+            phase=Phase.READY,
+            made_at=NOW + timedelta(microseconds=1),
+            message="naïve ☃ 'quote' \"double\" \\ %s :x 100 %",
+        )
+        nodes = [node(rank=1, market="on_demand"), node(rank=0, exit_code=-9, master_port=29500, log_size=1 << 40)]
+        store.add_attempt(one, nodes)
+        assert store.attempt("a1") == one
+        assert store.nodes("a1") == (nodes[1], nodes[0])
+        assert store.attempt("a2") is None
+        assert store.nodes("a2") == ()
+
+    def test_an_attempt_is_added_once(self, store: Store) -> None:
+        store.add_attempt(attempt(), [node()])
+        with pytest.raises(ExistsError, match="a1"):
+            store.add_attempt(attempt(job="other"), [node(rank=5)])
+        assert store.attempt("a1") == attempt()
+        assert store.nodes("a1") == (node(),)
+
+    @pytest.mark.parametrize("nodes", [[node("other")], [node(rank=1), node(rank=1)]])
+    def test_machines_that_cannot_be_its_own(self, store: Store, nodes: list) -> None:  # type: ignore[type-arg]
+        with pytest.raises(ValueError, match="a1"):
+            store.add_attempt(attempt(), nodes)
+        assert store.attempts() == ()
+
+    def test_a_time_in_another_zone_is_the_same_moment(self, store: Store) -> None:
+        there = NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))
+        store.add_attempt(attempt(created_at=there), [])
+        found = store.attempt("a1")
+        assert found is not None
+        assert found.created_at == NOW
+        assert found.created_at.utcoffset() == timedelta(0)
+
+    def test_a_time_without_a_zone_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="no time zone"):
+            store.add_attempt(attempt(created_at=datetime(2026, 11, 21)), [])  # noqa: DTZ001  what is refused
+        assert store.attempts() == ()
+
+    def test_money_that_does_not_fit_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="nine billion"):
+            store.add_attempt(attempt(at_risk_usd=Usd(1 << 63)), [])
+        with pytest.raises(TypeError, match="no UsdPerHour"):
+            store.add_attempt(attempt(usd_per_hour=Usd(1)), [])
+        store.add_attempt(attempt(at_risk_usd=Usd((1 << 63) - 1), usd_per_hour=UsdPerHour(0)), [])
+
+    def test_what_a_crashing_program_printed_is_kept_readably(self, store: Store) -> None:
+        store.add_attempt(attempt(), [node()])
+        changed = store.change(attempt(), message="before\0after \ud800 ok")
+        assert changed.message == "before\ufffdafter \ufffd ok"
+        assert store.attempt("a1") == changed
+
+    def test_found_by_plan_job_gang_and_whether_they_live(self, store: Store) -> None:
+        rows = [
+            attempt("c", plan="p1", created_at=NOW),
+            attempt("b", plan="p1", job="bert", created_at=NOW + HOUR),
+            attempt("a", plan="p2", gang="g1", created_at=NOW + HOUR, phase=Phase.FINISHED),
+        ]
+        for row in rows:
+            store.add_attempt(row, [])
+        assert [a.id for a in store.attempts()] == ["c", "a", "b"]
+        assert [a.id for a in store.attempts(plan="p1")] == ["c", "b"]
+        assert [a.id for a in store.attempts(job="bert")] == ["b"]
+        assert [a.id for a in store.attempts(gang="g1")] == ["a"]
+        assert [a.id for a in store.attempts(alive=True)] == ["c", "b"]
+        assert store.attempts(plan="p2", alive=True) == ()
+
+    @pytest.mark.parametrize("phase", Phase)
+    def test_over_is_what_the_phase_says(self, store: Store, phase: Phase) -> None:
+        store.add_attempt(attempt(phase=phase), [])
+        assert bool(store.attempts(alive=True)) is not phase.is_over
+
+    def test_a_change_needs_the_latest_version(self, store: Store) -> None:
+        store.add_attempt(attempt(), [])
+        first = store.change(attempt(), phase=Phase.PROVISIONING, made_at=NOW)
+        assert first == attempt(phase=Phase.PROVISIONING, made_at=NOW, version=2)
+        with pytest.raises(MovedError):
+            store.change(attempt(), phase=Phase.FAILED)
+        assert store.change(first, made_at=None) == attempt(phase=Phase.PROVISIONING, version=3)
+
+    @pytest.mark.parametrize("name", ["id", "version", "colour"])
+    def test_what_cannot_be_changed(self, store: Store, name: str) -> None:
+        store.add_attempt(attempt(), [])
+        with pytest.raises(TypeError, match=name):
+            store.change(attempt(), **{name: "x"})
+
+    def test_what_is_not_there(self, store: Store) -> None:
+        with pytest.raises(MissingError, match="a9"):
+            store.change(attempt("a9"), message="x")
+        with pytest.raises(MissingError, match="a9"):
+            store.update("a9", lambda a: a)
+        with pytest.raises(MissingError, match="rank 3"):
+            store.set_node("a9", 3, agent="running")
+
+    def test_updates_of_many_threads_all_count(self, store: Store) -> None:
+        store.add_attempt(attempt(number=0), [])
+
+        def count(_index: int) -> None:
+            for _ in range(10):
+                store.update("a1", lambda a: dataclasses.replace(a, number=a.number + 1))
+
+        together(4, count)
+        found = store.attempt("a1")
+        assert found is not None
+        assert (found.number, found.version) == (40, 41)
+
+    def test_an_update_may_leave_it(self, store: Store) -> None:
+        store.add_attempt(attempt(), [])
+        assert store.update("a1", lambda _: None) == attempt()
+        assert store.update("a1", lambda a: a) == attempt()
+
+        def rename(before: Attempt) -> Attempt:
+            return dataclasses.replace(before, id="other")
+
+        with pytest.raises(TypeError, match="id"):
+            store.update("a1", rename)
+
+    def test_a_machine_is_changed_alone(self, store: Store) -> None:
+        store.add_attempt(attempt(), [node(), node(rank=1)])
+        store.set_node("a1", 1, agent="running", heard_at=NOW, exit_code=0, zone="us-east-1a")
+        store.set_node("a1", 1)
+        changed = node(rank=1, agent="running", heard_at=NOW, exit_code=0, zone="us-east-1a")
+        assert store.nodes("a1") == (node(), changed)
+        with pytest.raises(TypeError, match="attempt"):
+            store.set_node("a1", 1, attempt="a2")
+        with pytest.raises(TypeError, match="colour"):
+            store.set_node("a1", 1, colour="red")
+
+
+class NotesSuite(StateSuite):
+    """Facts, plans, jobs, the journal, shortages, the identity."""
+
+    def test_the_identity_is_made_once(self, store: Store, url: str, new_url: NewUrl) -> None:
+        assert len(store.id) == 11
+        assert store.id[0] == "s"
+        assert int(store.id[1:], 16) >= 0
+        with Store.open(url, now=NOW + HOUR) as again, Store.open(new_url(), now=NOW) as other:
+            assert again.id == store.id
+            assert other.id != store.id
+        with pytest.raises(ValueError, match="never changes"):
+            store.set_value("id", "s0000000000")
+
+    def test_facts(self, store: Store) -> None:
+        assert store.value("coordinator_port") is None
+        store.set_value("coordinator_port", "8443")
+        store.set_value("coordinator_port", "8444")
+        assert store.value("coordinator_port") == "8444"
+
+    def test_plans_stay_and_jobs_are_replaced(self, store: Store) -> None:
+        store.put_plan("d1", '{"lines": []}', NOW)
+        store.put_plan("d1", "another text", NOW + HOUR)
+        assert store.plan("d1") == '{"lines": []}'
+        assert store.plan("d2") is None
+        store.put_jobs({"j1": '{"env": {"A": "1"}}', "j2": "{}"}, NOW)
+        store.put_jobs({"j1": '{"env": {"A": "2"}}'}, NOW)
+        store.put_jobs({}, NOW)
+        assert (store.job("j1"), store.job("j2"), store.job("j3")) == ('{"env": {"A": "2"}}', "{}", None)
+
+    def test_the_journal_keeps_the_order(self, store: Store) -> None:
+        store.note("a1", "applying", NOW, machines=4, where={"zones": ["a", None]}, odd="\0 \ud800 ☃", price=1.5)
+        store.note("a2", "applying", NOW)
+        store.note("a1", "applied", NOW - HOUR)
+        details = {"machines": 4, "where": {"zones": ["a", None]}, "odd": "\0 \ud800 ☃", "price": 1.5}
+        first = JournalEntry(1, NOW, "a1", "applying", details)
+        second, third = JournalEntry(2, NOW, "a2", "applying"), JournalEntry(3, NOW - HOUR, "a1", "applied")
+        assert store.journal() == (first, second, third)
+        assert store.journal("a1") == (first, third)
+        assert store.journal("a3") == ()
+
+    @pytest.mark.parametrize("bad", [Usd(1), {1, 2}, b"x", float("nan")])
+    def test_details_are_json_data(self, store: Store, bad: object) -> None:
+        with pytest.raises((TypeError, ValueError)):
+            store.note("a1", "applying", NOW, bad=bad)
+        with pytest.raises((TypeError, ValueError)):
+            store.audit("anna", "apply", "d", Usd(1), NOW, bad=bad)
+        assert store.journal() == ()
+        assert store.audit_log() == ()
+
+    def test_notes_of_many_threads_have_no_gaps(self, store: Store) -> None:
+
+        def write(index: int) -> None:
+            for k in range(10):
+                store.note(f"a{index}", "x", NOW, k=k)
+
+        together(4, write)
+        assert [note.seq for note in store.journal()] == list(range(1, 41))
+        assert [note.details["k"] for note in store.journal("a2")] == list(range(10))
+
+    def test_shortages_pass(self, store: Store) -> None:
+        store.remember_short(shortage(hours=1))
+        store.remember_short(shortage("us-east-1a", hours=3))
+        assert store.shortages(NOW) == (shortage(hours=1), shortage("us-east-1a", hours=3))
+        assert store.shortages(NOW + HOUR) == (shortage("us-east-1a", hours=3),)
+        later = shortage("us-east-1b", at=NOW + 2 * HOUR)
+        store.remember_short(later)
+        assert store.shortages(NOW) == (shortage("us-east-1a", hours=3), later)
+
+    def test_a_closed_state_says_so(self, url: str) -> None:
+        store = Store.open(url, now=NOW)
+        store.close()
+        store.close()
+        with pytest.raises(StateError, match="closed"):
+            store.journal()

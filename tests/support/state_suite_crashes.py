@@ -1,0 +1,132 @@
+"""What every database has to do: kill -9 at any statement, several processes at once, other versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+
+from router.state import versions
+from router.state.chain import verify
+from router.state.errors import TooNewError
+from router.state.holder import Holder
+from router.state.store import Store
+from router.state.tables import METADATA
+from tests.support.repository import ROOT
+from tests.support.state_crashes import STEPS, crash, seen, seen_after_each
+from tests.support.state_suite import NewUrl, StateSuite
+from tests.support.state_suite_leases import real
+from tests.support.state_values import NOW, entry
+
+_AT_ONCE = 20
+_OPENS = """
+import sys
+from datetime import UTC, datetime
+from router.state.store import Store
+import alembic.command
+print("here", flush=True)
+sys.stdin.readline()
+with Store.open(sys.argv[1], now=datetime.now(UTC)) as store:
+    store.note("", "opened", datetime.now(UTC))
+    print(store.id)
+"""
+
+
+class CrashSuite(StateSuite):
+    """Killed processes."""
+
+    def ready_url(self, new_url: NewUrl) -> str:
+        """A state in which nothing was written."""
+        url = new_url()
+        Store.open(url, now=NOW).close()
+        return url
+
+    def test_killed_at_every_statement(self, new_url: NewUrl) -> None:
+        expected = seen_after_each(new_url())
+        died_after: list[int] = []
+        died = True
+        while died:
+            urls = [self.ready_url(new_url) for _ in range(_AT_ONCE)]
+            for url, (acknowledged, died) in zip(urls, crash(urls, first=len(died_after)), strict=True):
+                with Store.open(url, now=NOW) as store:
+                    found = seen(store)
+                    assert found in (expected[acknowledged], *expected[acknowledged + 1 :][:1])
+                    assert verify(store.audit_log()) is None
+                    store.ledger.add([entry("after")])
+                if died:
+                    died_after.append(acknowledged)
+                else:
+                    assert found == expected[-1]
+                    break
+        # Every step was cut off somewhere, and in the end one run came through.
+        assert set(died_after) == set(range(len(STEPS)))
+
+    def test_killed_while_it_is_made(self, new_url: NewUrl) -> None:
+        # Few of the points here; test_state_sqlite_faults walks all of them.
+        for point in (0, 1, 5, 21, 48, 79):
+            url = new_url()
+            ((_, died),) = crash([url], opening=True, first=point)
+            with Store.open(url, now=NOW) as store:
+                assert len(store.id) == 11
+                assert store.ledger.add([entry()]) == 1
+            assert died
+
+
+class VersionsSuite(StateSuite):
+    """Opening."""
+
+    def test_many_processes_open_a_new_one_at_once(self, url: str) -> None:
+        command = [sys.executable, "-c", _OPENS, url]
+        processes = [
+            subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(4)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "here\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0] * 4
+        with Store.open(url, now=NOW) as store:
+            assert said == [f"{store.id}\n"] * 4
+            assert len(store.journal()) == 4
+
+    def test_one_that_a_later_version_made(self, store: Store, url: str) -> None:
+        with store._database.write() as connection:
+            connection.execute(text("UPDATE stepfare_version SET version_num = '9999'"))
+        with pytest.raises(TooNewError, match="later version") as caught:
+            Store.open(url, now=NOW)
+        assert "9999" in caught.value.what
+        assert caught.value.remedy
+
+    def test_the_steps_make_the_tables(self, store: Store) -> None:
+        with store._database.read() as connection:
+            context = MigrationContext.configure(connection, opts={"version_table": "stepfare_version"})
+            assert compare_metadata(context, METADATA) == []
+
+    def test_the_versions_are_the_steps(self) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(versions._FOLDER))
+        steps = ScriptDirectory.from_config(config).walk_revisions()
+        assert tuple(step.revision for step in steps)[::-1] == versions.VERSIONS
+
+    def test_the_lease_of_a_killed_process_does_not_stay(self, store: Store) -> None:
+        me = Holder.of_this_process()
+        gone = Holder(me.host, _a_dead_process(), "1", me.boot)
+        with store.lease("apply", gone, real), store.lease("apply", me, real) as lease:
+            lease.check()
+
+
+def _a_dead_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(60)
+    return process.pid

@@ -1,0 +1,133 @@
+"""Attempts, machines and entries to put into a state, made up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+from hypothesis import strategies as st
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.ledger.entry import Entry, Kind
+from router.state.records import Attempt, NodeRecord, Shortage
+
+NOW = datetime(2026, 11, 21, 18, 0, 0, 123456, UTC)
+HOUR = timedelta(hours=1)
+_MOST = (1 << 63) - 1
+
+
+def attempt(name: str = "a1", **changes: Any) -> Attempt:
+    """An attempt that was just planned."""
+    fields: dict[str, Any] = {
+        "id": name,
+        "plan": "p" * 64,
+        "job": "llama",
+        "job_digest": "j" * 64,
+        "gang": "g0",
+        "start": NOW,
+        "end": NOW + 5 * HOUR,
+        "choice": 0,
+        "number": 1,
+        "cloud": "aws",
+        "region": "us-east-1",
+        "machines": 2,
+        "engine": "torchrun",
+        "team": "research",
+        "project": None,
+        "cost_center": "cc-7",
+        "usd_per_hour": UsdPerHour.parse("55.040000001"),
+        "max_usd_per_hour": UsdPerHour.parse("60.5"),
+        "at_risk_usd": Usd.parse("302.5"),
+        "directory": "/somewhere/runs/a1",
+        "token_hash": "f" * 64,
+        "created_at": NOW,
+    }
+    return Attempt(**{**fields, **changes})
+
+
+def node(name: str = "a1", rank: int = 0, **changes: Any) -> NodeRecord:
+    """A machine of an attempt that nobody has seen yet."""
+    fields: dict[str, Any] = {
+        "attempt": name,
+        "rank": rank,
+        "name": f"{name}-{rank}",
+        "zone": None,
+        "instance_type": "p5.48xlarge",
+        "market": Market.SPOT,
+        "accelerator": "H100",
+        "accelerators": 8,
+        "usd_per_hour": UsdPerHour.parse("27.52"),
+        "max_usd_per_hour": UsdPerHour.parse("30.25"),
+    }
+    return NodeRecord(**{**fields, **changes})
+
+
+def shortage(zone: str | None = None, hours: float = 1, at: datetime = NOW) -> Shortage:
+    """A pool that is short for a while."""
+    until = at + hours * HOUR
+    return Shortage("aws", "us-east-1", zone, "p5.48xlarge", Market.SPOT, 4, at, until, "InsufficientInstanceCapacity")
+
+
+def entry(key: str = "k1", **changes: Any) -> Entry:
+    """An hour of one machine, metered."""
+    fields: dict[str, Any] = {
+        "key": key,
+        "kind": Kind.METERED,
+        "recorded_at": NOW,
+        "plan": "p" * 64,
+        "job": "llama",
+        "job_digest": "j" * 64,
+        "team": "research",
+        "project": None,
+        "cost_center": "cc-7",
+        "gang": "g0",
+        "attempt": "a1",
+        "rank": 0,
+        "cloud": "aws",
+        "region": "us-east-1",
+        "zone": None,
+        "instance_type": "p5.48xlarge",
+        "market": Market.SPOT,
+        "accelerator": "H100",
+        "accelerators": 8,
+        "machines": 1,
+        "start": NOW,
+        "end": NOW + HOUR,
+        "hours": Fraction(1),
+        "usd_per_hour": UsdPerHour.parse("27.52"),
+        "usd": Usd.parse("27.52"),
+    }
+    return Entry(**{**fields, **changes})
+
+
+_WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
+_MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(9990, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001  zone given
+
+
+@st.composite
+def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> Entry:
+    """Any entry that there can be."""
+    kind = draw(st.sampled_from(Kind))
+    metered = kind is Kind.METERED
+    start = draw(_MOMENTS)
+    return entry(
+        draw(keys),
+        kind=kind,
+        recorded_at=draw(_MOMENTS),
+        job=draw(_WORDS),
+        team=draw(_WORDS),
+        project=draw(st.none() | _WORDS),
+        attempt=draw(_WORDS.filter(bool) if metered else _WORDS),
+        rank=draw(st.integers(0, 1000) if metered else st.none() | st.integers(0, 1000)),
+        zone=draw(st.none() | _WORDS),
+        market=draw(st.sampled_from(Market)),
+        machines=1 if metered else draw(st.integers(1, 10_000)),
+        start=start,
+        end=start + timedelta(microseconds=draw(st.integers(1, 10**14))),
+        hours=draw(st.fractions(0, 10**9)),
+        usd_per_hour=UsdPerHour(draw(st.integers(0, _MOST))),
+        usd=Usd(draw(st.integers(0, _MOST))),
+        steps=draw(st.integers(0, _MOST)),
+    )

@@ -1,0 +1,182 @@
+"""The output of a rank in its file: each byte once, whatever comes twice, late, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.coordinator.logfiles import append, log_path
+from router.state.errors import BusyError
+from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
+
+TAKEN: tuple[int, dict[str, Any]] = (200, {})
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Scene]:
+    with scene(tmp_path, 1) as made:
+        yield made
+
+
+def _send(gang: Scene, offset: int, text: str) -> tuple[int, dict[str, Any]]:
+    return gang.say(0, "logs", offset=offset, bytes=len(text.encode()), text=text)
+
+
+def test_pieces_follow_one_another_and_are_private(one: Scene) -> None:
+    for _ in range(2):
+        assert _send(one, 0, "step 1\n") == TAKEN
+        assert _send(one, 7, "step 2\n") == TAKEN
+    assert one.log(0) == "step 1\nstep 2\n"
+    assert (one.records[0].log_offset, one.records[0].log_size) == (14, 14)
+    path = log_path(one.folder / "logs", ATTEMPT, 0)
+    assert path == one.folder / "logs" / ATTEMPT / "rank-0.log"
+    modes = [stat.S_IMODE(p.stat().st_mode) for p in (path, path.parent, path.parent.parent)]
+    assert modes == [0o600, 0o700, 0o700]
+
+
+def test_overlapping_pieces_are_cut(one: Scene) -> None:
+    _send(one, 0, "0123456789")
+    _send(one, 5, "56789abc")
+    _send(one, 2, "2345")
+    _send(one, 13, "")
+    assert one.log(0) == "0123456789abc"
+
+
+def test_a_gap_is_marked_on_a_line_of_its_own(one: Scene) -> None:
+    _send(one, 100, "after\nhalf")
+    _send(one, 200, "rest\n")
+    _send(one, 110, "late")
+    assert one.log(0) == (
+        "[stepfare: 100 bytes of output did not arrive]\nafter\nhalf\n"
+        "[stepfare: 90 bytes of output did not arrive]\nrest\n"
+    )
+    assert one.records[0].log_offset == 205
+
+
+def test_bytes_that_are_not_text_count_as_they_were_sent(one: Scene) -> None:
+    one.say(0, "logs", offset=0, bytes=3, text="\ufffda\ufffd")
+    _send(one, 3, "b\n")
+    assert one.log(0) == "\ufffda\ufffdb\n"
+    assert one.records[0].log_offset == 5
+
+
+def test_what_was_written_but_not_recorded_is_written_over(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    _send(one, 0, "first\n")
+
+    def locked(*_: Any, **__: Any) -> Any:
+        raise BusyError("locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.store, "set_node", locked)
+        assert _send(one, 6, "second and more\n")[0] == 503
+    assert one.log(0) == "first\nsecond and more\n"
+    one.attendance = one.fresh()
+    assert _send(one, 6, "second\n") == TAKEN
+    assert one.log(0) == "first\nsecond\n"
+
+
+def test_a_file_that_lost_its_end_says_so(one: Scene) -> None:
+    _send(one, 0, "0123456789")
+    os.truncate(log_path(one.folder / "logs", ATTEMPT, 0), 4)
+    _send(one, 10, "abc")
+    assert one.log(0) == "0123\n[stepfare: 6 bytes of this file were lost]\nabc"
+    _send(one, 13, "d")
+    assert one.log(0).endswith("abcd")
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    _send(one, 0, "first\n")
+    write = os.pwrite
+
+    def half(descriptor: int, data: bytes, at: int) -> int:
+        if at > 6:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:4], at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", half)
+        for _ in range(2):
+            assert _send(one, 6, "second\n") == (507, {})
+    assert one.log(0) == "first\n"
+    assert one.say(0, "heartbeat") == (200, {"order": "continue"})
+    assert _send(one, 6, "second\n") == TAKEN
+    assert one.log(0) == "first\nsecond\n"
+
+
+def test_a_file_that_cannot_be_written(one: Scene) -> None:
+    folder = one.folder / "logs" / ATTEMPT
+    folder.mkdir(parents=True)
+    (folder / "rank-0.log").mkdir()
+    assert _send(one, 0, "a") == (507, {})
+    (folder / "rank-0.log").rmdir()
+    assert _send(one, 0, "a") == TAKEN
+
+
+def test_a_link_is_not_followed(one: Scene) -> None:
+    folder = one.folder / "logs" / ATTEMPT
+    folder.mkdir(parents=True)
+    (one.folder / "victim").write_text("mine")
+    (folder / "rank-0.log").symlink_to(one.folder / "victim")
+    assert _send(one, 0, "a") == (507, {})
+    assert (one.folder / "victim").read_text() == "mine"
+
+
+def test_the_token_is_masked_wherever_a_node_says_it(one: Scene) -> None:
+    _send(one, 0, f"auth {TOKEN}\n")
+    one.failed(0, message=f"bad {TOKEN}")
+    assert one.log(0) == "auth ***\n"
+    assert one.records[0].ended_message == "bad ***"
+    assert TOKEN not in str(one.store.journal())
+
+
+def test_output_is_taken_after_the_end_too(one: Scene) -> None:
+    one.say(0, "ended")
+    assert _send(one, 0, "late\n") == TAKEN
+    assert one.log(0) == "late\n"
+
+
+def test_ranks_do_not_share_a_file(tmp_path: Path) -> None:
+    with scene(tmp_path, 3) as gang:
+        for rank in (0, 2):
+            gang.say(rank, "logs", offset=0, bytes=1, text=str(rank))
+        assert [gang.log(rank) for rank in range(3)] == ["0", "", "2"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.booleans()), max_size=25))
+def test_any_order_of_pieces_gives_each_byte_at_most_once(
+    tmp_path_factory: pytest.TempPathFactory, sent: list[tuple[int, int, bool]]
+) -> None:
+    """Every byte of the output is another character, so that what came twice or in a wrong place would show."""
+    output = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdef"
+    with scene(tmp_path_factory.mktemp("any"), 1) as gang:
+        following = 0
+        for offset, size, restart in sent:
+            if restart:
+                gang.attendance = gang.fresh()
+            text = output[offset : offset + size]
+            assert gang.say(0, "logs", offset=offset, bytes=len(text), text=text) == TAKEN
+            following = max(following, offset + len(text))
+        lines = gang.log(0)
+        for line in lines.splitlines():
+            assert line.startswith("[stepfare: ") or line in output
+        shown = "".join(line for line in lines.splitlines() if not line.startswith("["))
+        assert list(shown) == sorted(set(shown))
+        assert gang.records[0].log_offset == following
+        missing = sum(int(line.split()[1]) for line in lines.splitlines() if line.startswith("["))
+        assert len(shown) + missing == following
+        assert gang.records[0].log_size == len(lines)
+
+
+def test_the_length_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a" / "rank-0.log"
+    assert append(path, b"abc", size=0) == 3
+    assert append(path, b"d", size=1, missing=2) == path.stat().st_size
+    assert path.read_bytes() == b"a\n[stepfare: 2 bytes of output did not arrive]\nd"
