@@ -6,6 +6,7 @@
     ├── EngineMissingError        neither terraform nor tofu nor the embedded engine
     ├── EngineTooOldError         one that lacks what the runner uses
     ├── RunDirectoryError         cannot be written, full, not there
+    ├── StraysLeftError           processes that a run directory knows of go on
     ├── StateLostError            the state is empty or cut off: what it listed must be found by tag (sweep)
     └── RunError                  a command ran and failed; ``diagnostics`` say why
         ├── InitFailedError
@@ -53,6 +54,10 @@ class RunDirectoryError(TerraformError):
 
 class StateLostError(TerraformError):
     """The state file is empty or cut off, as a killed engine leaves it. Applying now would make everything again."""
+
+
+class StraysLeftError(TerraformError):
+    """Processes of this machine that a run directory knows of could not be ended."""
 
 
 class RunError(TerraformError):

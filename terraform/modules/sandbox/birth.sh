@@ -24,3 +24,17 @@ runs() {
         esac
     fi
 }
+
+# alive GROUP: whether anything of that process group runs.
+alive() {
+    kill -s 0 -- "-$1" 2>/dev/null || return 1
+    command -v ps >/dev/null 2>&1 || return 0
+    ps -A -o pgid= -o stat= | awk -v group="$1" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'
+}
+
+# ours FOLDER PID: whether that number is still the one of the node of FOLDER, and not somebody else's by now. The leader may
+# have ended before its children.
+ours() {
+    began=$(birth "$2")
+    [ -z "$began" ] || [ "$began" = "$(cat "$1/born" 2>/dev/null)" ]
+}

@@ -10,13 +10,6 @@ ended() {
     exit 0
 }
 
-# Zombies, which nobody reaps in some containers, count as ended.
-alive() {
-    kill -s 0 -- "-$pid" 2>/dev/null || return 1
-    command -v ps >/dev/null 2>&1 || return 0
-    ps -A -o pgid= -o stat= | awk -v group="$pid" '$1 == group && $2 !~ /^Z/ { found = 1 } END { exit !found }'
-}
-
 # Before the pid is looked for: a process that is not that far yet finds that nobody wants it (node.sh).
 rm -f "$folder/wanted"
 [ -s "$folder/pid" ] || ended
@@ -28,15 +21,10 @@ case $pid in
     ;;
 esac
 
-# The leader may have ended before its children; but a number that somebody else has now is not ours to end.
-now=$(birth "$pid")
-if [ -n "$now" ] && [ "$now" != "$(cat "$folder/born" 2>/dev/null)" ]; then
-    ended
-fi
-
+ours "$folder" "$pid" || ended
 kill -s TERM -- "-$pid" 2>/dev/null
 tenths=$((${STEPFARE_GRACE_SECONDS:-10} * 10))
-while alive; do
+while alive "$pid"; do
     if [ "$tenths" -le 0 ]; then
         kill -s KILL -- "-$pid" 2>/dev/null
         sleep 0.1

@@ -1,0 +1,91 @@
+"""What a run directory itself knows to run on this machine, whatever became of Terraform's state.
+
+For a module whose machines are local processes; its scripts tell and end them. Directories of other modules know of
+none: their machines are found by tag, in the cloud.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from terraform.errors import StraysLeftError
+from terraform.workdir import MODULE
+
+_NODES: Final = "nodes"
+_RUNNING: Final = "running.sh"
+_STOP: Final = "stop.sh"
+_AT_ONCE: Final = 16
+# Longer than a node may take that is asked to stop and does not listen.
+_LIMIT_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stray:
+    """A node that runs here: its name and the number of its process group."""
+
+    name: str
+    group: int
+
+
+def strays(directory: Path) -> tuple[Stray, ...]:
+    """The nodes of ``directory`` that run on this machine, sorted by name; none when nothing was started there.
+
+    A number that another process has by now is not a node. One that is being started at this moment may be missing, if
+    what starts it lives.
+    """
+    scripts = directory / MODULE
+    if not (scripts / _RUNNING).is_file():
+        return ()
+    folders = _folders(directory)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = pool.map(lambda folder: _sh(directory, _RUNNING, folder).stdout.strip(), folders)
+        return tuple(
+            Stray(folder.name, int(answer)) for folder, answer in zip(folders, answers, strict=True) if answer.isdigit()
+        )
+
+
+def stop_strays(directory: Path) -> tuple[Stray, ...]:
+    """Ends them, and whatever a killed Terraform was just about to start: asked first, forced after ten seconds. Which
+    ran before. Nothing to stop is no error. StraysLeftError when one goes on.
+
+    For a directory that no Terraform is at work in. Its state is not touched: what it lists counts as there.
+    """
+    if not (directory / MODULE / _RUNNING).is_file():
+        return ()
+    before = strays(directory)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        said = list(pool.map(lambda folder: _sh(directory, _STOP, folder), _folders(directory)))
+    left = strays(directory)
+    if left or any(answer.returncode != 0 for answer in said):
+        why = " ".join(answer.stderr.strip() for answer in said if answer.returncode != 0)
+        raise StraysLeftError(f"nodes of {directory} go on: {_names(left) or why}", remedy="end them by hand")
+    return before
+
+
+def _folders(directory: Path) -> list[Path]:
+    nodes = directory / _NODES
+    return sorted(path for path in nodes.iterdir() if path.is_dir()) if nodes.is_dir() else []
+
+
+def _sh(directory: Path, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            ["sh", f"{MODULE}/{script}", f"{_NODES}/{folder.name}"],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StraysLeftError(f"{script} of {directory} cannot be run: {error}") from error
+
+
+def _names(left: Iterable[Stray]) -> str:
+    return ", ".join(f"{stray.name} (process group {stray.group})" for stray in left)
