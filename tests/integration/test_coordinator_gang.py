@@ -73,7 +73,7 @@ def test_a_release_stops_the_gang(tmp_path: Path, phase: Phase, ended: str) -> N
         assert [rank.end() for rank in ranks] == [143, 143]
         assert [node.ended_reason for node in gang.records] == [ended, ended]
         assert gang.attempt.result == ended
-        assert [rank.log() for rank in ranks] == ["ready\nsaved\n"] * 2
+        assert all(rank.log().startswith("ready\n") and rank.log().endswith("saved\n") for rank in ranks)
 
 
 def test_a_killed_agent_falls_silent_and_a_second_life_is_refused(tmp_path: Path) -> None:
@@ -82,6 +82,7 @@ def test_a_killed_agent_falls_silent_and_a_second_life_is_refused(tmp_path: Path
             gang.wait(_agents_are("running", "running"))
             ranks[0].process.kill()
             ranks[0].end()
+            time.sleep(0.3)
             silent = gang.records[0].heard_at
             before = gang.records[1].heard_at
             assert before is not None

@@ -1,0 +1,106 @@
+"""The coordinator over HTTP. Nothing but the routes: what is answered is decided in :mod:`router.coordinator.rules`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import traceback
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from fastapi import FastAPI, Request, Response
+
+from router.coordinator import bodies
+from router.coordinator.rules import Answer, Attendance
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+# More would only wait for one another at the database.
+THREADS = 8
+# A body that takes longer is not waited for.
+BODY_SECONDS = 20.0
+# Of a body that is too long so much is read and dropped, so that the answer is seen.
+DRAINED_BYTES = 4 * bodies.LARGEST_BODY
+_RANK = re.compile(r"[0-9]{1,6}")
+
+
+def make_app(attendance: Attendance, agent: bytes, state_id: str) -> FastAPI:
+    """``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    digest = hashlib.sha256(agent).hexdigest()
+    health = {"state": state_id, "version": _version()}
+    threads: list[CapacityLimiter] = []
+
+    @app.post("/v1/attempts/{attempt}/ranks/{rank}/{message}")
+    async def take(attempt: str, rank: str, message: str, request: Request) -> Response:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                data = await _body(request)
+        except TimeoutError:
+            return _json(408, {})
+        if data is None:
+            return _json(413, {"error": "body"})
+        # Made here because it belongs to the running loop.
+        if not threads:
+            threads.append(CapacityLimiter(THREADS))
+        authorization = request.headers.get("Authorization", "")
+        work = partial(_answer, attendance, attempt, rank, message, authorization, data)
+        return _json(*await run_sync(work, limiter=threads[0]))
+
+    @app.get("/v1/agents/{sha256}")
+    async def get_agent(sha256: str) -> Response:
+        if sha256 != digest:
+            return _json(404, {"error": "agent_unknown"})
+        return Response(agent, media_type="application/octet-stream")
+
+    @app.get("/v1/health")
+    async def get_health() -> Response:
+        return _json(200, health)
+
+    return app
+
+
+def _answer(attendance: Attendance, attempt: str, rank: str, message: str, authorization: str, data: bytes) -> Answer:
+    try:
+        body = bodies.decoded(data)
+    except bodies.BadBody:
+        return 400, {"error": "body"}
+    try:
+        number = int(rank) if _RANK.fullmatch(rank) else -1
+        return attendance.answer(attempt, number, message, authorization, body)
+    except Exception as error:
+        # Where, not what: a message may quote a value.
+        places = "".join(traceback.format_tb(error.__traceback__))
+        _log.error("%s: %s\n%s", message, type(error).__name__, places)
+        return 500, {}
+
+
+async def _body(request: Request) -> bytes | None:
+    """None when it is too long."""
+    data, size, more = bytearray(), 0, True
+    while more and size <= DRAINED_BYTES:
+        # A client that leaves has sent what it sent: nobody sees the answer to half a body.
+        part = await request.receive()
+        chunk, more = part.get("body", b""), part.get("more_body", False)
+        size += len(chunk)
+        if size <= bodies.LARGEST_BODY:
+            data += chunk
+    return bytes(data) if size <= bodies.LARGEST_BODY else None
+
+
+def _json(status: int, content: dict[str, Any]) -> Response:
+    return Response(json.dumps(content), status_code=status, media_type="application/json")
+
+
+def _version() -> str:
+    try:
+        return version("stepfare")
+    except PackageNotFoundError:
+        return ""

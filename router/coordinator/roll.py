@@ -1,0 +1,130 @@
+"""Who of a gang said what, in memory. The database holds the same, but for heartbeats of the last seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from router.agent import states
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.store import Store
+
+# What a heartbeat may say, in the order in which it can become true.
+_LIVES = ("", states.STARTING, states.WAITING, states.RUNNING)
+# So often it is looked whether an attempt that nobody speaks for is over.
+IDLE_SECONDS = 60.0
+
+
+@dataclass
+class Member:
+    """One rank. ``lock`` is for its output: ``offset``, ``size`` and the file. The rest is under the roll's lock.
+
+    ``unwritten``: when it was last heard, while the database does not know."""
+
+    record: NodeRecord
+    unwritten: datetime | None = None
+    offset: int = 0
+    size: int = 0
+    no_room: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def said_hello(self) -> bool:
+        """Whether it knows that it is waited for, and where others reach it."""
+        return bool(self.record.agent_address)
+
+    def advances(self, state: str) -> bool:
+        """Whether a heartbeat with that state says something new; that a rank ended is said by `ended` alone."""
+        return (
+            state in _LIVES and not self.record.ended_reason and _LIVES.index(state) > _LIVES.index(self.record.agent)
+        )
+
+
+class Roll:
+    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``."""
+
+    def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+        self._store = store
+        self.attempt = attempt
+        self.read_at = now
+        self.lock = threading.RLock()
+        self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}
+
+    @property
+    def stopping(self) -> bool:
+        """Whether everybody who still runs is to stop."""
+        return bool(self.attempt.result) or self.attempt.phase is Phase.RELEASING
+
+    @property
+    def whole(self) -> bool:
+        """Whether all ranks said hello."""
+        return len(self.members) == self.attempt.machines and all(m.said_hello for m in self.members.values())
+
+    @property
+    def records(self) -> list[NodeRecord]:
+        """By rank."""
+        return [self.members[rank].record for rank in sorted(self.members)]
+
+    def refresh(self, now: datetime, seconds: float) -> None:
+        """Reads the attempt again if that was so long ago, or in the future: clocks are set."""
+        with self.lock:
+            if 0 <= (now - self.read_at).total_seconds() < seconds:
+                return
+            found = self._store.attempt(self.attempt.id)
+            if found is not None:
+                self.attempt, self.read_at = found, now
+
+    def set(self, member: Member, **changes: Any) -> None:
+        """Durable when it returns; the roll changes only if the database did."""
+        self._store.set_node(self.attempt.id, member.record.rank, **changes)
+        member.record = replace(member.record, **changes)
+        if "heard_at" in changes:
+            member.unwritten = None
+
+
+class Rolls:
+    """The rolls of all attempts that somebody spoke for. May be shared by threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rolls: dict[str, Roll] = {}
+        self._lock = threading.Lock()
+
+    def get(self, attempt_id: str, now: datetime) -> Roll | None:
+        """That of an attempt, from the database if need be; None where there is no such attempt."""
+        with self._lock:
+            known = self._rolls.get(attempt_id)
+        if known is not None:
+            return known
+        attempt = self._store.attempt(attempt_id)
+        if attempt is None:
+            return None
+        roll = Roll(self._store, attempt, self._store.nodes(attempt_id), now)
+        with self._lock:
+            return self._rolls.setdefault(attempt_id, roll)
+
+    def forget(self, attempt_id: str) -> None:
+        """What is over is answered from the database alone."""
+        with self._lock:
+            self._rolls.pop(attempt_id, None)
+
+    def known(self) -> list[Roll]:
+        """Those in memory."""
+        with self._lock:
+            return list(self._rolls.values())
+
+    def write_heard(self, now: datetime) -> None:
+        """Brings ``heard_at`` in the database up to date and forgets what is over."""
+        waiting = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
+        for roll, member, at in waiting:
+            self._store.set_node(roll.attempt.id, member.record.rank, heard_at=at)
+            with roll.lock:
+                if member.unwritten == at:
+                    member.unwritten = None
+        for roll in self.known():
+            roll.refresh(now, IDLE_SECONDS)
+            if roll.attempt.phase.is_over:
+                self.forget(roll.attempt.id)

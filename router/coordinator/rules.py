@@ -1,0 +1,236 @@
+"""The coordinator's answers, as docs/design/011-node-agent.md has them. What they promise is in the database first."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from router.agent import states
+from router.coordinator import bodies
+from router.coordinator.logfiles import append, log_path
+from router.coordinator.roll import Member, Roll, Rolls
+from router.coordinator.verdict import verdict
+from router.state.errors import StateError
+from router.state.records import Attempt, Phase
+from router.state.store import Store
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+Answer = tuple[int, dict[str, Any]]
+
+_ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_BEARER = "Bearer "
+# Ranks of one gang come back so many a second, taken together.
+HELLOS_PER_SECOND = 100.0
+LONGEST_RETRY = 15.0
+
+
+class _No(Exception):  # noqa: N818  (an answer)
+    def __init__(self, status: int, word: str) -> None:
+        super().__init__(word)
+        self.status, self.word = status, word
+
+
+class Attendance:
+    """Answers the agents of all attempts in a store; may be shared by threads. One at a time per attempt: it keeps in
+    memory what agents said.
+
+    ``logs``: folder for their output. Changes of an attempt by others are seen within ``fresh_seconds``. A heartbeat
+    that says nothing new reaches the database within ``write_seconds`` and the next heartbeat of anybody, all that
+    wait in one go; so ``heard_at`` there may lag by that much. ``retry_seconds``: the least time between two hellos.
+    """
+
+    def __init__(
+        self, store: Store, logs: Path, clock: Callable[[], datetime], *, fresh_seconds: float = 1.0,
+        write_seconds: float = 5.0, retry_seconds: float = 1.0,
+    ) -> None:  # fmt: skip
+        self._store, self._logs, self._clock = store, logs, clock
+        self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
+        self._rolls = Rolls(store)
+        self._flush_lock = threading.Lock()
+        self._flushed_at = clock()
+        self._handlers = {
+            "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
+        }  # fmt: skip
+
+    def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
+        """(status, JSON). 4xx with `error` is final. 503: the database, 507: the log's disk does not take it now, and
+        the agent is to try again. Raises nothing that a node can bring about."""
+        try:
+            roll, token = self._admit(attempt, authorization)
+            handler = self._handlers.get(message)
+            if handler is None:
+                raise _No(404, "message")
+            member = roll.members.get(rank)
+            if member is None or rank >= roll.attempt.machines:
+                raise _No(409, "shape")
+            return handler(roll, member, body, token)
+        except _No as no:
+            return no.status, {"error": no.word}
+        except bodies.BadBody:
+            return 400, {"error": "body"}
+        except StateError as error:
+            _log.warning("%s: %s", message, error)
+            return 503, {}
+
+    def flush(self) -> None:
+        """Writes what heartbeats left in memory. To be called when serving ends; raises :class:`StateError`."""
+        with self._flush_lock:
+            self._rolls.write_heard(self._clock())
+
+    def known(self) -> set[str]:
+        """Ids of the attempts that are in memory."""
+        return {roll.attempt.id for roll in self._rolls.known()}
+
+    def _admit(self, attempt: str, authorization: str) -> tuple[Roll, str]:
+        roll = self._rolls.get(attempt, self._clock()) if _ATTEMPT.fullmatch(attempt) else None
+        if roll is None:
+            raise _No(404, "attempt_unknown")
+        token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
+        shown = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+        if not hmac.compare_digest(shown.encode(), roll.attempt.token_hash.encode()):
+            raise _No(401, "token")
+        roll.refresh(self._clock(), self._fresh)
+        self._still_on(roll)
+        return roll, token
+
+    def _still_on(self, roll: Roll) -> None:
+        if roll.attempt.phase.is_over:
+            self._rolls.forget(roll.attempt.id)
+            raise _No(410, "attempt_over")
+
+    def _hello(self, roll: Roll, member: Member, body: dict[str, Any], _: str) -> Answer:
+        said = bodies.hello(body)
+        if said.nodes != roll.attempt.machines:
+            raise _No(409, "shape")
+        with roll.lock:
+            _claim(member, said.incarnation)
+            where = {"agent_address": said.address, "master_port": said.master_port}
+            if not member.said_hello:
+                self._note(roll, "hello", member, host=said.host, engine=said.engine, address=said.address)
+            known = {name: getattr(member.record, name) for name in where}
+            # Once they met, everybody was told where rank 0 is.
+            if not member.said_hello or (known != where and roll.attempt.met_at is None):
+                state = {"agent": states.WAITING} if member.advances(states.WAITING) else {}
+                heard = {"incarnation": said.incarnation, "heard_at": self._clock()}
+                roll.set(member, **where, **state, **heard)
+            self._meet(roll)
+            return 200, self._go(roll)
+
+    def _meet(self, roll: Roll) -> None:
+        if roll.attempt.met_at is not None or not roll.whole:
+            return
+        now = self._clock()
+
+        def met(attempt: Attempt) -> Attempt | None:
+            no = attempt.met_at is not None or attempt.result or attempt.phase is Phase.RELEASING
+            return None if no or attempt.phase.is_over else replace(attempt, met_at=now)
+
+        roll.attempt = self._store.update(roll.attempt.id, met)
+        if roll.attempt.met_at == now:
+            self._store.note(roll.attempt.id, "met", now, ranks=roll.attempt.machines)
+
+    def _go(self, roll: Roll) -> dict[str, Any]:
+        if roll.attempt.met_at is None or roll.stopping or roll.attempt.phase.is_over:
+            seconds = min(LONGEST_RETRY, max(self._retry, roll.attempt.machines / HELLOS_PER_SECOND))
+            return {"go": False, "retry_seconds": seconds}
+        leader = roll.members[0].record
+        return {"go": True, "master_address": leader.agent_address, "master_port": leader.master_port}
+
+    def _heartbeat(self, roll: Roll, member: Member, body: dict[str, Any], _: str) -> Answer:
+        said = bodies.heartbeat(body)
+        now = self._clock()
+        with roll.lock:
+            _claim(member, said.incarnation)
+            if member.advances(said.state):
+                roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now)
+            else:
+                member.unwritten = now
+            order = states.STOP if roll.stopping else states.CONTINUE
+        self._flush_when_due(now)
+        return 200, {"order": order}
+
+    def _take_logs(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
+        piece = bodies.logs(body)
+        with member.lock:
+            if piece.end <= member.offset:
+                return 200, {}
+            text = _masked(piece.after(member.offset - piece.offset), token).encode()
+            path = log_path(self._logs, roll.attempt.id, member.record.rank)
+            try:
+                size = append(path, text, size=member.size, missing=max(0, piece.offset - member.offset))
+            except OSError as error:
+                if not member.no_room:
+                    _log.warning("%s: %s", path, error.strerror)
+                member.no_room = True
+                return 507, {}
+            member.no_room = False
+            self._store.set_node(roll.attempt.id, member.record.rank, log_offset=piece.end, log_size=size)
+            member.offset, member.size = piece.end, size
+        return 200, {}
+
+    def _ended(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
+        said = bodies.ended(body)
+        now = self._clock()
+        with roll.lock:
+            _claim(member, said.incarnation)
+            # Whether it was told to stop has to be known as of now.
+            roll.refresh(now, 0.0)
+            self._still_on(roll)
+            if not member.record.ended_reason:
+                message = _masked(said.message, token)
+                how: dict[str, Any] = {
+                    "ended_reason": said.reason,
+                    "exit_code": said.exit_code,
+                    "ended_message": message,
+                }
+                after = [replace(r, **how) if r.rank == member.record.rank else r for r in roll.records]
+                result = roll.attempt.result or verdict(roll.attempt.engine, after, ordered=roll.stopping)
+                self._note(
+                    roll, "ended", member, reason=said.reason, exit_code=said.exit_code, signal=said.signal,
+                    message=message, log_bytes_lost=said.log_bytes_lost, ordered=roll.stopping, result=result,
+                )  # fmt: skip
+                roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now, **how)
+            self._conclude(roll, now)
+        return 200, {}
+
+    def _conclude(self, roll: Roll, now: datetime) -> None:
+        def concluded(attempt: Attempt) -> Attempt | None:
+            ordered = attempt.phase is Phase.RELEASING
+            result = "" if attempt.result else verdict(attempt.engine, roll.records, ordered=ordered)
+            return replace(attempt, result=result, result_at=now) if result else None
+
+        if not roll.attempt.result:
+            roll.attempt = self._store.update(roll.attempt.id, concluded)
+
+    def _note(self, roll: Roll, what: str, member: Member, **details: object) -> None:
+        self._store.note(roll.attempt.id, what, self._clock(), rank=member.record.rank, **details)
+
+    def _flush_when_due(self, now: datetime) -> None:
+        if 0 <= (now - self._flushed_at).total_seconds() < self._every:
+            return
+        if self._flush_lock.acquire(blocking=False):
+            try:
+                self._flushed_at = now
+                self._rolls.write_heard(now)
+            finally:
+                self._flush_lock.release()
+
+
+def _claim(member: Member, incarnation: str) -> None:
+    """The first life that speaks for a rank has it."""
+    if member.record.incarnation not in ("", incarnation):
+        raise _No(409, "rank_taken")
+
+
+def _masked(text: str, token: str) -> str:
+    return text.replace(token, "***")

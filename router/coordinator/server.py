@@ -1,0 +1,193 @@
+"""A coordinator that listens: uvicorn in a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import logging
+import socket
+import ssl
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+START_SECONDS = 10.0
+# Answers under way get so long when serving ends; uvicorn takes whole seconds.
+GRACE_SECONDS = 1
+STOP_SECONDS = 2.0
+# A connection has to have sent the head of a request by then.
+HEAD_SECONDS = 15.0
+BACKLOG = 2048
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_LARGEST_HEALTH = 4096
+
+
+class ListenError(Exception):
+    """The coordinator cannot serve here; ``remedy`` says what to do."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.remedy = remedy
+
+
+class _Connection(H11Protocol):
+    """One that says nothing would hold a file descriptor for ever."""
+
+    # None until the head of a request came, though uvicorn does not declare it so.
+    cycle: Any
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEAD_SECONDS, self._be_quick)
+
+    def _be_quick(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class Server:
+    """Serves ``app`` while the block runs. ``port`` 0 takes a free one. ``certificate`` (with its chain) and ``key``
+    are PEM files; with them it speaks https alone, without them http. Entering raises :class:`ListenError`.
+
+    Leaving takes at most two seconds, whatever is connected; answers under way then are finished or cut off.
+    """
+
+    def __init__(
+        self, app: FastAPI, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+    ) -> None:  # fmt: skip
+        self._app, self._host, self._wanted = app, host, port
+        self._certificate, self._key = certificate, key
+        self._port = 0
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Where it can be reached by the host that it was given."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'https' if self._certificate else 'http'}://{host}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self._check_certificate()
+        listening = self._listen()
+        self._port = listening.getsockname()[1]
+        files: dict[str, Any] = {}
+        if self._certificate is not None:
+            files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
+        config = uvicorn.Config(
+            self._app, loop="asyncio", http=_Connection, ws="none", lifespan="off", log_config=None,
+            log_level=logging.CRITICAL, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_SECONDS, headers=[("Connection", "close")], **files,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=_serve, args=(self._server, listening, ready), name="coordinator", daemon=True
+        )
+        self._thread.start()
+        if not ready.wait(START_SECONDS) or not self._server.started:
+            self._stop()
+            listening.close()
+            raise ListenError(f"{self.url}: the server did not start", "see the log of this process")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.should_exit = True
+        self._thread.join(STOP_SECONDS)
+
+    def _listen(self) -> socket.socket:
+        where = f"{self._host}:{self._wanted}"
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                self._host, self._wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+        except OSError as error:
+            raise ListenError(f"{where}: {error.strerror}", "give an address of this machine to listen on") from None
+        listening = socket.socket(family, kind, protocol)
+        try:
+            # The port of a server that was just stopped can be had again; one that is in use cannot.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except OSError as error:
+            listening.close()
+            remedy = "stop what listens there, or choose another address or port; ports below 1024 need privileges"
+            raise ListenError(f"cannot listen on {where}: {error.strerror}", remedy) from None
+        return listening
+
+    def _check_certificate(self) -> None:
+        if self._certificate is None:
+            if self._key is not None:
+                raise ListenError(
+                    f"{self._key}: a key without a certificate", "give the certificate that belongs to it"
+                )
+            return
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            # A key with a passphrase would ask for it on the terminal.
+            context.load_cert_chain(self._certificate, self._key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            files = f"{self._certificate}, {self._key}" if self._key else str(self._certificate)
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
+            remedy = (
+                "give PEM files that this user can read: the certificate with its chain, and its key without passphrase"
+            )
+            raise ListenError(f"{files}: {reason or type(error).__name__}", remedy) from None
+
+
+def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event) -> None:
+    async def run() -> None:
+        serving = asyncio.ensure_future(server.serve([listening]))
+        while not (server.started or serving.done()):
+            await asyncio.sleep(0.005)
+        ready.set()
+        await serving
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        # So that the loop closes them.
+        await asyncio.sleep(0)
+
+    try:
+        asyncio.run(run())
+    except Exception as error:
+        _log.error("coordinator: %s", type(error).__name__)
+    finally:
+        ready.set()
+
+
+def existing(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
+    """Whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
+    handlers: list[urllib.request.BaseHandler] = []
+    try:
+        if urlsplit(url).scheme == "https":
+            context = ssl.create_default_context(cafile=ca_file)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        if urlsplit(url).hostname in LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        opener = urllib.request.build_opener(*handlers)
+        with opener.open(f"{url.rstrip('/')}/v1/health", timeout=timeout) as answer:
+            content = json.loads(answer.read(_LARGEST_HEALTH))
+    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and content.get("state") == state_id
