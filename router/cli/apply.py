@@ -95,6 +95,8 @@ def apply(
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, approved_by.strip(), follow=follow)
         console.out(outcomes_json(site, outcomes) if output is ApplyFormat.JSON else outcomes_table(site, outcomes))
+        if not follow and any(o.attempt is not None and not o.attempt.phase.is_over for o in outcomes):
+            console.note("`stepfare watch` hears these gangs and releases those that end")
         return _exit_code(site, outcomes, followed=follow)
 
 
@@ -191,7 +193,12 @@ class _Work:
 
 
 def _stopping() -> None:
+    import os
+    import signal
+
     console.note("\nstopping: what is half made is being released (Ctrl-C again leaves that to the next command)")
+    # Threads wait for Terraform; only leaving outright ends them.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
 
 
 def _agreed(accepted: Accepted, yes: bool) -> bool:

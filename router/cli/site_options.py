@@ -21,6 +21,7 @@ from router.cli.console import CommandError, ExitCode
 if TYPE_CHECKING:
     from router.jobs.spec import Job
     from router.running.site import Site
+    from router.state.records import Shortage
     from router.state.store import Store
     from router.wiring.deploying import Opened
 
@@ -63,6 +64,28 @@ def remember_jobs(jobs: Sequence[Job], moment: datetime) -> None:
             store.put_jobs({job.digest: spec_json(job) for job in jobs}, moment)
     except (CommandError, InvalidInputError) as error:
         console.note(f"the jobs were not kept, give them to `apply` with --jobs: {error}", "warning")
+
+
+def remembered_shortages(moment: datetime) -> tuple[Shortage, ...]:
+    """Pools that could not deliver lately. Empty without a state, which asking does not make."""
+    from router.prices.home import home
+
+    if not (home() / "state.db").exists() and not any_deploy_file():
+        return ()
+    try:
+        with opened_store(None, None) as (_, store):
+            return store.shortages(moment)
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"what ran short lately is not known: {error}", "warning")
+        return ()
+
+
+def any_deploy_file() -> bool:
+    """Whether a deploy file is read without naming one."""
+    from router.files.deploy_file import deploy_path
+    from router.prices.home import home
+
+    return deploy_path(None, home())[0].exists()
 
 
 @contextmanager

@@ -50,9 +50,10 @@ def status(
     """
     from router.cli.clock import chosen_clock
     from router.running.report import report
+    from router.wiring.deploying import is_listened_to
 
     clock = chosen_clock()
-    with opened_store(deploy, clouds) as (_, store):
+    with opened_store(deploy, clouds) as (opened, store):
 
         def look() -> Report:
             return report(store, wanted or (), clock(), everything=every)
@@ -62,6 +63,8 @@ def status(
             raise CommandError(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
+        if any(not gang.attempt.phase.is_over for gang in first.gangs) and not is_listened_to(opened, store):
+            console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write = {StatusFormat.JSON: _json, StatusFormat.WIDE: _wide, StatusFormat.TABLE: _table}[output]
         if watch:
             _again(lambda: write(look()))

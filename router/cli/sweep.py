@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, who
 from router.cli.text import columns
 
 if TYPE_CHECKING:
+    from router.running.site import Site
     from router.running.sweeping import Sweep
 
 SCHEMA_VERSION = 1
@@ -58,7 +60,7 @@ def sweep(
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
-            found = look(site, chosen, regions)
+            found = _look(site, chosen, regions)
             console.out(_json(found, {}) if output is SweepFormat.JSON else _text(found, {}, cleaned=False))
             return ExitCode.PARTIAL if found.gaps else ExitCode.OK
         with one_at_a_time(site):
@@ -69,6 +71,19 @@ def sweep(
                 site.store.audit(who(), "sweep", "", Usd(0), site.clock(), released=len(results))
         console.out(_json(found, results) if output is SweepFormat.JSON else _text(found, results, cleaned=True))
         return ExitCode.PARTIAL if found.gaps or any(results.values()) else ExitCode.OK
+
+
+def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]]) -> Sweep:
+    from router.running.applying import one_at_a_time
+    from router.running.sweeping import look
+    from router.state.errors import HeldError
+
+    try:
+        with one_at_a_time(site):
+            return look(site, clouds, regions)
+    except HeldError as error:
+        console.note(f"{error}: what it is at is left out")
+        return look(site, clouds, regions, others_work=True)
 
 
 def _text(found: Sweep, results: dict[int, str], *, cleaned: bool) -> str:

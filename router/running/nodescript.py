@@ -8,6 +8,9 @@ from dataclasses import asdict, replace
 from router.agent.config import Config, parse
 from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
 
+# What the script writes beside itself and nobody needs when the machine is gone.
+SECRET_FILES = ("token", "env.json")
+
 _HERE = "@folder@"  # the script knows where it stands, we do not
 
 _SCRIPT = '''\

@@ -13,6 +13,7 @@ from dataclasses import replace
 from providers.errors import ProviderError
 from providers.fleet import Found
 from router.running.metering import metered_entries
+from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
 from router.state.records import Attempt, Phase
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
@@ -76,6 +77,9 @@ def _unmake(site: Site, attempt: Attempt) -> None:
         raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
     with suppress(RunDirectoryError):
         forget_secrets(directory)
+    for name in SECRET_FILES:
+        for file in directory.glob(f"nodes/*/{name}"):
+            file.unlink(missing_ok=True)
 
 
 def _destroy(site: Site, attempt: Attempt) -> None:
@@ -99,7 +103,7 @@ def _destroy(site: Site, attempt: Attempt) -> None:
 def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
     """``surely``: nothing else can say what exists, so that a cloud which cannot be asked is an error."""
     try:
-        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id})
+        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not surely)
     except ProviderError as error:
         if surely:
             raise NotReleasedError(f"{attempt.id}: {error}") from error
@@ -110,7 +114,9 @@ def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
             raise NotReleasedError(f"{attempt.id}: {found.what} {found.machine_id}: {trouble}")
 
 
-def release_tagged(site: Site, cloud: str, region: str, attempts: set[str]) -> Mapping[Found, ProviderError | None]:
+def release_tagged(
+    site: Site, cloud: str, region: str, attempts: set[str], *, machines_only: bool
+) -> Mapping[Found, ProviderError | None]:
     """Releases the machines that carry the tag of one of these attempts and are ours. ProviderError when the cloud
     cannot be asked; empty where a cloud knows no tags."""
     fleet = site.fleet(cloud)
@@ -119,7 +125,9 @@ def release_tagged(site: Site, cloud: str, region: str, attempts: set[str]) -> M
     findings = fleet.found([region])
     if findings.gaps:
         raise findings.gaps[0].error
-    ours = [f for f in findings.found if f.attempt in attempts and f.state_id == site.store.id]
+    # Of what Terraform released, clouds may go on listing networks and the like for hours.
+    kinds = {"machine"} if machines_only else {"machine", "other"}
+    ours = [f for f in findings.found if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds]
     return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
 
 

@@ -38,13 +38,17 @@ class Sweep:
     lost: tuple[tuple[str, int], ...]
 
 
-def look(site: Site, clouds: Iterable[str], regions: Mapping[str, Sequence[str]]) -> Sweep:
-    """Looks everywhere; changes nothing. ``clouds`` to be asked, each in these ``regions`` (none: all it has)."""
+def look(
+    site: Site, clouds: Iterable[str], regions: Mapping[str, Sequence[str]], *, others_work: bool = False
+) -> Sweep:
+    """Looks everywhere; changes nothing. ``clouds`` to be asked, each in these ``regions`` (none: all it has).
+    ``others_work``: another command makes or releases machines, so that attempts between two states are its
+    business."""
     attempts = {attempt.id: attempt for attempt in site.store.attempts()}
     orphans = [
         Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
         for a in attempts.values()
-        if is_interrupted(a)
+        if is_interrupted(a) and not others_work
     ]
     gaps: list[str] = []
     seen: set[tuple[str, str]] = set()

@@ -19,7 +19,7 @@ from providers.session import Session
 from providers.static.pool import Pool
 from router.coordinator.rules import Attendance
 from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.deploy_file import Deploy, deploy_path, load_deploy
+from router.files.deploy_file import CoordinatorEntry, Deploy, deploy_path, load_deploy
 from router.prices.home import clouds_file, home
 from router.running.site import Site, Tell
 from router.running.workspaces import GRACE_SECONDS, Home
@@ -165,10 +165,8 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
     sha256 = hashlib.sha256(agent).hexdigest()
     authority = _text(entry.ca) if entry.ca else None
     port = entry.port or int(store.value(_PORT) or 0)
-    scheme = "https" if entry.certificate else "http"
-    reach = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
-    if port and existing(f"{scheme}://{reach}:{port}", store.id, _HEALTH_SECONDS, entry.ca):
-        yield Home(entry.url or f"{scheme}://{reach}:{port}", sha256, authority)
+    if port and existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca):
+        yield Home(entry.url or _here(entry, port), sha256, authority)
         return
     app = make_app(Attendance(store, opened.logs, clock), agent, store.id)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
@@ -183,7 +181,7 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
         server.__enter__()
     try:
         store.set_value(_PORT, str(server.port))
-        yield Home(entry.url or f"{scheme}://{reach}:{server.port}", sha256, authority)
+        yield Home(entry.url or _here(entry, server.port), sha256, authority)
     finally:
         server.__exit__(None, None, None)
 
@@ -191,6 +189,21 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
 def nobody_listens(opened: Opened, store: Store) -> Home:
     """Where machines would call, for commands that make none."""
     return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(_PORT) or 0}", "")
+
+
+def is_listened_to(opened: Opened, store: Store) -> bool:
+    """Whether a coordinator of this state answers on this machine, or where machines are told to call."""
+    from router.coordinator.server import existing
+
+    entry = opened.deploy.coordinator
+    url = entry.url or _here(entry, entry.port or int(store.value(_PORT) or 0))
+    return existing(url, store.id, _HEALTH_SECONDS, entry.ca)
+
+
+def _here(entry: CoordinatorEntry, port: int) -> str:
+    scheme = "https" if entry.certificate else "http"
+    host = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
+    return f"{scheme}://{host}:{port}"
 
 
 def _text(name: str) -> str:

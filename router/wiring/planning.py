@@ -13,9 +13,10 @@ from pricing.problems import InvalidInputError, Problem
 from router.files.book_check import check_against_book, check_limits_against_book
 from router.files.job_files import LoadedJobs, load_jobs
 from router.files.limits_file import LoadedLimits, load_limits
-from router.jobs.limits import Limits
+from router.jobs.limits import Limit, Limits
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
+from router.state.records import Shortage
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +42,18 @@ class Prepared:
 
 
 def plan_request(
-    paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions
-) -> Prepared:
-    """Everything read and checked. InvalidInputError with every problem of the book, or else of jobs and limits."""
+    paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions,
+    shortages: Sequence[Shortage] = (),
+) -> Prepared:  # fmt: skip
+    """Everything read and checked; pools in ``shortages`` are taken to have nothing. InvalidInputError with every
+    problem of the book, or else of jobs and limits."""
     book = load_book(book_name)
     loaded, limits = _inputs(paths, limits_file, now, book)
     young = _young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
         book=book if len(young) == len(book.offers) else book.with_offers(young),
-        limits=limits,
+        limits=without(limits, shortages),
         now=now,
         horizon=options.horizon,
         slot=options.slot,
@@ -95,3 +98,22 @@ def _young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[O
             remedy="raise it, or fetch a newer book",
         )
     return young
+
+
+def without(limits: Limits, shortages: Sequence[Shortage]) -> Limits:
+    """The limits, with a stock of nothing for every pool that is remembered as short."""
+    short = {
+        (s.cloud, s.region, s.zone, s.instance_type, s.market): Limit(
+            name=f"short until {s.until:%d %H:%MZ}: {s.cloud}/{s.zone or s.region} {s.instance_type} {s.market.value}",
+            cloud=s.cloud,
+            region=s.region,
+            zone=s.zone,
+            instance_type=s.instance_type,
+            market=s.market,
+            amount=0,
+            unit="machines",
+            kind="stock",
+        )
+        for s in sorted(shortages, key=lambda s: s.until)
+    }
+    return limits.model_copy(update={"limits": (*limits.limits, *short.values())}) if short else limits
