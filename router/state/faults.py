@@ -40,8 +40,11 @@ _POSTGRESQL: tuple[tuple[str, type[StateError], str], ...] = (
     ("25006", StateError, "the server only reads (a standby?): name the one that writes"),
 )
 
-# What the driver raises before there is a server to give a code.
+# What the driver raises without a code: there is no connection yet, or no more. Refusals are told by their text.
 _UNREACHABLE = ("OperationalError", "ConnectionTimeout", "ConnectionFailure")
+_REFUSED = "FATAL"
+_FOR_NOW = ("starting up", "shutting down", "too many", "terminating connection", "recovery")
+_REFUSED_REMEDY = "look at user, password and database in the URL of the state; make the database first (`createdb`)"
 
 
 def state_error(error: SQLAlchemyError, place: Place) -> Exception:
@@ -71,6 +74,8 @@ def _of_postgresql(error: DBAPIError, place: Place) -> Exception:
     # The first line: what follows may quote the row.
     said = place.masked(str(error.orig).partition("\n")[0]) if not isinstance(place, File) else ""
     if code is None and (error.connection_invalidated or type(error.orig).__name__ in _UNREACHABLE):
+        if _REFUSED in said and not any(words in said for words in _FOR_NOW):
+            return StateError(f"{place}: {said}", _REFUSED_REMEDY)
         return BusyError(f"{place} cannot be reached: {said}", _POSTGRESQL[0][2])
     for beginning, kind, remedy in _POSTGRESQL:
         if str(code).startswith(beginning):

@@ -23,6 +23,21 @@ def new_url(tmp_path_factory: pytest.TempPathFactory) -> NewUrl:
     return lambda: f"sqlite:///{folder}/{next(numbers)}/state.db"
 
 
+@pytest.fixture(scope="module")
+def ready_url(new_url: NewUrl) -> NewUrl:
+    made = new_url()
+    Store.open(made, now=NOW).close()
+
+    def copy() -> str:
+        url = new_url()
+        path = Path(url.removeprefix("sqlite:///"))
+        path.parent.mkdir()
+        shutil.copy(made.removeprefix("sqlite:///"), path)
+        return url
+
+    return copy
+
+
 class TestAttempts(AttemptsSuite):
     pass
 
@@ -48,20 +63,7 @@ class TestLeases(LeaseSuite):
 
 
 class TestCrashes(CrashSuite):
-    @pytest.fixture(autouse=True, scope="class")
-    def made_once(self, tmp_path_factory: pytest.TempPathFactory) -> None:
-        path = tmp_path_factory.mktemp("made") / "state.db"
-        Store.open(f"sqlite:///{path}", now=NOW).close()
-        type(self).made = path
-
-    made: Path
-
-    def ready_url(self, new_url: NewUrl) -> str:
-        url = new_url()
-        path = Path(url.removeprefix("sqlite:///"))
-        path.parent.mkdir()
-        shutil.copy(self.made, path)
-        return url
+    pass
 
 
 class TestVersions(VersionsSuite):

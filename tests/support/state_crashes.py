@@ -1,7 +1,7 @@
-"""A process that writes to states and kills itself in the middle: `python -m` this module, `STEPS FIRST URL...`.
+"""A process that writes to states and kills itself in the middle: `python -m` this module, `WHAT FIRST STRIDE URL...`.
 
-Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, counted from 0 over all that
-happens, or over opening alone when STEPS is 0. At each URL it dies at one point more, the first time at FIRST.
+Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, counted from 0 over all STEPS, or
+over opening where WHAT is `open`. At the first URL it dies at the point FIRST, at each other one STRIDE points later.
 It writes one JSON line a URL: how many steps were acknowledged, and whether it died before they were all done.
 The processes that die are forked from one that has imported everything.
 """
@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 import alembic.command  # noqa: F401  imported once, before the forks
 from sqlalchemy import Engine, event
@@ -25,6 +25,7 @@ from tests.support.repository import ROOT
 from tests.support.state_values import HOUR, NOW, attempt, entry, node, shortage
 
 _TIME_LIMIT = 300
+_AT_ONCE = 10
 
 STEPS: tuple[Callable[[Store], object], ...] = (
     lambda s: s.put_plan("d", "text", NOW),
@@ -61,20 +62,30 @@ def seen_after_each(url: str) -> list[tuple[object, ...]]:
     return views
 
 
-def crash(urls: Sequence[str], *, opening: bool = False, first: int = 0) -> list[tuple[int, bool]]:
-    """Runs such processes, one a URL; for each the steps it acknowledged and whether it died."""
-    command = [sys.executable, "-m", "tests.support.state_crashes", str(0 if opening else 1), str(first), *urls]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=_TIME_LIMIT)
-    return [(line["acknowledged"], line["died"]) for line in map(json.loads, done.stdout.splitlines())]
+def crash(new_url: Callable[[], str], *, opening: bool = False, stride: int = 1) -> Iterator[tuple[str, int, bool]]:
+    """Runs such processes until one comes through: for each the URL, the steps it acknowledged, whether it died."""
+    first, died = 0, True
+    while died:
+        urls = [new_url() for _ in range(_AT_ONCE)]
+        arguments = ["open" if opening else "write", str(first), str(stride), *urls]
+        command = [sys.executable, "-m", "tests.support.state_crashes", *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=_TIME_LIMIT)
+        for url, line in zip(urls, map(json.loads, done.stdout.splitlines()), strict=False):
+            died = line["died"]
+            yield url, line["acknowledged"], died
+        first += _AT_ONCE * stride
 
 
-def _main(steps: str, first: str, *urls: str) -> None:
-    for point, url in enumerate(urls, int(first)):
+def _main(what: str, first: str, stride: str, *urls: str) -> None:
+    died, point = True, int(first)
+    for url in urls:
+        if not died:
+            break
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _work(url, point, writing, opening=steps == "0")
+            _work(url, point, writing, opening=what == "open")
         os.close(writing)
         with os.fdopen(reading, "rb") as told:
             acknowledged = len(told.read())
@@ -83,6 +94,7 @@ def _main(steps: str, first: str, *urls: str) -> None:
         if not died and os.waitstatus_to_exitcode(status) != 0:
             sys.exit(f"point {point}: {status}")
         print(json.dumps({"acknowledged": acknowledged, "died": died}), flush=True)
+        point += int(stride)
 
 
 def _work(url: str, point: int, told: int, *, opening: bool) -> None:

@@ -24,7 +24,8 @@ from tests.support.state_suite import NewUrl, StateSuite
 from tests.support.state_suite_leases import real
 from tests.support.state_values import NOW, entry
 
-_AT_ONCE = 20
+# Every point takes a while: a few of them always, all of them in the slow run.
+_STRIDES = pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
 _OPENS = """
 import sys
 from datetime import UTC, datetime
@@ -39,43 +40,32 @@ with Store.open(sys.argv[1], now=datetime.now(UTC)) as store:
 
 
 class CrashSuite(StateSuite):
-    """Killed processes."""
+    """Killed processes. `ready_url` gives the URL of a state in which nothing was written."""
 
-    def ready_url(self, new_url: NewUrl) -> str:
-        """A state in which nothing was written."""
-        url = new_url()
-        Store.open(url, now=NOW).close()
-        return url
-
-    def test_killed_at_every_statement(self, new_url: NewUrl) -> None:
+    @_STRIDES
+    def test_killed_at_any_statement(self, new_url: NewUrl, ready_url: NewUrl, stride: int) -> None:
         expected = seen_after_each(new_url())
-        died_after: list[int] = []
-        died = True
-        while died:
-            urls = [self.ready_url(new_url) for _ in range(_AT_ONCE)]
-            for url, (acknowledged, died) in zip(urls, crash(urls, first=len(died_after)), strict=True):
-                with Store.open(url, now=NOW) as store:
-                    found = seen(store)
-                    assert found in (expected[acknowledged], *expected[acknowledged + 1 :][:1])
-                    assert verify(store.audit_log()) is None
-                    store.ledger.add([entry("after")])
-                if died:
-                    died_after.append(acknowledged)
-                else:
-                    assert found == expected[-1]
-                    break
-        # Every step was cut off somewhere, and in the end one run came through.
-        assert set(died_after) == set(range(len(STEPS)))
+        died_after = []
+        for url, acknowledged, died in crash(ready_url, stride=stride):
+            with Store.open(url, now=NOW) as store:
+                found = seen(store)
+                assert found in (expected[acknowledged], *expected[acknowledged + 1 :][:1])
+                assert verify(store.audit_log()) is None
+                store.ledger.add([entry("after")])
+            died_after.append(acknowledged)
+            assert died or found == expected[-1]
+        # The last one came through; before it every step was cut off somewhere.
+        assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    def test_killed_while_it_is_made(self, new_url: NewUrl) -> None:
-        # Few of the points here; test_state_sqlite_faults walks all of them.
-        for point in (0, 1, 5, 21, 48, 79):
-            url = new_url()
-            ((_, died),) = crash([url], opening=True, first=point)
+    @_STRIDES
+    def test_killed_while_it_is_made(self, new_url: NewUrl, stride: int) -> None:
+        died_at = 0
+        for url, _, died in crash(new_url, opening=True, stride=stride):
             with Store.open(url, now=NOW) as store:
                 assert len(store.id) == 11
                 assert store.ledger.add([entry()]) == 1
-            assert died
+            died_at += died
+        assert died_at >= 3
 
 
 class VersionsSuite(StateSuite):

@@ -1,0 +1,168 @@
+"""The state on a PostgreSQL server does what every database has to do, and what goes wrong there is said clearly."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from unittest import mock
+
+import psycopg
+import pytest
+
+from router.state import database
+from router.state.errors import BusyError, StateError
+from router.state.store import Store
+from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
+from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
+from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
+from tests.support.state_suite_leases import LeaseSuite
+from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
+from tests.support.state_values import NOW, entry
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresHere]:
+    with postgres_here() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def new_url(server: PostgresHere) -> NewUrl:
+    return lambda: server.url(server.new_database())
+
+
+@pytest.fixture(scope="module")
+def ready_url(new_url: NewUrl) -> NewUrl:
+    def make() -> str:
+        url = new_url()
+        Store.open(url, now=NOW).close()
+        return url
+
+    return make
+
+
+class TestAttempts(AttemptsSuite):
+    pass
+
+
+class TestNotes(NotesSuite):
+    pass
+
+
+class TestLedger(LedgerSuite):
+    pass
+
+
+class TestAudit(AuditSuite):
+    pass
+
+
+class TestAppendOnly(AppendOnlySuite):
+    @pytest.mark.parametrize("table", ["ledger", "audit_log", "journal"])
+    def test_a_table_is_not_emptied(self, filled: Store, table: str) -> None:
+        with pytest.raises(StateError, match="append-only"), filled._database.write() as connection:
+            connection.exec_driver_sql(f"TRUNCATE {table}")
+        assert (filled.ledger.head(), len(filled.audit_log()), len(filled.journal())) == (2, 2, 2)
+
+
+class TestLeases(LeaseSuite):
+    pass
+
+
+class TestCrashes(CrashSuite):
+    pass
+
+
+class TestVersions(VersionsSuite):
+    pass
+
+
+class TestServer(StateSuite):
+    @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+    def test_the_schemes_that_people_write(self, server: PostgresHere, scheme: str) -> None:
+        with Store.open(server.url(server.new_database(), scheme=scheme), now=NOW) as store:
+            assert store.ledger.head() == 0
+
+    def test_two_states_in_schemas_of_one_database(self, server: PostgresHere) -> None:
+        url = server.url(server.new_database())
+        with Store.open(url, now=NOW) as first:
+            with first._database.write() as connection:
+                connection.exec_driver_sql("CREATE SCHEMA another")
+            with Store.open(f"{url}?options=-csearch_path%3Danother", now=NOW) as second:
+                first.ledger.add([entry()])
+                assert (first.id != second.id, first.ledger.head(), second.ledger.head()) == (True, 1, 0)
+
+    def test_the_wrong_password(self, server: PostgresHere) -> None:
+        url = server.url(server.new_database(), password="wr%40ng-one")
+        with pytest.raises(StateError, match=f"127.0.0.1:{server.port}") as caught:
+            Store.open(url, now=NOW)
+        _says(caught.value, "user, password and database")
+        assert not isinstance(caught.value, BusyError)
+        assert "wr@ng" not in caught.value.what
+
+    def test_no_such_database(self, server: PostgresHere) -> None:
+        with pytest.raises(StateError, match="nowhere") as caught:
+            Store.open(server.url("nowhere"), now=NOW)
+        _says(caught.value, "make the database")
+
+    def test_no_right_to_make_tables(self, server: PostgresHere) -> None:
+        name = server.new_database()
+        server.say(f"ALTER DATABASE {name} OWNER TO postgres")
+        with pytest.raises(StateError, match="permission denied") as caught:
+            Store.open(server.url(name), now=NOW)
+        _says(caught.value, "the right")
+
+    def test_a_server_that_only_reads(self, server: PostgresHere, url: str) -> None:
+        name = url.rpartition("/")[2]
+        Store.open(url, now=NOW).close()
+        server.say(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        with Store.open(url, now=NOW) as store:
+            assert store.ledger.head() == 0
+            with pytest.raises(StateError, match="read-only") as caught:
+                store.set_value("a", "b")
+        _says(caught.value, "only reads")
+
+    def test_tables_of_others_are_left_alone(self, server: PostgresHere, url: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CREATE TABLE facts (name text)")
+        with pytest.raises(StateError, match="facts"):
+            Store.open(url, now=NOW)
+        with psycopg.connect(url, autocommit=True) as connection:
+            assert connection.execute("SELECT count(*) FROM facts").fetchone() == (0,)
+            assert connection.execute("SELECT to_regclass('ledger')").fetchone() == (None,)
+
+    def test_nothing_acknowledged_is_lost_when_the_server_crashes(self, server: PostgresHere, store: Store) -> None:
+        for number in range(20):
+            store.ledger.append([entry(f"k{number}")], after=number)
+        server.stop(signal.SIGQUIT)
+        try:
+            with pytest.raises(BusyError, match="cannot be reached") as caught:
+                store.ledger.head()
+            _says(caught.value, "try again")
+            with pytest.raises(BusyError):
+                Store.open(server.url("state0"), now=NOW)
+        finally:
+            server.start()
+        # The store finds it again by itself.
+        assert store.ledger.head() == 20
+        assert store.ledger.append([entry("after")], after=20) == 21
+
+    def test_a_lock_that_is_held_for_too_long(self, server: PostgresHere, url: str) -> None:
+        Store.open(url, now=NOW).close()
+        with mock.patch.object(database, "_SESSION", ("SET lock_timeout = '50ms'",)):
+            with Store.open(url, now=NOW) as store, Store.open(url, now=NOW) as other:
+                with other._database.write("ledger"):
+                    with pytest.raises(BusyError) as caught:
+                        store.ledger.add([entry()])
+                    store.note("a1", "another turn", NOW)
+                assert store.ledger.add([entry()]) == 1
+        _says(caught.value, "try again")
+
+
+def _says(error: StateError, remedy: str) -> None:
+    assert remedy in error.remedy
+    for secret in (PASSWORD, PASSWORD_IN_URL, f"{USER}:"):
+        assert secret not in error.what + error.remedy + repr(error)
+    assert error.__cause__ is None
