@@ -78,7 +78,7 @@ def apply(
 
     plan = read_plan(file)
     guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
-    with opened_site(deploy, clouds, listen=not dry_run) as (opened, site):
+    with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run) as (opened, site):
         work = _Work(site, opened, plan, book, limits, jobs or [], tries)
         accepted, prices, refused = work.judged(guard)
         if not accepted.errands:

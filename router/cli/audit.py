@@ -39,7 +39,7 @@ def audit(
 
     from router.state.chain import verify
 
-    with opened_store(deploy, clouds) as (_, store):
+    with opened_store(deploy, clouds, makes=False) as (_, store):
         entries = store.audit_log()
         if output is AuditFormat.JSON:
             rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]

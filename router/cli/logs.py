@@ -37,7 +37,7 @@ def logs(
     stepfare logs llama-7b --rank 0 --follow
     stepfare logs llama-7b --tail 50
     """
-    with opened_store(deploy, clouds) as (opened, store):
+    with opened_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)
         ranks = [rank] if rank is not None else list(range(attempt.machines))
         if ranks[-1] >= attempt.machines:

@@ -7,9 +7,10 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,18 @@ def teller(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
 
 
 @contextmanager
-def opened_store(deploy: Path | None, clouds: Path | None) -> Iterator[tuple[Opened, Store]]:
-    """Files and the state database. Errors of either become messages."""
+def opened_store(deploy: Path | None, clouds: Path | None, *, makes: bool = True) -> Iterator[tuple[Opened, Store]]:
+    """Files and the state database. Without ``makes`` one that is not there is not made: an empty one stands in for it.
+    Errors of either become messages."""
     from router.state.store import Store
     from router.wiring.deploying import Files, read_files
 
-    with explained():
+    with explained(), ExitStack() as stack:
         opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
-        with Store.open(opened.state_url, now=wall_clock()) as store:
-            yield opened, store
+        url = opened.state_url
+        if not makes and not opened.has_state:
+            url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
+        yield opened, stack.enter_context(Store.open(url, now=wall_clock()))
 
 
 def remember_jobs(jobs: Sequence[Job], moment: datetime) -> None:
@@ -67,34 +71,24 @@ def remember_jobs(jobs: Sequence[Job], moment: datetime) -> None:
 
 
 def remembered_shortages(moment: datetime) -> tuple[Shortage, ...]:
-    """Pools that could not deliver lately. Empty without a state, which asking does not make."""
-    from router.prices.home import home
-
-    if not (home() / "state.db").exists() and not any_deploy_file():
-        return ()
+    """Pools that could not deliver lately. Asking makes no state."""
     try:
-        with opened_store(None, None) as (_, store):
+        with opened_store(None, None, makes=False) as (_, store):
             return store.shortages(moment)
     except (CommandError, InvalidInputError) as error:
         console.note(f"what ran short lately is not known: {error}", "warning")
         return ()
 
 
-def any_deploy_file() -> bool:
-    """Whether a deploy file is read without naming one."""
-    from router.files.deploy_file import deploy_path
-    from router.prices.home import home
-
-    return deploy_path(None, home())[0].exists()
-
-
 @contextmanager
-def opened_site(deploy: Path | None, clouds: Path | None, *, listen: bool) -> Iterator[tuple[Opened, Site]]:
+def opened_site(
+    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True
+) -> Iterator[tuple[Opened, Site]]:
     """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile."""
     from router.wiring.deploying import listening, nobody_listens, open_site
 
     clock = chosen_clock()
-    with opened_store(deploy, clouds) as (opened, store):
+    with opened_store(deploy, clouds, makes=makes) as (opened, store):
         if not listen:
             yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, teller(clock))
             return

@@ -53,7 +53,7 @@ def status(
     from router.wiring.deploying import is_listened_to
 
     clock = chosen_clock()
-    with opened_store(deploy, clouds) as (opened, store):
+    with opened_store(deploy, clouds, makes=False) as (opened, store):
 
         def look() -> Report:
             return report(store, wanted or (), clock(), everything=every)

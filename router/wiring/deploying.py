@@ -69,6 +69,11 @@ class Opened:
         return self.deploy.state or f"sqlite:///{self.folder / 'state.db'}"
 
     @property
+    def has_state(self) -> bool:
+        """Whether the state database is known to be there; one on a server is taken to be."""
+        return self.deploy.state is not None or (self.folder / "state.db").exists()
+
+    @property
     def logs(self) -> Path:
         """Output of every rank."""
         return self.folder / "logs"
