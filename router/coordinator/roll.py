@@ -44,9 +44,9 @@ class Member:
 
 
 class Roll:
-    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``."""
+    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``, in seconds of one clock."""
 
-    def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+    def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: float) -> None:
         self._store = store
         self.attempt = attempt
         self.read_at = now
@@ -68,10 +68,10 @@ class Roll:
         """By rank."""
         return [self.members[rank].record for rank in sorted(self.members)]
 
-    def refresh(self, now: datetime, seconds: float) -> None:
-        """Reads the attempt again if that was so long ago, or in the future: clocks are set."""
+    def refresh(self, now: float, seconds: float) -> None:
+        """Reads the attempt again if that was so long ago."""
         with self.lock:
-            if 0 <= (now - self.read_at).total_seconds() < seconds:
+            if now - self.read_at < seconds:
                 return
             found = self._store.attempt(self.attempt.id)
             if found is not None:
@@ -93,7 +93,7 @@ class Rolls:
         self._rolls: dict[str, Roll] = {}
         self._lock = threading.Lock()
 
-    def get(self, attempt_id: str, now: datetime) -> Roll | None:
+    def get(self, attempt_id: str, now: float) -> Roll | None:
         """That of an attempt, from the database if need be; None where there is no such attempt."""
         with self._lock:
             known = self._rolls.get(attempt_id)
@@ -116,7 +116,7 @@ class Rolls:
         with self._lock:
             return list(self._rolls.values())
 
-    def write_heard(self, now: datetime) -> None:
+    def write_heard(self, now: float) -> None:
         """Brings ``heard_at`` in the database up to date and forgets what is over."""
         waiting = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
         for roll, member, at in waiting:

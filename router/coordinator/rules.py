@@ -7,6 +7,7 @@ import hmac
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
@@ -47,17 +48,18 @@ class Attendance:
     ``logs``: folder for their output. Changes of an attempt by others are seen within ``fresh_seconds``. A heartbeat
     that says nothing new reaches the database within ``write_seconds`` and the next heartbeat of anybody, all that
     wait in one go; so ``heard_at`` there may lag by that much. ``retry_seconds``: the least time between two hellos.
+    ``clock`` only dates what is written: it may be set, or run fast. Durations are those of ``ticks``, in seconds.
     """
 
     def __init__(
         self, store: Store, logs: Path, clock: Callable[[], datetime], *, fresh_seconds: float = 1.0,
-        write_seconds: float = 5.0, retry_seconds: float = 1.0,
+        write_seconds: float = 5.0, retry_seconds: float = 1.0, ticks: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._store, self._logs, self._clock = store, logs, clock
+        self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
         self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
         self._rolls = Rolls(store)
         self._flush_lock = threading.Lock()
-        self._flushed_at = clock()
+        self._flushed_at = ticks()
         self._handlers = {
             "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
         }  # fmt: skip
@@ -85,21 +87,21 @@ class Attendance:
     def flush(self) -> None:
         """Writes what heartbeats left in memory. To be called when serving ends; raises :class:`StateError`."""
         with self._flush_lock:
-            self._rolls.write_heard(self._clock())
+            self._rolls.write_heard(self._ticks())
 
     def known(self) -> set[str]:
         """Ids of the attempts that are in memory."""
         return {roll.attempt.id for roll in self._rolls.known()}
 
     def _admit(self, attempt: str, authorization: str) -> tuple[Roll, str]:
-        roll = self._rolls.get(attempt, self._clock()) if _ATTEMPT.fullmatch(attempt) else None
+        roll = self._rolls.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
         if roll is None:
             raise _No(404, "attempt_unknown")
         token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
         shown = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
         if not hmac.compare_digest(shown.encode(), roll.attempt.token_hash.encode()):
             raise _No(401, "token")
-        roll.refresh(self._clock(), self._fresh)
+        roll.refresh(self._ticks(), self._fresh)
         self._still_on(roll)
         return roll, token
 
@@ -156,7 +158,7 @@ class Attendance:
             else:
                 member.unwritten = now
             order = states.STOP if roll.stopping else states.CONTINUE
-        self._flush_when_due(now)
+        self._flush_when_due(self._ticks())
         return 200, {"order": order}
 
     def _take_logs(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
@@ -184,7 +186,7 @@ class Attendance:
         with roll.lock:
             _claim(member, said.incarnation)
             # Whether it was told to stop has to be known as of now.
-            roll.refresh(now, 0.0)
+            roll.refresh(self._ticks(), 0.0)
             self._still_on(roll)
             if not member.record.ended_reason:
                 message = _masked(said.message, token)
@@ -215,8 +217,8 @@ class Attendance:
     def _note(self, roll: Roll, what: str, member: Member, **details: object) -> None:
         self._store.note(roll.attempt.id, what, self._clock(), rank=member.record.rank, **details)
 
-    def _flush_when_due(self, now: datetime) -> None:
-        if 0 <= (now - self._flushed_at).total_seconds() < self._every:
+    def _flush_when_due(self, now: float) -> None:
+        if now - self._flushed_at < self._every:
             return
         if self._flush_lock.acquire(blocking=False):
             try:

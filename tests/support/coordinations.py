@@ -41,8 +41,12 @@ class Clock:
         return self.now
 
     def move(self, seconds: float) -> None:
-        """On, or back."""
+        """On."""
         self.now += timedelta(seconds=seconds)
+
+    def ticks(self) -> float:
+        """Seconds, as of the machine's own counter."""
+        return (self.now - NOW).total_seconds()
 
 
 def gang_records(
@@ -83,7 +87,8 @@ class Scene:
 
     def fresh(self) -> Attendance:
         """One that knows nothing but what is in the database."""
-        return Attendance(self.store, self.folder / "logs", self.clock, **self.options)
+        ticks = self.clock.ticks if isinstance(self.clock, Clock) else time.monotonic
+        return Attendance(self.store, self.folder / "logs", self.clock, ticks=ticks, **self.options)
 
     @property
     def told(self) -> Coordinator:
