@@ -9,19 +9,25 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from providers.errors import ProviderError
 from providers.fleet import Found
+from router.agent.config import Config
 from router.running.metering import metered_entries
 from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
+from router.running.workspaces import GRACE_SECONDS
 from router.state.records import Attempt, Phase
+from terraform.boot import Boot, boot_of
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
 from terraform.strays import stop_strays, strays
 from terraform.workdir import forget_secrets, forget_state
 
 _TRIES = 3
 _PAUSE_S = 2.0
+# Two heartbeats, and what a coordinator takes to write them down.
+_SILENT_S = 2 * Config.heartbeat_seconds + 5.0
 # An engine whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 
@@ -39,8 +45,29 @@ def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
         attempt = site.store.update(attempt.id, lambda a: _going(a, reason, message))
         site.store.note(attempt.id, "releasing", site.clock(), reason=reason)
     if attempt.made_at is not None:
+        _let_them_save(site, attempt)
         _unmake(site, attempt)
     return _over(site, attempt)
+
+
+def _let_them_save(site: Site, attempt: Attempt) -> None:
+    """Gives the training its grace: in RELEASING the coordinator orders every rank to stop. Machines that run a script are
+    stopped that way by their module; others would just be switched off. Ranks that do not call are not waited for."""
+    if attempt.met_at is None or boot_of(attempt.cloud) is Boot.SCRIPT:
+        return
+    ends = time.monotonic() + Config.heartbeat_seconds + GRACE_SECONDS
+    heard: dict[int, tuple[datetime | None, float]] = {}
+    while time.monotonic() < ends:
+        now = time.monotonic()
+        waiting = False
+        for node in site.store.nodes(attempt.id):
+            known, since = heard.get(node.rank, (None, now))
+            if node.rank not in heard or known != node.heard_at:
+                heard[node.rank], since = (node.heard_at, now), now
+            waiting |= not node.ended_reason and now - since < _SILENT_S
+        if not waiting:
+            return
+        time.sleep(_PAUSE_S / 4)
 
 
 def _going(attempt: Attempt, reason: str, message: str) -> Attempt | None:

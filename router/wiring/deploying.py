@@ -173,7 +173,8 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
     if port and existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca):
         yield Home(entry.url or _here(entry, port), sha256, authority)
         return
-    app = make_app(Attendance(store, opened.logs, clock), agent, store.id)
+    attendance = Attendance(store, opened.logs, clock)
+    app = make_app(attendance, agent, store.id)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
     server = Server(app, entry.host, port, certificate, key)
     try:
@@ -189,6 +190,7 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
         yield Home(entry.url or _here(entry, server.port), sha256, authority)
     finally:
         server.__exit__(None, None, None)
+        attendance.flush()
 
 
 def nobody_listens(opened: Opened, store: Store) -> Home:
