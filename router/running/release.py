@@ -51,8 +51,9 @@ def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
 
 
 def _let_them_save(site: Site, attempt: Attempt) -> None:
-    """Gives the training its grace: in RELEASING the coordinator orders every rank to stop. Machines that run a script are
-    stopped that way by their module; others would just be switched off. Ranks that do not call are not waited for."""
+    """Gives the training its grace: in RELEASING the coordinator orders every rank to stop. Machines that run a
+    script are stopped that way by their module; others would just be switched off. Ranks that do not call are not
+    waited for."""
     if attempt.met_at is None or boot_of(attempt.cloud) is Boot.SCRIPT:
         return
     ends = time.monotonic() + Config.heartbeat_seconds + GRACE_SECONDS
