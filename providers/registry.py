@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import cast
 
 from providers.errors import SdkMissingError
+from providers.fleet import Fleet
 from providers.protocol import Provider
 from providers.session import Session
 
@@ -17,7 +18,8 @@ from providers.session import Session
 class Entry:
     """One cloud: how people call it, the ``module:function`` that makes its provider from (cloud, session), the
     extra of this package that installs its SDK ("" for none), what makes the provider of its public prices where the
-    first needs an account ("" where it does not), and whether it is asked without being configured.
+    first needs an account ("" where it does not), whether it is asked without being configured, and what makes its
+    fleet ("" where nothing is made by attempts that could be left there).
     """
 
     title: str
@@ -25,22 +27,30 @@ class Entry:
     extra: str = ""
     public: str = ""
     by_default: bool = True
+    fleet: str = ""
 
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
 
 CLOUDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "aws": Entry("Amazon EC2", "providers.aws.provider:make", "aws"),
-        "gcp": Entry("Google Compute Engine", "providers.gcp.provider:make", "gcp", _NEOCLOUD),
-        "azure": Entry("Azure", "providers.azure.provider:make", "azure"),
+        "aws": Entry("Amazon EC2", "providers.aws.provider:make", "aws", fleet="providers.aws.fleet:make"),
+        "gcp": Entry(
+            "Google Compute Engine", "providers.gcp.provider:make", "gcp", _NEOCLOUD, fleet="providers.gcp.fleet:make"
+        ),
+        "azure": Entry("Azure", "providers.azure.provider:make", "azure", fleet="providers.azure.fleet:make"),
         "lambda": Entry("Lambda", _NEOCLOUD),
         "nebius": Entry("Nebius", _NEOCLOUD),
         "runpod": Entry("RunPod", _NEOCLOUD),
         "verda": Entry("Verda (DataCrunch)", _NEOCLOUD),
         "vast": Entry("Vast.ai", _NEOCLOUD),
         "static": Entry("hosts of your own", "providers.static.provider:make", by_default=False),
-        "sandbox": Entry("sandbox on this machine", "providers.sandbox.provider:make", by_default=False),
+        "sandbox": Entry(
+            "sandbox on this machine",
+            "providers.sandbox.provider:make",
+            by_default=False,
+            fleet="providers.sandbox.fleet:make",
+        ),
     }
 )
 
@@ -50,23 +60,34 @@ def open_provider(cloud: str, session: Session) -> Provider:
 
     SdkMissingError when its SDK is missing and it cannot do without, naming the extra that installs it.
     """
-    entry = CLOUDS[cloud]
-    try:
-        return _make(entry.factory, cloud, session)
-    except ModuleNotFoundError as error:
-        if not entry.extra:
-            raise
-        remedy = f"pip install 'stepfare[{entry.extra}]'"
-        raise SdkMissingError(cloud, str(error.name), remedy=remedy) from None
+    return cast(Provider, _open(cloud, CLOUDS[cloud].factory, session))
 
 
 def open_public_provider(cloud: str, session: Session) -> Provider | None:
     """What knows public prices of ``cloud`` when its own adapter can say nothing without an account; None where
     there is no such thing, or the adapter reads public sources by itself."""
     entry = CLOUDS[cloud]
-    return _make(entry.public, cloud, session) if entry.public else None
+    return cast(Provider, _make(entry.public, cloud, session)) if entry.public else None
 
 
-def _make(factory: str, cloud: str, session: Session) -> Provider:
+def open_fleet(cloud: str, session: Session) -> Fleet | None:
+    """What finds and releases the machines of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise); None where
+    attempts make none. Touches no network. SdkMissingError as :func:`open_provider`."""
+    entry = CLOUDS[cloud]
+    return cast(Fleet, _open(cloud, entry.fleet, session)) if entry.fleet else None
+
+
+def _open(cloud: str, factory: str, session: Session) -> object:
+    extra = CLOUDS[cloud].extra
+    try:
+        return _make(factory, cloud, session)
+    except ModuleNotFoundError as error:
+        if not extra:
+            raise
+        remedy = f"pip install 'stepfare[{extra}]'"
+        raise SdkMissingError(cloud, str(error.name), remedy=remedy) from None
+
+
+def _make(factory: str, cloud: str, session: Session) -> object:
     module, _, function = factory.partition(":")
-    return cast(Provider, getattr(importlib.import_module(module), function)(cloud, session))
+    return getattr(importlib.import_module(module), function)(cloud, session)

@@ -36,11 +36,14 @@ _QUEUE_BATCH = 10
 _MOST_BATCHES = 50
 _LARGEST_PAGE = 1000
 # What IAM and the settings call a service, where it is not the SDK's name.
-_POLICY_NAMES = {"service-quotas": "servicequotas"}
+_POLICY_NAMES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
 
 
 class Client:
     """Thread-safe; makes the SDK session and its clients at first use (under a lock: that part of the SDK is not)."""
+
+    # The file that grants the calls made here.
+    POLICY = "policy.json"
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -311,6 +314,7 @@ class Client:
             status=int(metadata.get("HTTPStatusCode", 0)),
             permission=permission,
             retry_after_s=retry_after(metadata.get("HTTPHeaders", {}).get("retry-after")),
+            policy=self.POLICY,
         )
 
 

@@ -80,17 +80,25 @@ _FIND = "see `aws configure list` for what is found, and where"
 
 
 def from_code(
-    cloud: str, asked: str, code: str, *, status: int = 0, permission: str = "", retry_after_s: float | None = None
+    cloud: str,
+    asked: str,
+    code: str,
+    *,
+    status: int = 0,
+    permission: str = "",
+    retry_after_s: float | None = None,
+    policy: str = "policy.json",
 ) -> ProviderError:
     """The error for a refusal with ``code``; an unknown code is judged by its HTTP ``status``.
 
-    ``asked`` says what was asked and where; ``permission`` is what the IAM policy calls it.
+    ``asked`` says what was asked and where; ``permission`` is what the IAM policy calls it, ``policy`` the file beside
+    this one that grants it.
     """
     kind = BY_CODE.get(code) or _by_status(status)
     if kind is ThrottledError:
         return ThrottledError(cloud, asked, retry_after_s=retry_after_s, code=code)
     if kind is PermissionDeniedError:
-        remedy = f"allow {permission} as providers/aws/policy.json does" if permission else ""
+        remedy = f"allow {permission} as providers/aws/{policy} does" if permission else ""
         return PermissionDeniedError(cloud, asked, permission=permission, code=code, remedy=remedy)
     if kind is CredentialsError:
         return CredentialsError(cloud, asked, code=code, remedy=_CLOCK if code in _CLOCK_CODES else _RENEW)

@@ -1,0 +1,228 @@
+"""What attempts made in an AWS account, and giving it back.
+
+Machines, spot requests, NAT gateways, elastic IPs, volumes and network interfaces are asked of EC2; everything else of
+the Resource Groups Tagging API, which learns of a deletion minutes later and does not know IAM roles (they cost
+nothing, and are named ``stepfare-<attempt>``). Regions are asked at the same time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from providers.aws.access import FIND_CREDENTIALS
+from providers.aws.estate import EstateClient
+from providers.aws.parse import estate
+from providers.aws.parse.places import regions_by_status, zone_ids
+from providers.errors import (
+    AccountNotUsedError,
+    CredentialsError,
+    NotReachedError,
+    ProviderError,
+    RegionOffError,
+    RetryableError,
+)
+from providers.fleet import BY_HAND, Findings, Fleet, Found, in_order
+from providers.protocol import Gap
+from providers.session import Session
+
+_REGIONS_AT_ONCE = 8
+_BATCH = 100
+# A machine takes a minute or two to let go of its group and interfaces, a NAT gateway to let go of its address.
+PATIENCE_S = 240.0
+_PAUSE_S = 5.0
+
+_INSTANCE, _REQUEST, _GATEWAY, _ADDRESS = "i-", "sir-", "nat-", "eipalloc-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """The call that ends one kind of thing, and what its id is called there."""
+
+    action: str
+    parameter: str
+
+
+# By the beginning of the id, in the order of what holds what.
+_ENDINGS: Mapping[str, _Ending] = MappingProxyType(
+    {
+        "lt-": _Ending("DeleteLaunchTemplate", "LaunchTemplateId"),
+        _GATEWAY: _Ending("DeleteNatGateway", "NatGatewayId"),
+        "vol-": _Ending("DeleteVolume", "VolumeId"),
+        "eni-": _Ending("DeleteNetworkInterface", "NetworkInterfaceId"),
+        _ADDRESS: _Ending("ReleaseAddress", "AllocationId"),
+        "sg-": _Ending("DeleteSecurityGroup", "GroupId"),
+    }
+)
+_IN_USE = frozenset(
+    {
+        "DependencyViolation", "InvalidGroup.InUse", "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse",
+        "VolumeInUse",
+    }
+)  # fmt: skip
+# After one of these the same call for fewer machines fares no better.
+_FOR_ALL = (CredentialsError, NotReachedError, RetryableError)
+# After one of these the next call to the same region fares no better.
+_HOPELESS = (CredentialsError, NotReachedError, RegionOffError)
+
+
+def make(cloud: str, session: Session) -> Fleet:
+    """The fleet; touches no network. ModuleNotFoundError without the SDK."""
+    return AwsFleet(cloud, session)
+
+
+class AwsFleet:
+    """See :class:`providers.fleet.Fleet`. What is still in use because of something released in the same call is tried
+    again every ``pause_s``, for ``patience_s`` at most."""
+
+    def __init__(
+        self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
+    ) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._client = EstateClient(cloud, session)
+        self._patience_s = patience_s
+        self._pause_s = pause_s
+
+    @property
+    def cloud(self) -> str:
+        return self._cloud
+
+    def found(self, regions: Sequence[str]) -> Findings:
+        self._check_account()
+        wanted = sorted(set(regions)) or list(regions_by_status(self._client.regions())[0])
+        with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
+            parts = list(pool.map(self._look, wanted))
+        return Findings(
+            in_order(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
+        )
+
+    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+        if not found:
+            return ()
+        self._check_account()
+        answers: dict[tuple[str, str], ProviderError | None] = {}
+        regions = {region: [one.machine_id for one in found if one.region == region] for region in _regions(found)}
+        with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
+            for region, said in zip(regions, pool.map(self._release, regions, regions.values()), strict=True):
+                answers.update({(region, id_): error for id_, error in said.items()})
+        return tuple(answers[one.region, one.machine_id] for one in found)
+
+    def _check_account(self) -> None:
+        if not self._session.settings.credentials:
+            raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
+        if not self._client.has_credentials():
+            raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+
+    def _look(self, region: str) -> tuple[list[Found], list[Gap]]:
+        cloud, client = self._cloud, self._client
+        gaps: list[Gap] = []
+        try:
+            machines, with_them = estate.read_machines(cloud, region, *self._machines(region))
+        except ProviderError as error:
+            gaps.append(Gap(f"machines in {region}", error))
+            if isinstance(error, _HOPELESS):
+                return [], gaps
+            machines, with_them = (), frozenset()
+        found = list(machines)
+        others: Mapping[str, Callable[[], Iterable[Found]]] = {
+            "spot requests": lambda: estate.read_requests(cloud, region, client.spot_requests(region), with_them),
+            "nat gateways": lambda: estate.read_gateways(cloud, region, client.gateways(region)),
+            "elastic ips": lambda: estate.read_addresses(cloud, region, client.addresses(region)),
+            "volumes": lambda: estate.read_volumes(cloud, region, client.volumes(region), with_them),
+            "network interfaces": lambda: estate.read_interfaces(cloud, region, client.interfaces(region), with_them),
+            "everything else": lambda: estate.read_tagged(cloud, region, client.tagged(region)),
+        }
+        for subject, look in others.items():
+            try:
+                found += look()
+            except ProviderError as error:
+                gaps.append(Gap(f"{subject} in {region}", error))
+        return found, gaps
+
+    def _machines(self, region: str) -> tuple[Sequence[estate.Row], Mapping[str, str]]:
+        """Instances, and ids of zones by name; none where these cannot be had, for that hides no machine."""
+        reservations = self._client.instances(region)
+        try:
+            zones = zone_ids(self._client.zones(region)) if reservations else {}
+        except ProviderError:
+            zones = {}
+        return reservations, zones
+
+    def _release(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
+        """Answers by id, in one region."""
+        answers: dict[str, ProviderError | None] = {}
+        machines = sorted({id_ for id_ in ids if id_.startswith(_INSTANCE)})
+        for start in range(0, len(machines), _BATCH):
+            batch = machines[start : start + _BATCH]
+            self._cancel_requests_of(region, batch)
+            answers.update(self._end_machines(region, batch))
+        for id_ in sorted({id_ for id_ in ids if id_.startswith(_REQUEST)}):
+            answers[id_] = _tried(partial(self._client.cancel, region, [id_]))
+        letting_go = any(error is None for error in answers.values())
+        until = time.monotonic() + self._patience_s
+        for prefix, ending in _ENDINGS.items():
+            for id_ in sorted({id_ for id_ in ids if id_.startswith(prefix)}):
+                end = partial(self._end, region, ending, id_)
+                answers[id_] = self._patiently(end, until) if letting_go else _tried(end)
+            gone = [answers[id_] is None for id_ in ids if id_.startswith(_GATEWAY) and id_ in answers]
+            letting_go = letting_go or any(gone)
+        for id_ in ids:
+            answers.setdefault(id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=BY_HAND))
+        return answers
+
+    def _end_machines(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
+        """One refused id spoils the call for all, so that halves are tried, and their halves."""
+        error = _tried(partial(self._client.terminate, region, ids), gone=len(ids) == 1)
+        if error is None or len(ids) == 1 or isinstance(error, _FOR_ALL):
+            return dict.fromkeys(ids, error)
+        half = len(ids) // 2
+        return {**self._end_machines(region, ids[:half]), **self._end_machines(region, ids[half:])}
+
+    def _cancel_requests_of(self, region: str, ids: Sequence[str]) -> None:
+        """So that nothing starts again. A one-time request ends with its machine anyway, and one that is left is found
+        again as a thing of its own: a failure here must not keep the machine alive."""
+        try:
+            requests = self._client.requests_of(region, ids)
+            if requests:
+                self._client.cancel(region, requests)
+        except ProviderError:
+            return
+
+    def _end(self, region: str, ending: _Ending, id_: str) -> None:
+        if id_.startswith(_ADDRESS) and self._client.in_use(region, id_):
+            raise ProviderError(self._cloud, f"{id_} in {region}", code="InvalidIPAddress.InUse")
+        self._client.delete(region, ending.action, ending.parameter, id_)
+
+    def _patiently(self, end: Callable[[], None], until: float) -> ProviderError | None:
+        while True:
+            error = _tried(end)
+            if error is None or error.code not in _IN_USE or time.monotonic() >= until:
+                return error
+            try:
+                self._session.caller.check()
+            except ProviderError:
+                return error
+            time.sleep(self._pause_s)
+
+
+def _regions(found: Sequence[Found]) -> list[str]:
+    return sorted({one.region for one in found})
+
+
+def _tried(end: Callable[[], None], *, gone: bool = True) -> ProviderError | None:
+    """The error of ``end``, None when it went well. That something is not there is well too, where ``gone``."""
+    try:
+        end()
+    except ProviderError as error:
+        if gone and "NotFound" in error.code:
+            return None
+        if error.code in _IN_USE:
+            remedy = f"something still uses it: sweep again in a few minutes, or {BY_HAND}"
+            return ProviderError(error.cloud, f"{error.what}: still in use", code=error.code, remedy=remedy)
+        return error
+    return None

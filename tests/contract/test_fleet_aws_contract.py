@@ -1,0 +1,59 @@
+"""The AWS fleet held to the contract: the real SDK on moto over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import pytest
+
+from providers.fleet import Fleet, Found
+from providers.registry import open_fleet
+from tests.contract.fleet_contract import FleetContract, session
+from tests.support.aws_estate import Estate, estate
+from tests.support.aws_service_session import CANARY, settings, somebody
+
+
+class Account:
+    """See :class:`tests.contract.fleet_contract.World`."""
+
+    def __init__(self, app: Estate) -> None:
+        self._app = app
+        made = open_fleet("aws", session("aws", settings(app.url, endpoints={"ec2": app.url, "tag": app.url})))
+        assert made is not None
+        self._fleet = made
+
+    @property
+    def fleet(self) -> Fleet:
+        return self._fleet
+
+    @property
+    def regions(self) -> Sequence[str]:
+        return ("us-east-1",)
+
+    def make(self, attempt: str, state: str, machines: int) -> list[str]:
+        return self._app.machines(attempt, state, range(machines))
+
+    def make_foreign(self) -> str:
+        return self._app.machine({})
+
+    def lose(self, machine_id: str) -> None:
+        self._app.ec2().terminate_instances(InstanceIds=[machine_id])
+
+    def alive(self) -> set[str]:
+        return self._app.running()
+
+
+class TestAwsFleet(FleetContract):
+    cloud: ClassVar[str] = "aws"
+    canary: ClassVar[str] = CANARY
+
+    @pytest.fixture
+    def world(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+        somebody(monkeypatch)
+        with estate() as app:
+            yield Account(app)
+
+    def renamed(self, found: Found) -> str:
+        """EC2 uses an id once."""
+        return "i-0000000000000dead"
