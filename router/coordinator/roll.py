@@ -51,6 +51,7 @@ class Roll:
         self.attempt = attempt
         self.read_at = now
         self.lock = threading.RLock()
+        # By rank, as they come.
         self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}
 
     @property
@@ -66,7 +67,7 @@ class Roll:
     @property
     def records(self) -> list[NodeRecord]:
         """By rank."""
-        return [self.members[rank].record for rank in sorted(self.members)]
+        return [member.record for member in self.members.values()]
 
     def refresh(self, now: float, seconds: float) -> None:
         """Reads the attempt again if that was so long ago."""

@@ -211,7 +211,7 @@ class Attendance:
             result = "" if attempt.result else verdict(attempt.engine, roll.records, ordered=ordered)
             return replace(attempt, result=result, result_at=now) if result else None
 
-        if not roll.attempt.result:
+        if not roll.attempt.result and concluded(roll.attempt) is not None:
             roll.attempt = self._store.update(roll.attempt.id, concluded)
 
     def _note(self, roll: Roll, what: str, member: Member, **details: object) -> None:
