@@ -1,131 +1,116 @@
-"""The AWS module applied through the stand-in provider to a moto server: a spot gang of four made, a machine lost and
-replaced, the gang shrunk and destroyed. Asserted on moto's own state."""
+"""A spot gang of four on EC2 as moto has it, from a spec through the Runner: made, a machine lost behind Terraform's
+back, found and replaced, the gang shrunk and released. Asserted on moto's own state."""
 
 from __future__ import annotations
 
-import json
+import base64
+import gzip
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
-from tests.support.terraform_plans import TAGS, variables
-from tests.support.terraform_standin import Engine
+from terraform.outputs import made_nodes
+from tests.support.terraform_moto import Cloud, cloud, gang
+from tests.support.terraform_runs import needs_engine
 
-GANG = [
-    {
-        "rank": r,
-        "name": f"llama-{r}",
-        "zone": "use1-az4",
-        "instance_type": "p5.48xlarge",
-        "market": "spot",
-        "max_usd_per_hour": "31.5",
-    }
-    for r in range(4)
-]
-GIVEN = variables(GANG, region="us-east-1", fabric="efa", image="ami-12c6146b")
+pytestmark = [needs_engine, pytest.mark.slow]
+LOST = 'module.gang.aws_instance.node["2"]'
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[str]:
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud(tmp_path_factory.mktemp("aws")) as found:
+        yield found
 
 
-@pytest.fixture(scope="module")
-def ec2(moto: str) -> Any:
-    return boto3.client("ec2", "us-east-1", endpoint_url=moto, aws_access_key_id="x", aws_secret_access_key="x")
+def _tags(found: dict[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in found["Tags"]}
 
 
-@pytest.fixture(scope="module")
-def engine(moto: str, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"}
-    return Engine.beside(tmp_path_factory.mktemp("standin"), "requirements-aws.txt", AWS_ENDPOINT_URL=moto, **keys)
-
-
-def _running(ec2: Any) -> dict[str, dict[str, Any]]:
-    """The machines that run, by rank, as moto has them."""
-    alive = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
-    found = [i for r in ec2.describe_instances(Filters=alive)["Reservations"] for i in r["Instances"]]
-    ranks = {{t["Key"]: t["Value"] for t in i["Tags"]}["stepfare_rank"]: i for i in found}
-    assert len(ranks) == len(found)
-    return ranks
-
-
-def _ids(ec2: Any) -> dict[str, str]:
-    return {rank: machine["InstanceId"] for rank, machine in _running(ec2).items()}
-
-
-def _outputs(engine: Engine, root: Path) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = json.loads(engine.must(root, "output", "-json").out)["nodes"]["value"]
-    return nodes
-
-
-def _apply(engine: Engine, root: Path) -> None:
-    engine.must(root, "apply", "-auto-approve", "-input=false", "-no-color")
-
-
-@pytest.mark.slow
-def test_a_spot_gang_is_made_repaired_shrunk_and_destroyed(engine: Engine, ec2: Any, tmp_path: Path) -> None:
-    before = (ec2.describe_vpcs()["Vpcs"], ec2.describe_subnets()["Subnets"])
-    root = engine.root(tmp_path / "root", "aws", GIVEN)
-    _apply(engine, root)
-
-    machines = _running(ec2)
+def _check_the_whole(aws: Cloud, attempt: str) -> None:
+    """Four machines as they were ordered: where, how bought, closed, encrypted, tagged, each with its own user data."""
+    ec2, spec = aws.ec2, gang(attempt)
+    machines = aws.machines(attempt)
     assert sorted(machines) == ["0", "1", "2", "3"]
-    subnets = {s["SubnetId"]: s["AvailabilityZoneId"] for s in ec2.describe_subnets()["Subnets"]}
-    groups = ec2.describe_security_groups(GroupNames=["stepfare-a1"])["SecurityGroups"]
-    assert len(groups) == 1
-    for machine in machines.values():
-        tags = {t["Key"]: t["Value"] for t in machine["Tags"]}
-        assert TAGS.items() <= tags.items()
+    zones = {s["SubnetId"]: s["AvailabilityZoneId"] for s in ec2.describe_subnets()["Subnets"]}
+    (group,) = ec2.describe_security_groups(GroupNames=[f"stepfare-{attempt}"])["SecurityGroups"]
+    for rank, machine in machines.items():
+        assert spec.tags.items() <= _tags(machine).items()
+        assert _tags(machine)["Name"] == f"{attempt}-{rank}"
         assert (machine["InstanceType"], machine["InstanceLifecycle"]) == ("p5.48xlarge", "spot")
         assert machine["MetadataOptions"]["HttpTokens"] == "required"
-        assert subnets[machine["SubnetId"]] == "use1-az4"
-        assert [g["GroupId"] for g in machine["SecurityGroups"]] == [groups[0]["GroupId"]]
-    volumes = ec2.describe_volumes()["Volumes"]
-    assert len(volumes) == 4
-    assert all(v["Encrypted"] and v["Size"] == 200 and v["VolumeType"] == "gp3" for v in volumes)
-    assert all(TAGS.items() <= {t["Key"]: t["Value"] for t in v["Tags"]}.items() for v in volumes)
+        assert zones[machine["SubnetId"]] == "use1-az4"
+        assert [g["GroupId"] for g in machine["SecurityGroups"]] == [group["GroupId"]]
+        asked = ec2.describe_instance_attribute(InstanceId=machine["InstanceId"], Attribute="userData")
+        text = gzip.decompress(base64.b64decode(base64.b64decode(asked["UserData"]["Value"]))).decode()
+        assert text == f"#cloud-config\n# rank {rank}\n"
+    disks = ec2.describe_volumes(Filters=[{"Name": "tag:stepfare_attempt", "Values": [attempt]}])["Volumes"]
+    assert len(disks) == 4
+    assert all(d["Encrypted"] and d["Size"] == 200 and d["VolumeType"] == "gp3" for d in disks)
+    assert all(spec.tags.items() <= _tags(d).items() for d in disks)
 
-    (inward,) = groups[0]["IpPermissions"]
-    assert [p["GroupId"] for p in inward["UserIdGroupPairs"]] == [groups[0]["GroupId"]]
+    (inward,) = group["IpPermissions"]
+    assert [p["GroupId"] for p in inward["UserIdGroupPairs"]] == [group["GroupId"]]
     assert inward["IpRanges"] == []
     (template,) = ec2.describe_launch_templates()["LaunchTemplates"]
     versions = ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"])
     cards = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]["NetworkInterfaces"]
-    assert [c["InterfaceType"] for c in cards] == ["efa", *["efa-only"] * 31]
+    assert [card["InterfaceType"] for card in cards] == ["efa", *["efa-only"] * 31]
 
-    made = _ids(ec2)
-    assert [n["id"] for n in _outputs(engine, root)] == [made[str(r)] for r in range(4)]
-    assert engine.run(root, "plan", "-detailed-exitcode", "-input=false").code == 0
 
-    ec2.terminate_instances(InstanceIds=[made["2"]])
-    drifted = engine.run(root, "plan", "-detailed-exitcode", "-input=false", "-json")
-    assert drifted.code == 2
-    address = 'module.gang.aws_instance.node["2"]'
-    drift = [m["change"] for m in drifted.messages() if m["type"] == "resource_drift"]
-    assert [(d["resource"]["addr"], d["action"]) for d in drift] == [(address, "delete")]
-    planned = [m["change"] for m in drifted.messages() if m["type"] == "planned_change"]
-    assert [(p["resource"]["addr"], p["action"]) for p in planned] == [(address, "create")]
-    _apply(engine, root)
-    repaired = _ids(ec2)
-    assert {r for r in made if made[r] != repaired[r]} == {"2"}
+def test_a_spot_gang_is_made_loses_a_machine_is_repaired_whole_shrunk_and_released(aws: Cloud, tmp_path: Path) -> None:
+    before = aws.inventory()
+    run, runner = tmp_path / "run", aws.runner()
+    aws.prepare(run, gang("llama-1"))
+    preview = runner.preview(run)
+    assert sum(address.startswith("module.gang.aws_instance.node[") for address in preview.creates) == 4
+    assert (preview.changes, preview.destroys, preview.drift) == ((), (), ())
+    assert aws.inventory() == before
 
-    (root / "terraform.tfvars.json").write_text(json.dumps({**GIVEN, "nodes": GANG[:2]}))
-    _apply(engine, root)
-    assert _ids(ec2) == {r: made[r] for r in ("0", "1")}
-    assert [n["rank"] for n in _outputs(engine, root)] == [0, 1]
+    nodes = made_nodes(runner.apply(run, preview=preview).outputs)
+    made = aws.ids("llama-1")
+    assert {str(node.rank): node.id for node in nodes} == made
+    _check_the_whole(aws, "llama-1")
+    assert runner.preview(run).is_empty
 
-    engine.must(root, "destroy", "-auto-approve", "-input=false", "-no-color")
-    assert _running(ec2) == {}
-    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
-    assert (ec2.describe_vpcs()["Vpcs"], ec2.describe_subnets()["Subnets"]) == before
-    assert [g["GroupName"] for g in ec2.describe_security_groups()["SecurityGroups"]] == ["default"]
-    assert engine.must(root, "state", "list").out == ""
+    # Behind Terraform's back.
+    aws.ec2.terminate_instances(InstanceIds=[made["2"]])
+    assert sorted(aws.ids("llama-1")) == ["0", "1", "3"]
+    found = runner.preview(run)
+    assert [(change.address, change.action) for change in found.drift] == [(LOST, "delete")]
+    assert (found.creates, found.changes, found.destroys) == ((LOST,), (), ())
+
+    repaired = made_nodes(runner.apply(run, preview=found).outputs)
+    now = aws.ids("llama-1")
+    assert {rank for rank in made if made[rank] != now[rank]} == {"2"}
+    assert [(node.rank, node.id) for node in repaired] == [(rank, now[str(rank)]) for rank in range(4)]
+    _check_the_whole(aws, "llama-1")
+    assert runner.preview(run).is_empty
+
+    smaller = gang("llama-1", 2)
+    aws.prepare(run, smaller)
+    assert [node.rank for node in made_nodes(runner.apply(run).outputs)] == [0, 1]
+    assert aws.ids("llama-1") == {rank: made[rank] for rank in ("0", "1")}
+
+    runner.destroy(run)
+    assert aws.inventory() == before
+    assert runner.state(run) == ()
+
+
+def test_two_gangs_in_one_account_do_not_touch_each_other(aws: Cloud, tmp_path: Path) -> None:
+    before = aws.inventory()
+    first, second = gang("a-1", 2, fabric="none"), replace(gang("b-1", 2), fabric="none")
+    for spec in (first, second):
+        aws.prepare(tmp_path / spec.attempt, spec)
+        aws.runner().apply(tmp_path / spec.attempt)
+    kept = aws.ids("b-1")
+    assert len(kept) == len(aws.ids("a-1")) == 2
+    aws.runner().destroy(tmp_path / "a-1")
+    assert aws.ids("a-1") == {}
+    assert aws.ids("b-1") == kept
+    assert aws.runner().preview(tmp_path / "b-1").is_empty
+    aws.runner().destroy(tmp_path / "b-1")
+    assert aws.inventory() == before

@@ -1,17 +1,18 @@
 """Resources of the AWS stand-in that are real calls, to whatever AWS_ENDPOINT_URL names: a moto server in tests.
 
 Networks, security groups with their rules, launch templates and instances. The others stay records: moto cannot serve
-them, or nothing is asserted about them.
+them, or nothing is asserted about them. faults.py says how calls can be made to fail.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 from botocore.exceptions import ClientError
 
+from tests.support.standin.faults import Faults
 from tests.support.standin.provider import Recorded, settled
 
 
@@ -24,25 +25,37 @@ def known(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
+def words(error: ClientError) -> str:
+    """An error of the service as the provider hands it on."""
+    found, answer = error.response["Error"], error.response["ResponseMetadata"]
+    status = f"https response error StatusCode: {answer['HTTPStatusCode']}, RequestID: {answer.get('RequestId', '')}"
+    return f"operation error EC2: {error.operation_name}, {status}, api error {found['Code']}: {found['Message']}"
+
+
 class Call(Recorded):
     """One that is created and deleted by a call each; an error of the service becomes Terraform's."""
 
+    TITLE: ClassVar[str]
+
     def ec2(self, state: dict[str, Any]) -> Any:
-        return boto3.client("ec2", region_name=state["region"])
+        return Faults.ordered().watch(boto3.client("ec2", region_name=state["region"]))
 
     def create(self, ctx: Any, planned: dict[str, Any]) -> dict[str, Any] | None:
         state = settled(planned)
         try:
             return settled(planned, tags_all=planned.get("tags"), **self.made(self.ec2(state), state))
         except ClientError as error:
-            ctx.diagnostics.add_error(f"creating {self.NAME}: {error}")
+            ctx.diagnostics.add_error(f"creating {self.TITLE}: {words(error)}")
             return None
 
-    def delete(self, ctx: Any, current: dict[str, Any]) -> None:
+    def delete(self, ctx: Any, current: dict[str, Any]) -> dict[str, Any] | None:
+        """The state when it could not be deleted: Terraform must not forget it."""
         try:
             self.gone(self.ec2(current), current)
         except ClientError as error:
-            ctx.diagnostics.add_error(f"deleting {self.NAME}: {error}")
+            ctx.diagnostics.add_error(f"deleting {self.TITLE} ({current['id']}): {words(error)}")
+            return current
+        return None
 
     @abstractmethod
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
@@ -54,6 +67,8 @@ class Call(Recorded):
 
 
 class Vpc(Call):
+    TITLE = "EC2 VPC"
+
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         made = ec2.create_vpc(CidrBlock=state["cidr_block"], TagSpecifications=tags("vpc", state))
         return {"id": made["Vpc"]["VpcId"]}
@@ -63,6 +78,8 @@ class Vpc(Call):
 
 
 class Subnet(Call):
+    TITLE = "EC2 Subnet"
+
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         place = known(VpcId=state["vpc_id"], AvailabilityZoneId=state["availability_zone_id"])
         made = ec2.create_subnet(CidrBlock=state["cidr_block"], TagSpecifications=tags("subnet", state), **place)
@@ -73,6 +90,8 @@ class Subnet(Call):
 
 
 class SecurityGroup(Call):
+    TITLE = "Security Group"
+
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         group = {"GroupName": state["name"], "Description": state["description"], "VpcId": state["vpc_id"]}
         made = ec2.create_security_group(**group, TagSpecifications=tags("security-group", state))
@@ -86,6 +105,7 @@ class SecurityGroup(Call):
 
 
 class IngressRule(Call):
+    TITLE = "VPC Security Group Rule"
     WAY = "ingress"
 
     def permission(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +127,8 @@ class EgressRule(IngressRule):
 
 
 class LaunchTemplate(Call):
+    TITLE = "EC2 Launch Template"
+
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         interfaces = [
             known(
@@ -130,6 +152,20 @@ class LaunchTemplate(Call):
 
 
 class Instance(Call):
+    TITLE = "EC2 Instance"
+
+    def create(self, ctx: Any, planned: dict[str, Any]) -> dict[str, Any] | None:
+        """With an error and a state when it does not come up: Terraform then knows it as tainted."""
+        made = super().create(ctx, planned)
+        if made is not None and self.stuck(made):
+            said = "timeout while waiting for state to become 'running' (last state: 'pending', timeout: 10m0s)"
+            ctx.diagnostics.add_error(f"waiting for EC2 Instance ({made['id']}) create: {said}")
+            return {**made, "instance_state": "pending"}
+        return made
+
+    def stuck(self, state: dict[str, Any]) -> bool:
+        return (state.get("tags") or {}).get("stepfare_rank") in Faults.ordered().pending
+
     def made(self, ec2: Any, state: dict[str, Any]) -> dict[str, Any]:
         template = {"LaunchTemplateId": state["launch_template"][0]["id"], "Version": "1"}
         versions = ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"])
@@ -173,9 +209,11 @@ class Instance(Call):
         except ClientError as error:
             if error.response["Error"]["Code"] == "InvalidInstanceID.NotFound":
                 return None
-            ctx.diagnostics.add_error(f"reading instance: {error}")
+            ctx.diagnostics.add_error(f"reading {self.TITLE} ({current['id']}): {words(error)}")
             return current
         state = found["Reservations"][0]["Instances"][0]["State"]["Name"]
+        if state == "running" and self.stuck(current):
+            state = "pending"
         return None if state in ("terminated", "shutting-down") else {**current, "instance_state": state}
 
     def gone(self, ec2: Any, state: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ class Recorded(Resource):
     def update(self, ctx: Any, current: dict[str, Any], planned: dict[str, Any]) -> dict[str, Any] | None:
         return settled(planned, **{k: v for k, v in current.items() if planned.get(k) is Unknown})
 
-    def delete(self, ctx: Any, current: dict[str, Any]) -> None:
+    def delete(self, ctx: Any, current: dict[str, Any]) -> dict[str, Any] | None:
         return None
 
 
