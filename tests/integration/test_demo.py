@@ -1,0 +1,185 @@
+"""`stepfare demo` as a user runs it: it ends with a finished training and nothing left, whatever comes between."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.clouds import STEPFARE
+from tests.support.training import checkpoints, losses, metrics
+
+pytestmark = pytest.mark.slow
+
+LONGEST_S = 120
+
+
+def _environment(home: Path, path: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}
+    return {**kept, "PATH": path, "HOME": str(home), "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+def _without_terraform() -> str:
+    """The folders of this machine's PATH in which there is neither terraform nor tofu."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(f for f in folders if not any((Path(f) / name).exists() for name in ("terraform", "tofu")))
+
+
+def _processes(folder: Path) -> list[str]:
+    """What runs on this machine for the demo in that folder: nodes, whose folders lie in it, and commands."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in value for value in process.environ().values()):
+                found.append(f"{process.pid} {' '.join(process.cmdline())}")
+        except psutil.Error:
+            continue
+    return found
+
+
+def _start(folder: Path, home: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(STEPFARE), "demo", "--dir", str(folder), *options],
+        env=_environment(home, _without_terraform()),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("engine", ["embedded", "terraform on the PATH"])
+def test_the_demo(engine: str, tmp_path: Path) -> None:
+    path, calls = _without_terraform(), tmp_path / "calls"
+    if engine != "embedded":
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        shim = Path(sys.executable).with_name("stepfare-terraform")
+        (tools / "terraform").write_text(f'#!/bin/sh\necho "$1" >>"{calls}"\nexec "{shim}" "$@"\n')
+        (tools / "terraform").chmod(0o755)
+        path = f"{tools}{os.pathsep}{path}"
+    folder, begin = tmp_path / "the demo", time.monotonic()
+    done = subprocess.run(
+        [str(STEPFARE), "demo", "--dir", str(folder)], env=_environment(tmp_path, path), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=2 * LONGEST_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert time.monotonic() - begin < LONGEST_S
+    assert done.stderr == ""
+    spent = re.search(r"^  spent {7}\$(0\.\d{3,9}) by the ledger$", done.stdout, re.MULTILINE)
+    assert spent is not None, done.stdout
+    assert 0.001 < float(spent[1]) < 0.5  # 4.80 dollars an hour
+    assert "trained     400 steps without a gap on 2 machines" in done.stdout
+    assert "left over   nothing" in done.stdout
+    assert re.search(r"^  step 396/400 loss 1\.\d{4} step_s 0\.05\d$", done.stdout, re.MULTILINE)
+    assert _processes(folder) == []
+    found = losses(folder / "checkpoints")
+    assert list(found) == list(range(1, 401))
+    assert f"{found[1]:.4f} in step 1, {found[400]:.4f} in step 400" in done.stdout
+    assert len({line["attempt"] for line in metrics(folder / "checkpoints")}) == 1
+    status = subprocess.run(
+        [str(STEPFARE), "status", "--all", "-o", "json"],
+        env={**_environment(tmp_path, path), "STEPFARE_HOME": str(folder / "home")},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(status.stdout)["spent_usd"] == spent[1]
+    if engine == "embedded":
+        assert not calls.exists()
+    else:
+        assert calls.read_text().split().count("apply") == 2  # one makes, one releases
+
+
+def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
+    environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [str(STEPFARE), "demo", "--steps", "20"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False, timeout=LONGEST_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is removed; --keep leaves it" in done.stdout
+    assert list(tmp_path.glob("stepfare-demo-*")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle_of_the_training_it_releases_what_runs(number: int, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    process = _start(folder, tmp_path, "--steps", "4000")
+    try:
+        _wait_for_steps(folder, 30)
+        assert _processes(folder)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=LONGEST_S)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130, said
+    assert "$ stepfare destroy --all --yes" in said
+    assert "1 released" in said
+    assert _processes(folder) == []
+    last = max(losses(folder / "checkpoints"))
+    assert checkpoints(folder / "checkpoints")[-1] == f"step-{last:08d}.ckpt"  # saved on the way out
+
+
+def test_interrupted_before_there_is_anything_to_release(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    process = _start(folder, tmp_path)
+    try:
+        assert process.stdout is not None
+        line = ""
+        while not line.startswith("$ stepfare prices"):
+            line = process.stdout.readline()
+            assert line or process.poll() is None
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    assert "destroy" not in said
+    assert _processes(folder) == []
+
+
+BREAKS = """\
+from router.cli.main import main
+from router.demo import stage
+lay_out = stage.lay_out
+def broken(folder, steps, seed):
+    names = lay_out(folder, steps, seed)
+    job = folder / "job.yaml"
+    job.write_text(job.read_text().replace("exec python -m router.demo.train", "echo no good >&2; exit 7;"))
+    return names
+stage.lay_out = broken
+main()
+"""
+
+
+def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = subprocess.run(
+        [sys.executable, "-c", BREAKS, "demo", "--dir", str(folder)],
+        env=_environment(tmp_path, _without_terraform()), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=False, timeout=LONGEST_S,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "the demo failed: `stepfare apply plan.json" in done.stderr
+    assert "ended with exit code 5" in done.stderr
+    assert str(folder / "home" / "logs") in done.stderr
+    assert re.search("failed: .*exit code 7", " ".join(done.stdout.split()))
+    assert "] no good" in done.stdout
+    assert _processes(folder) == []
+
+
+def _wait_for_steps(folder: Path, steps: int) -> None:
+    limit, file = time.monotonic() + 60, folder / "checkpoints" / "metrics.jsonl"
+    while not file.exists() or file.read_bytes().count(b"\n") < steps:
+        assert time.monotonic() < limit
+        time.sleep(0.05)

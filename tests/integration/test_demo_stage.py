@@ -1,0 +1,104 @@
+"""The demo's files are what the commands read, and what a training left is looked at closely."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from router.cli.demo_commands import Beside, Commands, FailedError
+from router.demo.stage import NotTrainedError, lay_out, trained
+from router.files.clouds_file import load_clouds
+from router.files.job_files import load_jobs
+from router.files.limits_file import load_limits
+from tests.support.clouds import environment
+from tests.support.command import NOW, run
+from tests.support.training import train
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    """A demo's folder with a name that shells and YAML do not like."""
+    folder = tmp_path / 'a "demo": #1'
+    lay_out(folder, 120, 7)
+    return folder
+
+
+def test_the_files_are_read_and_the_job_is_filled_in(stage: Path) -> None:
+    assert set(load_clouds(stage / "clouds.yaml", named=True).documents) == {"sandbox"}
+    assert load_limits(stage / "limits.yaml").limits.clouds == ("sandbox",)
+    (job,) = load_jobs([str(stage / "job.yaml")], datetime.fromisoformat(NOW)).jobs
+    assert job.run is not None
+    assert job.steps == 120
+    assert dict(job.run.env) == {"CHECKPOINTS": str(stage.resolve() / "checkpoints")}
+    assert "--steps 120 --step-seconds 0.05 --seed 7" in job.run.command
+    assert '"$CHECKPOINTS"' in job.run.command
+    assert "$steps" not in job.run.command
+
+
+def test_the_plan_wants_two_machines_where_there_are_two(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(stage / "home"))
+    monkeypatch.setenv("STEPFARE_CLOUDS", str(stage / "clouds.yaml"))
+    assert run("prices", "refresh", "--cloud", "sandbox", "--now", NOW).exit_code == 0
+    words = ("--limits", stage / "limits.yaml", "--now", NOW, "-o", "json")
+    planned = run("plan", stage / "job.yaml", *words)
+    assert planned.exit_code == 0, planned.stderr
+    (line,) = json.loads(planned.stdout)["lines"]
+    assert (line["cloud"], line["zone"], line["machines"]) == ("sandbox", "sandbox-east-b", 2)
+
+
+def test_what_a_training_left(tmp_path: Path) -> None:
+    place = tmp_path / "checkpoints"
+    train("--steps", 20, "--checkpoint-dir", place)
+    found = trained(tmp_path, 20)
+    assert (found.steps, found.again, found.checkpoint.name) == (20, 0, "step-00000020.ckpt")
+    assert found.first_loss > found.last_loss > 0
+    with pytest.raises(NotTrainedError, match="has no step 21"):
+        trained(tmp_path, 30)
+    file = place / "metrics.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, *lines[5:7]]) + "\n")
+    assert trained(tmp_path, 20).again == 2
+    file.write_text("\n".join(lines[:9] + lines[10:]) + "\n")
+    with pytest.raises(NotTrainedError, match="has no step 10"):
+        trained(tmp_path, 20)
+    file.write_text("\n".join(lines) + "\n")
+    found.checkpoint.unlink()
+    with pytest.raises(NotTrainedError, match=r"there is no .*step-00000020\.ckpt"):
+        trained(tmp_path, 20)
+    file.write_text("{}\n")
+    with pytest.raises(NotTrainedError, match=r"metrics\.jsonl"):
+        trained(tmp_path, 20)
+    file.unlink()
+    with pytest.raises(NotTrainedError, match=r"metrics\.jsonl"):
+        trained(tmp_path, 20)
+
+
+def test_a_command_is_shown_with_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = Commands(tmp_path, environment(tmp_path))
+    commands.show("stepfare --version", Beside("stepfare schema job", lambda: True))
+    said = capsys.readouterr().out
+    assert "$ stepfare --version\n" in said
+    assert "\n  stepfare 0." in said
+    assert "$ stepfare schema job\n" in said
+    assert '"title": "Job"' in said or '"$schema"' in said
+    assert json.loads(commands.ask("stepfare schema job"))
+
+
+def test_a_command_that_fails_is_shown_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = Commands(tmp_path, environment(tmp_path))
+    for call in (commands.show, commands.ask):
+        with pytest.raises(FailedError, match=r"`stepfare plan none\.yaml` ended with exit code 2"):
+            call("stepfare plan none.yaml")
+        said = capsys.readouterr()
+        assert "none.yaml" in said.out.replace("$ stepfare plan none.yaml", "") + said.err
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    refused = run("demo", "--dir", tmp_path)
+    assert refused.exit_code == 2
+    assert "is not an empty folder" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
