@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pricing.places import PROVISIONABLE_CLOUDS
-from terraform.boot import Boot, boot_of, is_local
+from terraform.boot import Boot, boot_of, is_local, needs_hosts, needs_zones
 from terraform.workdir import MODULES
 
 
@@ -24,3 +24,10 @@ def test_a_cloud_without_a_module_boots_nothing() -> None:
 
 def test_local_machines_are_the_sandbox_alone() -> None:
     assert [cloud for cloud in sorted(PROVISIONABLE_CLOUDS) if is_local(cloud)] == ["sandbox"]
+
+
+def test_what_a_workspace_has_to_name() -> None:
+    assert [cloud for cloud in sorted(PROVISIONABLE_CLOUDS) if needs_zones(cloud)] == ["gcp"]
+    # Only the module that has no machines of its own declares them.
+    declared = {path.parent.name for path in MODULES.glob("*/*.tf") if 'variable "hosts"' in path.read_text()}
+    assert {cloud for cloud in PROVISIONABLE_CLOUDS if needs_hosts(cloud)} == declared
