@@ -34,13 +34,14 @@ class Cause(StrEnum):
     THROTTLED = "throttled"
     UNHEALTHY = "unhealthy"
     STOPPED = "stopped"
+    JOB = "job"
     HERE = "here"
     FAILED = "failed"
 
     @property
     def tries_elsewhere(self) -> bool:
-        """Whether another place may help: not when the trouble is ours."""
-        return self not in (Cause.CREDENTIALS, Cause.STOPPED, Cause.HERE)
+        """Whether another place may help: not when the trouble is ours, or the job's."""
+        return self not in (Cause.CREDENTIALS, Cause.STOPPED, Cause.HERE, Cause.JOB)
 
     @property
     def is_the_pools(self) -> bool:

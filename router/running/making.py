@@ -148,7 +148,9 @@ def _meet(site: Site, attempt: Attempt) -> Attempt:
         if now.phase is not Phase.PROVISIONING:
             raise Trouble(Cause.STOPPED, f"{attempt.id} was released by somebody else")
         if now.result:
-            raise Trouble(Cause.FAILED, _how_it_went(site.store.nodes(attempt.id), now.result))
+            # Code that cannot be had is missing everywhere; a rank that did not start or meet says something of its machine.
+            cause = Cause.JOB if now.result == states.NO_CODE else Cause.UNHEALTHY
+            raise Trouble(cause, _how_it_went(site.store.nodes(attempt.id), now.result))
         if site.stop.is_set():
             raise Trouble(Cause.STOPPED, "stopped")
         if time.monotonic() > ends:

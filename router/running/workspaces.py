@@ -202,7 +202,8 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
         master_port=0 if local else Config.master_port,
         gpus=not local,
-        gang_seconds=deploy.patience.meet.total_seconds(),
+        # Longer than whoever made them waits: the first machine may be there long before the last.
+        gang_seconds=(deploy.patience.apply + deploy.patience.meet).total_seconds(),
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
