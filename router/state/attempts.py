@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from router.state.database import Database
 from router.state.errors import ExistsError, MissingError, MovedError
@@ -13,6 +13,8 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.rows import only_fields, records, values
 from router.state.tables import ATTEMPTS, NODES
 
+# How many of the machines an error names.
+_SHOWN = 3
 _OVER = [phase for phase in Phase if phase.is_over]
 
 
@@ -48,7 +50,7 @@ class Attempts:
         if alive:
             query = query.where(ATTEMPTS.c.phase.not_in(_OVER))
         with self._database.read() as connection:
-            return tuple(records(connection, query, Attempt))
+            return tuple(records(connection, ATTEMPTS, query, Attempt))
 
     def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
         """Sets fields, if nobody changed the attempt since it was read: MovedError. TypeError, MissingError."""
@@ -86,19 +88,31 @@ class Attempts:
         """The machines of an attempt, by rank."""
         query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
         with self._database.read() as connection:
-            return tuple(records(connection, query, NodeRecord))
+            return tuple(records(connection, NODES, query, NodeRecord))
 
-    def set_node(self, attempt_id: str, rank: int, changes: dict[str, Any]) -> None:
-        """Sets fields of a machine. TypeError, MissingError."""
-        only_fields(NodeRecord, changes, fixed=("attempt", "rank"))
-        if not changes:
+    def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
+        """Sets fields of machines, by attempt and rank: all or none. TypeError, MissingError."""
+        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for (attempt_id, rank), fields in changes.items():
+            only_fields(NodeRecord, fields, fixed=("attempt", "rank"))
+            row = {f"new_{name}": value for name, value in fields.items()}
+            alike.setdefault(tuple(sorted(fields)), []).append({**row, "one": attempt_id, "its": rank})
+        alike.pop((), None)
+        if not alike:
             return
-        one = (NODES.c.attempt == attempt_id) & (NODES.c.rank == rank)
+        one = (NODES.c.attempt == bindparam("one")) & (NODES.c.rank == bindparam("its"))
         with self._database.write() as connection:
-            if connection.execute(update(NODES).where(one).values(changes)).rowcount != 1:
-                raise MissingError(f"attempt {attempt_id} has no machine of rank {rank}")
+            for names, rows in sorted(alike.items()):
+                new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
+                if connection.execute(update(NODES).where(one).values(new), rows).rowcount != len(rows):
+                    raise MissingError(f"one of these machines does not exist: {_named(rows)}")
+
+
+def _named(rows: list[dict[str, Any]]) -> str:
+    shown = ", ".join(f"rank {row['its']} of attempt {row['one']}" for row in rows[:_SHOWN])
+    return f"{shown} and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else shown
 
 
 def _read(connection: Connection, attempt_id: str) -> Attempt | None:
-    found = records(connection, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
+    found = records(connection, ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
     return found[0] if found else None

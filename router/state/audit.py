@@ -38,4 +38,4 @@ class Audit:
     def entries(self) -> tuple[AuditEntry, ...]:
         """All of them, in order."""
         with self._database.read() as connection:
-            return tuple(records(connection, select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq), AuditEntry))
+            return tuple(records(connection, AUDIT_LOG, select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq), AuditEntry))

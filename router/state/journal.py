@@ -30,7 +30,7 @@ class Journal:
         if attempt_id is not None:
             query = query.where(JOURNAL.c.attempt == attempt_id)
         with self._database.read() as connection:
-            return tuple(records(connection, query, JournalEntry))
+            return tuple(records(connection, JOURNAL, query, JournalEntry))
 
 
 class Shortages:
@@ -49,4 +49,4 @@ class Shortages:
         """Those that hold until after ``now``, in the order they were found."""
         query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
-            return tuple(records(connection, query, Shortage, without=("number",)))
+            return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))

@@ -61,7 +61,7 @@ class LedgerStore:
         for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team)):
             query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
         with self._database.read() as connection:
-            return tuple(records(connection, query, Entry, without=("seq",)))
+            return tuple(records(connection, LEDGER, query, Entry, without=("seq",)))
 
     def _append(self, entries: Sequence[Entry], after: int | None) -> int:
         with self._database.write(LEDGER.name) as connection:
@@ -79,7 +79,7 @@ def _known(connection: Connection, entries: Sequence[Entry]) -> dict[str, Entry]
     known: dict[str, Entry] = {}
     for first in range(0, len(keys), _KEYS_AT_ONCE):
         query = select(LEDGER).where(LEDGER.c.key.in_(keys[first : first + _KEYS_AT_ONCE]))
-        known |= {entry.key: entry for entry in records(connection, query, Entry, without=("seq",))}
+        known |= {entry.key: entry for entry in records(connection, LEDGER, query, Entry, without=("seq",))}
     return known
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, FromClause, Select, Table, func, select
+from sqlalchemy import Connection, Select, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 _T = TypeVar("_T")
@@ -17,11 +17,11 @@ def values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
-def records(connection: Connection, query: Select[Any], kind: type[_T], *, without: Collection[str] = ()) -> list[_T]:
-    """The rows of a query on one table, as values of ``kind``; columns in ``without`` are no fields of it."""
-    table: FromClause = query.get_final_froms()[0]
-    names = [column.key for column in table.c]
-    wanted = [(i, name) for i, name in enumerate(names) if name not in without]
+def records(
+    connection: Connection, table: Table, query: Select[Any], kind: type[_T], *, without: Collection[str] = ()
+) -> list[_T]:
+    """The rows of a query on a table, as values of ``kind``; columns in ``without`` are no fields of it."""
+    wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key not in without]
     return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
 
 

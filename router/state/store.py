@@ -132,7 +132,11 @@ class Store:
 
     def set_node(self, attempt_id: str, rank: int, **changes: object) -> None:
         """Changes fields of a machine. MissingError, TypeError."""
-        self._attempts.set_node(attempt_id, rank, changes)
+        self._attempts.set_nodes({(attempt_id, rank): changes})
+
+    def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, object]]) -> None:
+        """Changes fields of many machines, by attempt and rank: all or none. MissingError, TypeError."""
+        self._attempts.set_nodes(changes)
 
     def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
         """Appends to the journal. TypeError for details that are not JSON data."""

@@ -185,6 +185,19 @@ class AttemptsSuite(StateSuite):
         with pytest.raises(TypeError, match="colour"):
             store.set_node("a1", 1, colour="red")
 
+    def test_many_machines_are_changed_at_once_or_none(self, store: Store) -> None:
+        store.add_attempt(attempt(), [node(rank=rank) for rank in range(3)])
+        later = NOW + HOUR
+        store.set_nodes({("a1", 0): {"heard_at": NOW}, ("a1", 1): {"heard_at": later}, ("a1", 2): {"exit_code": 1}})
+        changed = (node(heard_at=NOW), node(rank=1, heard_at=later), node(rank=2, exit_code=1))
+        assert store.nodes("a1") == changed
+        store.set_nodes({})
+        store.set_nodes({("a1", 0): {}})
+        for bad in ("a1", 7), ("a9", 0):
+            with pytest.raises(MissingError, match=f"rank {bad[1]} of attempt {bad[0]}"):
+                store.set_nodes({("a1", 1): {"heard_at": NOW}, bad: {"heard_at": NOW}, ("a1", 2): {"exit_code": 2}})
+        assert store.nodes("a1") == changed
+
 
 class NotesSuite(StateSuite):
     """Facts, plans, jobs, the journal, shortages, the identity."""
