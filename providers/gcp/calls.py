@@ -1,4 +1,5 @@
-"""Every call this adapter makes, with the permission it needs: what ``doctor`` tries and what ``role.yaml`` grants.
+"""Every call this adapter makes, with the permission it needs: ``ALL``, what ``doctor`` tries and ``role.yaml`` grants;
+``OF_FLEET``, what finds and ends machines, granted by ``provisioner.yaml``.
 
 The permissions are those of the "IAM Permissions" section of each method in the Compute Engine REST reference. The
 price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing API is on.
@@ -18,12 +19,14 @@ API_OF = {COMPUTE: "compute.googleapis.com", BILLING: "cloudbilling.googleapis.c
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method of one service. ``permission`` "" is none beyond being signed in."""
+    """One method of one service. ``permission`` "" is none beyond being signed in; ``role`` is the file beside this one
+    that grants it."""
 
     service: str
     method: str
     permission: str
     needed_for: str
+    role: str = "role.yaml"
 
 
 REGIONS = Call(COMPUTE, "regions.list", "compute.regions.list", "regions, zones and quotas")
@@ -46,3 +49,24 @@ OPERATIONS = Call(
 )
 
 ALL = (REGIONS, MACHINE_TYPES, ACCELERATOR_TYPES, SKUS, HISTORY, ADVICE, PROJECT, RESERVATIONS, OPERATIONS)
+
+
+def _of_fleet(method: str, permission: str, needed_for: str) -> Call:
+    return Call(COMPUTE, method, f"compute.{permission}", needed_for, "provisioner.yaml")
+
+
+INSTANCES = _of_fleet("instances.aggregatedList", "instances.list", "machines by their label")
+DISKS = _of_fleet("disks.aggregatedList", "disks.list", "disks by their label")
+NETWORKS = _of_fleet("networks.list", "networks.list", "networks by their name")
+SUBNETWORKS = _of_fleet("subnetworks.aggregatedList", "subnetworks.list", "subnetworks by their name")
+FIREWALLS = _of_fleet("firewalls.list", "firewalls.list", "firewall rules by their name")
+POLICIES = _of_fleet("resourcePolicies.aggregatedList", "resourcePolicies.list", "placement policies by their name")
+INSTANCE = _of_fleet("instances.get", "instances.get", "whose a machine is")
+DISK = _of_fleet("disks.get", "disks.get", "whose a disk is")
+END_INSTANCE = _of_fleet("instances.delete", "instances.delete", "ending machines")
+END_DISK = _of_fleet("disks.delete", "disks.delete", "deleting disks")
+OPERATION = _of_fleet("zoneOperations.get", "zoneOperations.get", "whether a machine is gone")
+
+OF_FLEET = (
+    INSTANCES, DISKS, NETWORKS, SUBNETWORKS, FIREWALLS, POLICIES, INSTANCE, DISK, END_INSTANCE, END_DISK, OPERATION
+)  # fmt: skip

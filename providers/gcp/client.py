@@ -46,6 +46,7 @@ SKU_FIELDS = (
     "pricingInfo(effectiveTime,pricingExpression(usageUnit,tieredRates)))"
 )
 PREEMPTED = 'operationType = "compute.instances.preempted"'
+_UNREACHABLE = "UNREACHABLE"
 _PAGE = 500
 _SKU_PAGE = 5000
 # Finding out whether this is a Google machine must not hold up everybody else: there the answer comes at once.
@@ -69,6 +70,29 @@ _LISTS: Mapping[Call, tuple[type, str, type]] = {
         "aggregated_list",
         compute_v1.AggregatedListGlobalOperationsRequest,
     ),
+    calls.INSTANCES: (compute_v1.InstancesClient, "aggregated_list", compute_v1.AggregatedListInstancesRequest),
+    calls.DISKS: (compute_v1.DisksClient, "aggregated_list", compute_v1.AggregatedListDisksRequest),
+    calls.NETWORKS: (compute_v1.NetworksClient, "list", compute_v1.ListNetworksRequest),
+    calls.SUBNETWORKS: (
+        compute_v1.SubnetworksClient,
+        "aggregated_list",
+        compute_v1.AggregatedListSubnetworksRequest,
+    ),
+    calls.FIREWALLS: (compute_v1.FirewallsClient, "list", compute_v1.ListFirewallsRequest),
+    calls.POLICIES: (
+        compute_v1.ResourcePoliciesClient,
+        "aggregated_list",
+        compute_v1.AggregatedListResourcePoliciesRequest,
+    ),
+}
+
+_SINGLE: Mapping[Call, tuple[type, str, type]] = {
+    calls.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
+    calls.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
+    # "unary": without the SDK's own waiting, which asks a host of its own choice.
+    calls.END_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
+    calls.END_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
+    calls.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
 }
 
 
@@ -139,6 +163,29 @@ class GcpClient:
         """Operations that took machines back, as long as Google keeps them."""
         pages = self._pages(calls.OPERATIONS, filter=PREEMPTED)
         return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
+
+    def everywhere(self, call: Call, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
+        """All rows of an aggregated list under ``field``, filtered by ``wanted``; and the places that could not say."""
+        rows: list[Row] = []
+        silent: list[str] = []
+        for page in self._pages(call, filter=wanted):
+            for scope, part in page.items.items():
+                rows += [_plain(row) for row in getattr(part, field)]
+                if part.warning.code == _UNREACHABLE:
+                    silent.append(scope.rpartition("/")[2])
+            silent += [place.rpartition("/")[2] for place in page.unreachables]
+        return rows, sorted(set(silent))
+
+    def listed(self, call: Call) -> list[Row]:
+        """All rows of a list that knows no places."""
+        return [_plain(row) for page in self._pages(call) for row in page.items]
+
+    def single(self, call: Call, **names: str) -> Row:
+        """One thing, or the operation that ends it; ``names`` are the fields of the call's address."""
+        kind, method, request = _SINGLE[call]
+        wanted = request(project=self.identity.project, **names)
+        where = f" for {' '.join(names.values())}"
+        return _plain(_message(self._call(call, self._ask(kind, method, wanted), where)))
 
     def project(self) -> Row:
         """The project's own entry, with the quotas that hold over all regions."""

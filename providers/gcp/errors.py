@@ -54,6 +54,7 @@ class Failure:
     date: str = ""
     permission: str = ""
     api: str = ""
+    role: str = "role.yaml"
 
 
 SIGN_IN = (
@@ -203,7 +204,8 @@ def _signed_out(cloud: str, failure: Failure, code: str) -> ProviderError:
 
 
 def _forbidden(cloud: str, failure: Failure, code: str) -> ProviderError:
-    remedy = f"grant {failure.permission} (providers/gcp/role.yaml holds all of them)" if failure.permission else ""
+    held = f"(providers/gcp/{failure.role} holds all of them)"
+    remedy = f"grant {failure.permission} {held}" if failure.permission else ""
     return PermissionDeniedError(cloud, failure.subject, permission=failure.permission, code=code, remedy=remedy)
 
 

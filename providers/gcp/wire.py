@@ -56,6 +56,7 @@ def failure_of(error: Exception, call: Call, subject: str) -> Failure:
             answer.headers.get("Date", ""),
             call.permission,
             API_OF[call.service],
+            call.role,
         )
     chain = _chain(error)
     names = {kind.__name__ for link in chain for kind in type(link).__mro__}

@@ -1,0 +1,165 @@
+"""What attempts made in a Google Cloud project, and giving it back.
+
+A name may be used again, so that a machine is ended by its number, after its label was looked at. What is known only by
+its name is shown and left alone. Service accounts are not looked for: their names are digests (``sf-...``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from providers.errors import ProviderError, TransientError
+from providers.fleet import ATTEMPT, BY_HAND, Findings, Fleet, Found, in_order
+from providers.gcp import calls, made
+from providers.gcp.calls import Call
+from providers.gcp.client import GcpClient
+from providers.gcp.errors import Failure, to_error
+from providers.gcp.errors import Kind as FailureKind
+from providers.protocol import Gap
+from providers.session import Session
+
+# A machine with GPUs takes about a minute to go.
+PATIENCE_S = 180.0
+_PAUSE_S = 2.0
+_AT_ONCE = 16
+_LABELLED = f"labels.{ATTEMPT}:*"
+_PATH = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<kind>instances|disks)/(?P<name>[^/]+)")
+_READ: Mapping[str, Call] = {"instances": calls.INSTANCE, "disks": calls.DISK}
+_END: Mapping[str, Call] = {"instances": calls.END_INSTANCE, "disks": calls.END_DISK}
+_FIELD: Mapping[str, str] = {"instances": "instance", "disks": "disk"}
+# Another operation is at work on it, or its machine is not gone yet.
+_BUSY = frozenset({"resourceNotReady", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
+_GONE = frozenset({"notFound", "RESOURCE_NOT_FOUND"})
+
+Look = Callable[[], tuple[Iterable[Found], Sequence[str]]]
+
+
+def make(cloud: str, session: Session) -> Fleet:
+    """The fleet; touches no network. ModuleNotFoundError without the SDK."""
+    return GcpFleet(cloud, session)
+
+
+class GcpFleet:
+    """See :class:`providers.fleet.Fleet`. An order that is not carried out within ``patience_s`` counts as taken."""
+
+    def __init__(
+        self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
+    ) -> None:
+        self._cloud = cloud
+        self._session = session
+        self._client = GcpClient(cloud, session)
+        self._patience_s = patience_s
+        self._pause_s = pause_s
+
+    @property
+    def cloud(self) -> str:
+        return self._cloud
+
+    def found(self, regions: Sequence[str]) -> Findings:
+        """Networks and firewall rules have no region: they are found whichever are asked for."""
+        cloud, client = self._cloud, self._client
+        _ = client.identity  # no account, no project: nothing can be asked
+        with_machines: frozenset[str] = frozenset()
+        found: list[Found] = []
+        gaps: list[Gap] = []
+
+        def machines() -> tuple[Iterable[Found], Sequence[str]]:
+            nonlocal with_machines
+            rows, silent = client.everywhere(calls.INSTANCES, "instances", _LABELLED)
+            some, with_machines = made.read_machines(cloud, rows)
+            return some, silent
+
+        def disks() -> tuple[Iterable[Found], Sequence[str]]:
+            rows, silent = client.everywhere(calls.DISKS, "disks", _LABELLED)
+            return made.read_disks(cloud, rows, with_machines), silent
+
+        looks: Mapping[str, Look] = {
+            "machines": machines,
+            "disks": disks,
+            "networks": lambda: (made.read_named(cloud, "network", client.listed(calls.NETWORKS)), ()),
+            "subnetworks": lambda: self._named("subnetwork", calls.SUBNETWORKS, "subnetworks"),
+            "firewall rules": lambda: (made.read_named(cloud, "firewall rule", client.listed(calls.FIREWALLS)), ()),
+            "placement policies": lambda: self._named("placement policy", calls.POLICIES, "resource_policies"),
+        }
+        for subject, look in looks.items():
+            try:
+                some, silent = look()
+            except ProviderError as error:
+                gaps.append(Gap(subject, error))
+                continue
+            found += some
+            gaps += [Gap(f"{subject} in {place}", TransientError(cloud, f"{place} did not answer")) for place in silent]
+        wanted = {"", *regions}
+        return Findings(in_order(one for one in found if not regions or one.region in wanted), tuple(gaps))
+
+    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+        if not found:
+            return ()
+        _ = self._client.identity
+        until = time.monotonic() + self._patience_s
+        answers: dict[tuple[str, str], ProviderError | None] = {}
+        for kind in _END:
+            keys = sorted({_key(one) for one in found if f"/{kind}/" in one.machine_id})
+            patient = kind == "instances" or any(error is None for error in answers.values())
+            limit = until if patient else 0.0
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                answers.update(zip(keys, pool.map(partial(self._release, until=limit), keys), strict=True))
+        return tuple(answers[_key(one)] if _key(one) in answers else self._refused(one.machine_id) for one in found)
+
+    def _named(self, what: str, call: Call, field: str) -> tuple[Iterable[Found], Sequence[str]]:
+        rows, silent = self._client.everywhere(call, field)
+        return made.read_named(self._cloud, what, rows), silent
+
+    def _refused(self, machine_id: str) -> ProviderError:
+        return ProviderError(self._cloud, f"{machine_id} is not released from here", remedy=BY_HAND)
+
+    def _release(self, key: tuple[str, str], *, until: float) -> ProviderError | None:
+        machine_id, attempt = key
+        path = _PATH.fullmatch(machine_id)
+        if path is None or path["project"] != self._client.identity.project:
+            return self._refused(machine_id)
+        while True:
+            try:
+                self._end(path["kind"], path["zone"], path["name"], attempt, until)
+            except ProviderError as error:
+                if error.code in _GONE:
+                    return None
+                if error.code not in _BUSY or not self._paused(until):
+                    return error
+            else:
+                return None
+
+    def _end(self, kind: str, zone: str, name: str, attempt: str, until: float) -> None:
+        row = self._client.single(_READ[kind], zone=zone, **{_FIELD[kind]: name})
+        if made.attempt_of(row) != attempt:
+            what = f"{name} in {zone} is not of attempt {attempt}"
+            raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
+        number = str(row["id"])
+        operation = self._client.single(_END[kind], zone=zone, **{_FIELD[kind]: number})
+        while operation.get("status") != "DONE" and self._paused(until):
+            operation = self._client.single(calls.OPERATION, zone=zone, operation=str(operation["name"]))
+        errors = operation.get("error", {}).get("errors", ())
+        if errors:
+            status = int(operation.get("httpErrorStatusCode", 0))
+            codes = tuple(str(one.get("code", "")) for one in errors)
+            failure = Failure(FailureKind.ANSWER, f"{_END[kind].method} for {name} in {zone}", status, codes)
+            raise to_error(self._cloud, failure)
+
+    def _paused(self, until: float) -> bool:
+        """Waits a moment; False when there is no more time."""
+        if time.monotonic() >= until:
+            return False
+        try:
+            self._session.caller.check()
+        except ProviderError:
+            return False
+        time.sleep(self._pause_s)
+        return True
+
+
+def _key(one: Found) -> tuple[str, str]:
+    return one.machine_id, one.attempt

@@ -1,0 +1,108 @@
+"""What Compute Engine says of things that attempts made. Pure.
+
+Machines and disks carry labels. Networks and their parts, firewall rules and placement policies cannot: they are
+known by their name, ``stepfare-<attempt>``, with a suffix for each further network card.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from providers.fleet import NAME_PREFIX, Found, Kind, Marks, marks
+from providers.gcp.allowances import last, moment, region_of
+
+Row = Mapping[str, Any]
+
+_CARD = re.compile(r"-(host|rdma|gpu\d+)$")
+# Ended, or being stopped: what is only stopped shows up again, as TERMINATED.
+_GOING = "STOPPING"
+_USUAL = ("RUNNING", "PROVISIONING", "STAGING")
+
+
+def read_machines(cloud: str, rows: Iterable[Row]) -> tuple[tuple[Found, ...], frozenset[str]]:
+    """Labelled instances, and the paths of the disks that are deleted with them."""
+    found: list[Found] = []
+    disks: set[str] = set()
+    for row in rows:
+        marked = marks(_labels(row))
+        if marked is None:
+            continue
+        status = str(row.get("status", ""))
+        what = f"instance {last(str(row.get('machineType', '')))}"
+        if status not in _USUAL:
+            what += f", {status.lower()}"
+        going = status == _GOING
+        found.append(
+            _found(cloud, row, marked, what, kind=Kind.MACHINE, rank=marked.rank, billed=not going, going=going)
+        )
+        disks |= {path_of(str(disk.get("source", ""))) for disk in row.get("disks", ()) if disk.get("autoDelete")}
+    return tuple(found), frozenset(disks)
+
+
+def read_disks(cloud: str, rows: Iterable[Row], with_machines: frozenset[str]) -> Iterator[Found]:
+    """Labelled disks that do not go with a machine that is listed."""
+    for row in rows:
+        marked = marks(_labels(row))
+        if marked is not None and path_of(str(row.get("selfLink", ""))) not in with_machines:
+            yield _found(cloud, row, marked, f"disk of {row.get('sizeGb', '?')} GiB", billed=True)
+
+
+def read_named(cloud: str, what: str, rows: Iterable[Row]) -> Iterator[Found]:
+    """Things that are called as the module calls them. They cost nothing."""
+    for row in rows:
+        name = str(row.get("name", ""))
+        attempt = _CARD.sub("", name.removeprefix(NAME_PREFIX))
+        if name.startswith(NAME_PREFIX) and attempt:
+            yield _found(cloud, row, Marks(attempt, "", None), what)
+
+
+def path_of(link: str) -> str:
+    """``projects/...`` of a resource's address: its id in Terraform."""
+    _, found, path = link.partition("/projects/")
+    return f"projects/{path}" if found else link
+
+
+def attempt_of(row: Row) -> str:
+    """Whose a machine or a disk is; "" without a label."""
+    marked = marks(_labels(row))
+    return marked.attempt if marked is not None else ""
+
+
+def _labels(row: Row) -> Mapping[str, str]:
+    labels: Mapping[str, str] = row.get("labels", {})
+    return labels
+
+
+def _found(
+    cloud: str,
+    row: Row,
+    marked: Marks,
+    what: str,
+    *,
+    kind: Kind = Kind.OTHER,
+    rank: int | None = None,
+    billed: bool = False,
+    going: bool = False,
+) -> Found:
+    zone = last(str(row.get("zone", "")))
+    return Found(
+        cloud=cloud,
+        region=region_of(zone) if zone else last(str(row.get("region", ""))),
+        zone=zone or None,
+        machine_id=path_of(str(row.get("selfLink", ""))),
+        attempt=marked.attempt,
+        state_id=marked.state_id,
+        rank=rank,
+        kind=kind,
+        what=what,
+        since=_utc(moment(row.get("creationTimestamp"))),
+        billed=billed,
+        going=going,
+    )
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)
