@@ -118,10 +118,10 @@ class Rolls:
             return list(self._rolls.values())
 
     def write_heard(self, now: float) -> None:
-        """Brings ``heard_at`` in the database up to date and forgets what is over."""
+        """Brings ``heard_at`` in the database up to date, in one transaction, and forgets what is over."""
         waiting = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
+        self._store.set_nodes({(roll.attempt.id, m.record.rank): {"heard_at": at} for roll, m, at in waiting})
         for roll, member, at in waiting:
-            self._store.set_node(roll.attempt.id, member.record.rank, heard_at=at)
             with roll.lock:
                 if member.unwritten == at:
                     member.unwritten = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +20,24 @@ from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene
 from tests.support.coordinator import Coordinator
+from tests.support.repository import ROOT
 
 SECRET = "secret-canary-77b1e0"
 SLOW = "for i in 1 2 3 4 5 6 7 8; do echo step $i; sleep 0.15; done"
+# Lines, as many as the first argument says, then bytes that are not text; more than one piece of each.
+OUTPUT = f"""output() {{ {sys.executable} -c '
+import sys, time
+for i in range(int(sys.argv[1])):
+    sys.stdout.buffer.write(b"%05d " % i + b"x" * 9000 + b"\\n"); sys.stdout.flush(); time.sleep(0.03)
+sys.stdout.buffer.write(b"\\xff\\x00" * 60000)
+' $1; }}; output """
 STEPS = "".join(f"step {i}\n" for i in range(1, 9))
+
+
+def _is_whole(output: str, count: int) -> None:
+    lines, _, rest = output.partition("\ufffd")
+    assert lines == "".join(f"{i:05d} {'x' * 9000}\n" for i in range(count))
+    assert rest == "\x00" + "\ufffd\x00" * 59_999
 
 
 def _agents_are(*states: str) -> Callable[[Scene], bool]:
@@ -132,25 +148,41 @@ def test_a_gang_goes_on_through_restarts_of_the_coordinator(tmp_path: Path) -> N
 
 def test_output_arrives_whole_however_often_the_coordinator_goes_away(tmp_path: Path) -> None:
     """Also of bytes that are not text, and longer than a piece. Pieces whose answer was lost come twice."""
-    command = f"""{sys.executable} -c '
-import sys, time
-for i in range(40):
-    sys.stdout.buffer.write(b"%05d " % i + b"x" * 9000 + b"\\n"); sys.stdout.flush(); time.sleep(0.03)
-sys.stdout.buffer.write(b"\\xff\\x00" * 60000)
-'"""
     with scene(tmp_path, 1) as gang:
         with gang.serving():
             pass
-        with agents(tmp_path / "a", gang.told, command) as ranks:
+        with agents(tmp_path / "a", gang.told, f"{OUTPUT} 40") as ranks:
             dice = random.Random(7)
             while ranks[0].process.poll() is None:
                 with gang.serving():
                     time.sleep(dice.uniform(0.05, 0.5))
             assert ranks[0].end() == 0
-        lines, _, rest = gang.log(0).partition("\ufffd")
-        assert lines == "".join(f"{i:05d} {'x' * 9000}\n" for i in range(40))
-        assert rest == "\x00" + "\ufffd\x00" * 59_999
+        _is_whole(gang.log(0), 40)
         assert gang.attempt.result == "finished"
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_is_killed_at_any_moment_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    with scene(tmp_path, 3) as gang:
+        with gang.serving():
+            pass
+        command = [sys.executable, "-m", "tests.support.coordinations", str(tmp_path), str(gang.port)]
+        dice = random.Random(11)
+        with agents(tmp_path / "a", gang.told, f"{OUTPUT} 200", farewell_seconds=60) as ranks:
+            with gang.serving():
+                gang.wait(_agents_are("running", "running", "running"))
+            for _ in range(8):
+                with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as coordinator:
+                    assert coordinator.stdout is not None
+                    assert coordinator.stdout.readline() == b"listening\n"
+                    time.sleep(dice.uniform(0.02, 0.4))
+                    coordinator.kill()
+            with gang.serving():
+                assert [rank.end(60) for rank in ranks] == [0, 0, 0]
+        for rank in range(3):
+            _is_whole(gang.log(rank), 200)
+        assert gang.attempt.result == "finished"
+        assert {node.ended_reason for node in gang.records} == {"finished"}
 
 
 @pytest.mark.parametrize("engine", ["ray", "slurm"])
@@ -204,3 +236,19 @@ def test_two_attempts_do_not_mix(tmp_path: Path) -> None:
         assert found is not None
         assert (gang.attempt.result, found.result) == ("crashed", "finished")
         assert (tmp_path / "logs" / "attempt-2" / "rank-0.log").read_text() == "two\n"
+
+
+def test_ranks_that_speak_at_the_same_moment(tmp_path: Path) -> None:
+    with scene(tmp_path, 24) as gang, ThreadPoolExecutor(24) as threads:
+        for _ in range(3):
+            list(threads.map(lambda rank: gang.say(rank, "hello"), range(24)))
+        assert all(answer["go"] for _, answer in threads.map(lambda rank: gang.say(rank, "hello"), range(24)))
+        assert gang.journal("met") == [{"ranks": 24}]
+        assert sorted(str(note["host"]) for note in gang.journal("hello")) == sorted(f"host-{n}" for n in range(24))
+        sent = [(rank, offset) for rank in range(24) for offset in (0, 5)] * 2
+        list(threads.map(lambda one: gang.say(one[0], "logs", offset=one[1]), sorted(sent, key=lambda one: one[1])))
+        list(threads.map(lambda one: gang.say(one[0], "heartbeat" if one[1] else "ended"), sent))
+        assert gang.attempt.result == "finished"
+        assert len(gang.journal("ended")) == 24
+        assert {node.ended_reason for node in gang.records} == {"finished"}
+        assert all(node.log_size == len(gang.log(node.rank)) for node in gang.records)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -176,3 +178,17 @@ def scene(
         made.options |= options
         made.attendance = made.fresh()
         yield made
+
+
+def serve_until_killed(folder: Path, port: int) -> None:
+    """In a process of its own: a coordinator for the state in that folder. Says when it listens."""
+    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+        attendance = Attendance(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
+        with Server(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
+            sys.stdout.write("listening\n")
+            sys.stdout.flush()
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    serve_until_killed(Path(sys.argv[1]), int(sys.argv[2]))
