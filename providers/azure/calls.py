@@ -97,10 +97,13 @@ class Calls:
         code: str = "",
         message: str = "",
         permission: str = "",
+        role: str = "role.json",
     ) -> ProviderError:
         """Our error for an answer that is not 200."""
         wait = seconds_until(headers.get("Retry-After", ""), headers.get("Date", ""))
-        return error_for(self.cloud, subject, status, code, message, permission=permission, retry_after_s=wait)
+        return error_for(
+            self.cloud, subject, status, code, message, permission=permission, retry_after_s=wait, role=role
+        )
 
 
 def query(parts: Mapping[str, str]) -> str:

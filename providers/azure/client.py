@@ -52,6 +52,9 @@ class TokenSource(Protocol):
 class Account:
     """Thread-safe. The SDK is imported with the first call; ``credential`` replaces Azure's own chain."""
 
+    # The file that grants the calls made here.
+    ROLE = "role.json"
+
     def __init__(self, calls: Calls, credential: TokenSource | None = None) -> None:
         self._calls = calls
         self._credential = credential
@@ -110,19 +113,26 @@ class Account:
         return str(token.token)
 
     def _raw(self, path: str, subject: str, parts: Mapping[str, str], permission: str) -> list[Row]:
-        start = f"{self._calls.base(MANAGEMENT)}/subscriptions/{self.subscription}/{path}?{query(parts)}"
+        return self._raw_at(f"/subscriptions/{self.subscription}/{path}", subject, parts, permission)
+
+    def _raw_at(self, path: str, subject: str, parts: Mapping[str, str], permission: str) -> list[Row]:
+        start = f"{self._calls.base(MANAGEMENT)}{path}?{query(parts)}"
         translate = partial(self._error, subject, permission)
         return self._calls.follow(MANAGEMENT, start, partial(self._raw_page, subject), translate)
 
     def _raw_page(self, subject: str, url: str) -> Page:
+        return self._calls.read_page(subject, self._send("GET", url).content, "value", "nextLink")
+
+    def _send(self, method: str, url: str) -> Any:
+        """The answer; an SDK error unless it says that all went well."""
         from azure.core.rest import HttpRequest
 
         pipeline = self._arm()
         begin = time.monotonic()
-        answer = pipeline.send_request(HttpRequest("GET", url))
+        answer = pipeline.send_request(HttpRequest(method, url))
         self._calls.note(answer.headers.get("Date", ""), begin)
         answer.raise_for_status()
-        return self._calls.read_page(subject, answer.content, "value", "nextLink")
+        return answer
 
     def _listed(self, start: Callable[[Any], Any], subject: str, permission: str) -> list[Row]:
         """All items of an SDK listing. Each try has a pager of its own: one that could not read its first page
@@ -195,7 +205,8 @@ class Account:
         if isinstance(error, sdk.HttpResponseError) and response is not None and response.status_code != 200:
             code = str(getattr(error.error, "code", "") or "")
             message = str(getattr(error.error, "message", "") or "")
-            return self._calls.refused(subject, response.status_code, response.headers, code, message, permission)
+            status, headers = response.status_code, response.headers
+            return self._calls.refused(subject, status, headers, code, message, permission, self.ROLE)
         return UnreadableError(cloud, f"{subject}: {type(error).__name__}")
 
 

@@ -96,8 +96,10 @@ def error_for(
     *,
     permission: str = "",
     retry_after_s: float | None = None,
+    role: str = "role.json",
 ) -> ProviderError:
-    """Our error for a refused call about ``subject``; ``permission`` is the action it needs.
+    """Our error for a refused call about ``subject``; ``permission`` is the action it needs, ``role`` the file beside
+    this one that grants it.
 
     ``message`` is only looked at (a quota and a throttled call may both be OperationNotAllowed), never repeated.
     A server that names a time to come back is throttling, whatever its status.
@@ -107,7 +109,7 @@ def error_for(
     if kind is ThrottledError:
         return ThrottledError(cloud, what, retry_after_s=retry_after_s, code=code)
     if kind is PermissionDeniedError:
-        remedy = _REMEDIES.get(code, f"grant {permission}: providers/azure/role.json lists all" if permission else "")
+        remedy = _REMEDIES.get(code, f"grant {permission}: providers/azure/{role} lists all" if permission else "")
         return PermissionDeniedError(cloud, what, permission=permission, code=code, remedy=remedy)
     return kind(cloud, what, code=code, remedy=_REMEDIES.get(code, ""))
 

@@ -1,0 +1,100 @@
+"""The calls that find and end what attempts made in a subscription, as plain Resource Manager requests.
+``provisioner.json`` grants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from providers.azure.calls import MANAGEMENT, Row, query
+from providers.azure.client import Account
+from providers.errors import UnreadableError
+
+READ_GROUPS = "Microsoft.Resources/subscriptions/resourceGroups/read"
+END_GROUP = "Microsoft.Resources/subscriptions/resourceGroups/delete"
+READ_MACHINES = "Microsoft.Compute/virtualMachines/read"
+END_MACHINE = "Microsoft.Compute/virtualMachines/delete"
+READ_SETS = "Microsoft.Compute/virtualMachineScaleSets/read"
+READ_MEMBERS = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"
+END_MEMBER = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/delete"
+
+_GROUPS = {"api-version": "2021-04-01"}
+_COMPUTE = {"api-version": "2024-07-01"}
+# Machines are not waited for to shut down: whoever is released has had its notice.
+_FORCED_KINDS = "Microsoft.Compute/virtualMachines,Microsoft.Compute/virtualMachineScaleSets"
+
+
+class Estate(Account):
+    """See :class:`providers.azure.client.Account`. Lists are whole: whoever reads them looks at the tags."""
+
+    ROLE = "provisioner.json"
+
+    def groups(self) -> list[Row]:
+        """Every resource group."""
+        return self._raw("resourcegroups", "resource groups", _GROUPS, READ_GROUPS)
+
+    def machines(self) -> list[Row]:
+        """Every machine of its own."""
+        path = "providers/Microsoft.Compute/virtualMachines"
+        return self._raw(path, "virtual machines", _COMPUTE, READ_MACHINES)
+
+    def scale_sets(self) -> list[Row]:
+        """Every scale set."""
+        path = "providers/Microsoft.Compute/virtualMachineScaleSets"
+        return self._raw(path, "scale sets", _COMPUTE, READ_SETS)
+
+    def members(self, scale_set: str) -> list[Row]:
+        """The machines of a scale set, by its id."""
+        name = scale_set.rpartition("/")[2]
+        return self._raw_at(f"{scale_set}/virtualMachines", f"machines of {name}", _COMPUTE, READ_MEMBERS)
+
+    def group(self, id_: str) -> Row:
+        """One resource group."""
+        return self._single(id_, _GROUPS, READ_GROUPS)
+
+    def machine(self, id_: str) -> Row:
+        """One machine of its own."""
+        return self._single(id_, _COMPUTE, READ_MACHINES)
+
+    def scale_set(self, id_: str) -> Row:
+        """One scale set."""
+        return self._single(id_, _COMPUTE, READ_SETS)
+
+    def end_group(self, id_: str) -> None:
+        """Orders the end of a resource group with all that is in it."""
+        self._end(id_, {**_GROUPS, "forceDeletionTypes": _FORCED_KINDS}, END_GROUP)
+
+    def end_machine(self, id_: str) -> None:
+        """Orders the end of a machine of its own; its disk stays, unless it was made to go along."""
+        self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, END_MACHINE)
+
+    def end_member(self, id_: str) -> None:
+        """Orders the end of a machine of a scale set."""
+        self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, END_MEMBER)
+
+    def _single(self, id_: str, parts: Mapping[str, str], permission: str) -> Row:
+        subject = id_.rpartition("/")[2]
+
+        def ask() -> Row:
+            try:
+                row = self._send("GET", self._url(id_, parts)).json()
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise UnreadableError(self._calls.cloud, f"{subject}: not an object")
+            return row
+
+        found: Row = self._calls.once(MANAGEMENT, ask, partial(self._error, subject, permission))
+        return found
+
+    def _end(self, id_: str, parts: Mapping[str, str], permission: str) -> None:
+        subject = f"the end of {id_.rpartition('/')[2]}"
+
+        def ask() -> Any:
+            return self._send("DELETE", self._url(id_, parts))
+
+        self._calls.once(MANAGEMENT, ask, partial(self._error, subject, permission))
+
+    def _url(self, id_: str, parts: Mapping[str, str]) -> str:
+        return f"{self._calls.base(MANAGEMENT)}{id_}?{query(parts)}"
