@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC
 
+from router.state.forms import canonical
 from router.state.records import AuditEntry
 
 # What the first entry names as the one before it.
@@ -26,8 +26,7 @@ def hash_of(entry: AuditEntry) -> str:
         "details": entry.details,
         "previous": entry.previous,
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
 
 
 def sealed(entry: AuditEntry) -> AuditEntry:

@@ -16,6 +16,7 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
+from router.state.forms import canonical, kept
 
 _MOST = (1 << 63) - 1
 
@@ -72,21 +73,6 @@ class Kept(TypeDecorator[Any]):
         return None if value is None else self.bring_back(value)
 
 
-def kept(text: str) -> str:
-    """Text as every database keeps it: NUL and halves of surrogate pairs, as a crashing program may print, become
-    U+FFFD. TypeError for anything but text."""
-    if not isinstance(text, str):
-        raise TypeError(f"{text!r} is no text")
-    if "\0" not in text and text.isascii():
-        return text
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def canonical(data: object) -> str:
-    """JSON in one form only: keys sorted, no spaces, ASCII. TypeError for what is not JSON data, ValueError for NaN."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
 def word(kind: type[StrEnum]) -> Kept:
     """One of the words of an enumeration; ValueError for any other."""
     return Kept(lambda value: kind(value).value, kind)
@@ -103,12 +89,21 @@ def _money(kind: type[Usd | UsdPerHour]) -> Kept:
     return Kept(keep, kind, BigInteger)
 
 
+def _whole(value: int) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no whole number")
+    if abs(value) > _MOST:
+        raise ValueError(f"{value}: a number of more than 64 bits cannot be kept")
+    return value
+
+
 def _fraction(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
+WHOLE = Kept(_whole, int, BigInteger)
 # n/d, the denominator always written.
 RATIO = Kept(_fraction, Fraction)
 WORDS = Kept(kept, str)

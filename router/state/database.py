@@ -12,7 +12,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from router.state.errors import StateError
+from router.state.errors import BusyError, StateError
 from router.state.faults import state_error
 from router.state.places import File, Place, Server
 from router.state.tables import TURNS
@@ -79,7 +79,7 @@ class Database:
             yield
             return
         if not self._one_writer.acquire(timeout=BUSY_SECONDS * 2):
-            raise StateError(f"{self.place}: another thread writes for too long")
+            raise BusyError(f"{self.place}: another thread writes for too long", "try again")
         try:
             yield
         finally:

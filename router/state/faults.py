@@ -34,7 +34,8 @@ _POSTGRESQL: tuple[tuple[str, type[StateError], str], ...] = (
     ("3D000", StateError, "make the database first (`createdb`)"),
     ("40", BusyError, _LATER),
     ("42501", StateError, "give the user the right to make and to use tables in the database"),
-    ("53", BusyError, "look whether the server has disk, memory and connections left, then try again"),
+    ("53100", StateError, _ROOM),
+    ("53", BusyError, "look whether the server has memory and connections left, then try again"),
     ("55P03", BusyError, _LATER),
     ("57", BusyError, "the server is stopping or starting: try again"),
     ("25006", StateError, "the server only reads (a standby?): name the one that writes"),
@@ -64,8 +65,6 @@ def _of_sqlite(error: DBAPIError, place: File) -> Exception:
     for beginning, kind, what, remedy in _SQLITE:
         if name.startswith(beginning):
             return kind(f"{place} {what} ({error.orig})", remedy)
-    if isinstance(error.orig, OverflowError):
-        return ValueError("a number of more than 64 bits cannot be kept")
     return StateError(f"{place}: {error.orig}")
 
 

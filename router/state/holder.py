@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+_PROC = Path("/proc")
 _STATE_AND_START = (0, 19)
 _DEAD = ("Z", "X", "x")
 
@@ -41,11 +42,10 @@ class Holder:
 
 def _started(pid: int) -> str | None:
     """When a process started, as the system counts; "" for a dead one that nobody has waited for; None: unknown."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
+    if _PROC.exists():
         try:
             # In ticks since the machine started: setting the clock does not change it. The name may hold spaces.
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             return None
         state, start = (fields[i] for i in _STATE_AND_START)
@@ -60,7 +60,7 @@ def _started(pid: int) -> str | None:
 def _boot() -> str:
     """Which start of which machine this is, and which numbering of processes in it."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
     except OSError:
         return f"{psutil.boot_time():.0f}"

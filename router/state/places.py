@@ -38,8 +38,8 @@ class Server:
 
     def masked(self, text: str) -> str:
         """The text without the secrets of the URL."""
-        values = [v for value in self.url.query.values() for v in ([value] if isinstance(value, str) else value)]
-        for secret in (str(self.url.password or ""), *(v for v in values if v)):
+        query = [str(value) for name, value in self.url.query.items() if "pass" in name]
+        for secret in (str(self.url.password or ""), *query):
             text = text.replace(secret, "***") if secret else text
         return text
 
@@ -68,4 +68,4 @@ def place_of(url: str) -> Place:
 def _file(path: str) -> File:
     if not path or path == ":memory:" or "\0" in path:
         raise StateError("the URL of the state names no file: what is only in memory would be lost", _FORMS)
-    return File(Path(path).absolute())
+    return File(Path(path).resolve())

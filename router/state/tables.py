@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 
 from pricing.places import Market
 from router.ledger.entry import Kind
-from router.state.columns import DETAILS, RATIO, USD, USD_PER_HOUR, WORDS, Moment, word
+from router.state.columns import DETAILS, RATIO, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
 from router.state.records import Phase
 
 METADATA = MetaData()
@@ -35,7 +35,7 @@ def _rate(key: str) -> Column[object]:
 
 
 def _count(name: str, *, null: bool = False) -> Column[int]:
-    return Column(name, BigInteger, nullable=null)
+    return Column(name, WHOLE, nullable=null)
 
 
 # Held (FOR UPDATE) by whoever appends to a list or takes a lease; SQLite has one writer anyway.
@@ -90,7 +90,7 @@ NODES = Table(
     "nodes",
     METADATA,
     Column("attempt", WORDS, ForeignKey("attempts.id"), primary_key=True),
-    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", WHOLE, primary_key=True, autoincrement=False),
     _text("name"),
     _text("zone", null=True),
     _text("instance_type"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Iterator
 from unittest import mock
@@ -151,13 +152,12 @@ class TestServer(StateSuite):
 
     def test_a_lock_that_is_held_for_too_long(self, server: PostgresHere, url: str) -> None:
         Store.open(url, now=NOW).close()
-        with mock.patch.object(database, "_SESSION", ("SET lock_timeout = '50ms'",)):
-            with Store.open(url, now=NOW) as store, Store.open(url, now=NOW) as other:
-                with other._database.write("ledger"):
-                    with pytest.raises(BusyError) as caught:
-                        store.ledger.add([entry()])
-                    store.note("a1", "another turn", NOW)
-                assert store.ledger.add([entry()]) == 1
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(mock.patch.object(database, "_SESSION", ("SET lock_timeout = '50ms'",)))
+            store, other = (stack.enter_context(Store.open(url, now=NOW)) for _ in range(2))
+            with other._database.write("ledger"), pytest.raises(BusyError) as caught:
+                store.ledger.add([entry()])
+            assert store.ledger.add([entry()]) == 1
         _says(caught.value, "try again")
 
 
