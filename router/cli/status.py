@@ -93,7 +93,7 @@ def _table(found: Report) -> str:
     widths = {"JOB": 18, "PLACE": 22}
     lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "$/H", "SPENT"}), widths), ""]
     lines += [
-        wrapped(f"{g.attempt.id}: {g.attempt.reason}: {g.attempt.message}") for g in found.gangs if g.attempt.message
+        wrapped(f"{g.attempt.id}: {g.attempt.reason}: {g.attempt.message}") for g in found.gangs if g.attempt.message not in ("", g.attempt.reason)
     ]
     lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from providers.errors import ProviderError
 from router.agent import states
+from router.agent.config import Config
 from router.running.causes import Cause, cause_of
 from router.running.site import Site
 from router.state.records import Attempt, NodeRecord, Phase
@@ -26,6 +27,8 @@ from terraform.workdir import forget_secrets, prepare
 
 T = TypeVar("T")
 _POLL_S = 0.1
+# Two heartbeats and a little: so long it may take until a rank that got the word says that it has begun.
+_START_S = 2 * Config.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 _RANK = re.compile(r'\["(\d+)"\]$')
 
@@ -160,6 +163,12 @@ def _meet(site: Site, attempt: Attempt) -> Attempt:
 
 
 def _ready(site: Site, attempt: Attempt) -> Attempt:
+    # Whoever leaves now would leave ranks waiting for the word that all have met.
+    ends = time.monotonic() + _START_S
+    while time.monotonic() < ends and not site.stop.is_set():
+        if all(node.agent not in ("", states.STARTING, states.WAITING) for node in site.store.nodes(attempt.id)):
+            break
+        time.sleep(_POLL_S)
     site.store.note(attempt.id, "ready", site.clock())
     return site.store.update(
         attempt.id, lambda a: replace(a, phase=Phase.READY) if a.phase is Phase.PROVISIONING else None

@@ -5,7 +5,7 @@ set -eu
 umask 077
 cd "$(dirname "$0")"
 here=$(pwd)
-sh "$here/stop.sh"
+sh "$here/stop.sh" start
 chmod 700 script
 case $(head -c 2 script) in
 '#!') run='./script' ;;

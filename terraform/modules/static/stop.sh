@@ -34,3 +34,5 @@ if [ -s pid ]; then
     esac
 fi
 rm -f pid code
+# What nobody may find there: the script, and the token and secrets that it wrote beside itself. A new one is to stay.
+[ "${1:-}" = start ] || rm -f script token env.json
