@@ -9,7 +9,7 @@ NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
 .DEFAULT_GOAL := help
-.PHONY: plan test check slow bench format clean help
+.PHONY: plan demo test check slow bench format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -20,6 +20,9 @@ $(READY): pyproject.toml requirements/constraints.txt
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
 	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW)
+
+demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machine
+	@$(BIN)/stepfare demo
 
 check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check --quiet $(SOURCES)
