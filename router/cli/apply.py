@@ -17,6 +17,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, termi
 
 if TYPE_CHECKING:
     from router.jobs.spec import Job
+    from router.ledger.entry import Entry
     from router.planning.plan import Plan
     from router.running.accepting import Accepted
     from router.running.deploying import Outcome
@@ -141,7 +142,7 @@ class _Work:
         # What was accepted while it was fresh may be carried out later; prices are looked at each time.
         refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
         budgets = over_budget(
-            open_orders, plan, self._jobs, self._limits, site.store.ledger.entries(), site.store.attempts(alive=True),
+            open_orders, plan, self._jobs, self._limits, _this_month(site), site.store.attempts(alive=True),
             now )  # fmt: skip
         return accepted, prices, (*refused, *budgets)
 
@@ -190,6 +191,13 @@ class _Work:
                 field="coordinator.url",
                 remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
             )
+
+
+def _this_month(site: Site) -> tuple[Entry, ...]:
+    from router.ledger.entry import Kind
+
+    first = site.clock().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return site.store.ledger.entries(since=first, kind=Kind.METERED)
 
 
 def _stopping() -> None:

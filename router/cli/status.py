@@ -92,9 +92,8 @@ def _table(found: Report) -> str:
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
     lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "$/H", "SPENT"}), widths), ""]
-    lines += [
-        wrapped(f"{g.attempt.id}: {g.attempt.reason}: {g.attempt.message}") for g in found.gangs if g.attempt.message not in ("", g.attempt.reason)
-    ]
+    told = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
+    lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in told]
     lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}")
     return "\n".join(lines)
 

@@ -72,7 +72,8 @@ def standing(site: Site, plan: str, order: Order) -> Outcome | None:
         if attempt.phase in (Phase.READY, Phase.RUNNING):
             mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
             return Outcome(order, Result.RUNS if mine else Result.ELSEWHERE, attempt, f"as {attempt.id}")
-    for attempt in _earlier(site, plan, order):
+    # A training that ended well is done, whatever stretches the plan still has for it.
+    for attempt in site.store.attempts(plan=plan, job=order.job):
         if attempt.phase is Phase.FINISHED:
             return Outcome(order, Result.DONE, attempt, f"as {attempt.id}")
     if order.start - site.deploy.patience.early > site.clock():

@@ -5,11 +5,9 @@ same."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TypeVar
 
 from providers.errors import ProviderError
@@ -17,9 +15,9 @@ from router.agent import states
 from router.agent.config import Config
 from router.running.causes import Cause, cause_of
 from router.running.site import Site
+from router.running.witness import Witness, look
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import StateLockedError, TerraformError
-from terraform.events import Event
 from terraform.outputs import MadeNode, made_nodes
 from terraform.runner import Applied
 from terraform.spec import WorkspaceSpec
@@ -30,7 +28,6 @@ _POLL_S = 0.1
 # Two heartbeats and a little: so long it may take until a rank that got the word says that it has begun.
 _START_S = 2 * Config.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
-_RANK = re.compile(r'\["(\d+)"\]$')
 
 
 class Trouble(Exception):  # noqa: N818  (a verdict on a place)
@@ -58,8 +55,7 @@ def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
         site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
             raise Trouble(Cause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
-        watcher = _Watcher(site, attempt)
-        applied = site.runner.apply(directory, watcher.saw, preview=preview, stop=site.stop)
+        applied = site.runner.apply(directory, Witness(site, attempt).saw, preview=preview, stop=site.stop)
     except TerraformError as error:
         cause = cause_of(error)
         remedy = f" ({error.remedy})" if error.remedy else ""
@@ -81,24 +77,6 @@ def _once_unlocked(action: Callable[[], T]) -> T:
     return action()
 
 
-@dataclass(slots=True)
-class _Watcher:
-    """Writes down when each machine began to exist: from then on it costs."""
-
-    site: Site
-    attempt: Attempt
-
-    def saw(self, event: Event) -> None:
-        found = _RANK.search(event.address)
-        if event.kind == "apply_start" and event.action == "create" and found is not None:
-            self._began(int(found[1]), self.site.clock())
-
-    def _began(self, rank: int, now: datetime) -> None:
-        node = next((n for n in self.site.store.nodes(self.attempt.id) if n.rank == rank), None)
-        if node is not None and node.made_at is None:
-            self.site.store.set_node(self.attempt.id, rank, made_at=now)
-
-
 def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, ...]:
     try:
         made = made_nodes(applied.outputs)
@@ -106,6 +84,7 @@ def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, 
         raise Trouble(Cause.FAILED, str(error)) from error
     if [node.rank for node in made] != list(range(attempt.machines)):
         raise Trouble(Cause.SHORT, f"{len(made)} of {attempt.machines} machines came")
+    look(site, attempt)
     now = site.clock()
     for node, record in zip(made, site.store.nodes(attempt.id), strict=True):
         site.store.set_node(
@@ -151,7 +130,7 @@ def _meet(site: Site, attempt: Attempt) -> Attempt:
         if now.phase is not Phase.PROVISIONING:
             raise Trouble(Cause.STOPPED, f"{attempt.id} was released by somebody else")
         if now.result:
-            # Code that cannot be had is missing everywhere; a rank that did not start or meet says something of its machine.
+            # Code that cannot be had is missing everywhere; a rank that does not start or meet speaks of its machine.
             cause = Cause.JOB if now.result == states.NO_CODE else Cause.UNHEALTHY
             raise Trouble(cause, _how_it_went(site.store.nodes(attempt.id), now.result))
         if site.stop.is_set():
