@@ -1,0 +1,175 @@
+"""A job that needs two machines, with each engine: processes by torchrun's contract, a real Ray, a real Slurm. Once
+under the bare agents, once as a user would have it, through plan and apply on the sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from router.demo.stage import lay_out
+from tests.support.agents import agents
+from tests.support.clouds import STEPFARE
+from tests.support.coordinator import Coordinator
+from tests.support.ray_here import ray_path
+from tests.support.repository import ROOT
+from tests.support.slurm_here import can_be_had, slurm
+from tests.support.training import TRAINER, checkpoints, losses, train
+
+pytestmark = pytest.mark.slow
+
+STEPS = 60
+TOKEN = "token-of-the-attempt-5f3a"
+RAY_JOB = ROOT / "tests" / "support" / "engines" / "ray_job.py"
+ENGINES = ("torchrun", "ray", "slurm")
+# A stopped Ray worker drains for up to 30 seconds.
+LONGEST_S = 180
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine on this machine. ``path`` goes before the PATH of the machines."""
+
+    name: str
+    path: str
+    python: str
+
+    def command(self, folder: Path, steps: int = STEPS) -> str:
+        """What the job runs, with the checkpoints in a folder."""
+        options = [str(TRAINER), "--steps", str(steps), "--checkpoint-dir", str(folder), "--report-every", "20"]
+        return shlex.join([self.python, *([str(RAY_JOB)] if self.name == "ray" else []), *options])
+
+    @property
+    def leader_only(self) -> bool:
+        """Whether the result of rank 0 is the gang's."""
+        return self.name != "torchrun"
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    here = str(Path(sys.executable).parent)
+    if request.param == "ray":
+        yield Engine("ray", str(ray_path()), "python3")
+    elif request.param == "slurm":
+        if not can_be_had():
+            pytest.skip("Slurm comes from Debian's packages here")
+        with slurm(tmp_path_factory.mktemp("slurm"), 2) as found:
+            yield Engine("slurm", f"{found.path}{os.pathsep}{here}", "python")
+    else:
+        yield Engine("torchrun", here, "python")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[int, float]:
+    """The losses of one rank."""
+    folder = tmp_path_factory.mktemp("alone")
+    train("--steps", STEPS, "--checkpoint-dir", folder)
+    return losses(folder)
+
+
+def _check(engine: Engine, logs: Mapping[int, str], folder: Path, alone: Mapping[int, float]) -> None:
+    """Two ranks took part, by what they said themselves; on two nodes of Ray or Slurm where there are such; and what
+    they learnt is what one alone learns."""
+    said = "".join(logs.values())
+    ended = re.findall(r"^rank (\d) of 2 ends after step (\d+)/(\d+)$", said, re.MULTILINE)
+    assert sorted(ended) == [("0", str(STEPS), str(STEPS)), ("1", str(STEPS), str(STEPS))], said
+    if engine.name == "torchrun":
+        assert [f"rank {rank} of 2 ends" in logs[rank] for rank in range(2)] == [True, True]
+    else:
+        assert "of 2 ends" not in logs[1]
+    if engine.name == "ray":
+        nodes = re.findall(r"^node ([0-9a-f]+) rank (\d) code 0$", said, re.MULTILINE)
+        assert [rank for _, rank in nodes] == ["0", "1"]
+        assert len({node for node, _ in nodes}) == 2
+    if engine.name == "slurm":
+        nodes = re.findall(r"^on (n\d)$", said, re.MULTILINE)
+        assert sorted(node for node in nodes) == ["n1", "n2"]
+    assert losses(folder) == alone
+    assert checkpoints(folder) == ["step-00000050.ckpt", f"step-{STEPS:08d}.ckpt"]
+
+
+def _named(engine: Engine, command: str) -> str:
+    return f"echo on $SLURMD_NODENAME; {command}" if engine.name == "slurm" else command
+
+
+def test_two_ranks_under_the_agents(engine: Engine, alone: dict[int, float], tmp_path: Path) -> None:
+    command = _named(engine, engine.command(tmp_path / "checkpoints"))
+    with (
+        Coordinator(2, TOKEN, leader_only=engine.leader_only).running() as coordinator,
+        agents(tmp_path, coordinator, command, engine=engine.name, path=engine.path, grace_seconds=40.0) as ranks,
+    ):
+        codes = [rank.end(LONGEST_S) for rank in ranks]
+    logs = {rank: coordinator.text(rank) for rank in range(2)}
+    assert codes == [0, 143 if engine.leader_only else 0], logs
+    _check(engine, logs, tmp_path / "checkpoints", alone)
+
+
+def test_two_machines_by_plan_and_apply(engine: Engine, alone: dict[int, float], tmp_path: Path) -> None:
+    stage = _Stage(tmp_path / "stage", engine)
+    stage.job(_named(engine, engine.command(stage.folder / "checkpoints")))
+    stage.run("prices", "refresh", "--cloud", "sandbox")
+    stage.run("plan", "job.yaml", "--limits", "limits.yaml", "--out", "plan.json")
+    stage.run("apply", "plan.json", "--limits", "limits.yaml", "--yes", "--follow")
+    (gang,) = json.loads(stage.run("status", "--all", "-o", "json"))["gangs"]
+    assert (gang["state"], gang["result"], gang["machines"]) == ("finished", "finished", 2)
+    assert {node["instance_type"] for node in gang["nodes"]} == {"h100.1x"}
+    assert gang["gone_at"] is not None
+    assert float(gang["spent_usd"]) > 0
+    logs = {rank: stage.run("logs", "letters", "--rank", str(rank)) for rank in range(2)}
+    _check(engine, logs, stage.folder / "checkpoints", alone)
+    swept: dict[str, Any] = json.loads(stage.run("sweep", "-o", "json"))
+    assert [orphan for orphan in swept["orphans"] if orphan["ours"]] == []
+
+
+@pytest.mark.parametrize("engine", ["torchrun", "slurm"], indirect=True)
+def test_a_failing_job_fails_the_gang(engine: Engine, tmp_path: Path) -> None:
+    stage = _Stage(tmp_path / "stage", engine)
+    stage.job("echo going; exit 9")
+    stage.run("prices", "refresh", "--cloud", "sandbox")
+    stage.run("plan", "job.yaml", "--limits", "limits.yaml", "--out", "plan.json")
+    said = stage.run("apply", "plan.json", "--limits", "limits.yaml", "--yes", "--follow", code=5)
+    failed = re.search(r"rank (\d) crashed with exit code (\d+)", stage.run("status", "--all"))
+    assert failed is not None, said
+    printed = stage.run("logs", "letters", "--rank", failed[1])
+    assert "going" in printed
+    # Of the codes of all tasks srun gives back the highest, also of one that it ended because another had failed.
+    assert failed[2] in (("9",) if engine.name == "torchrun" else ("9", "143"))
+    assert engine.name == "torchrun" or "Exited with exit code 9" in printed
+
+
+class _Stage:
+    """The demo's cloud with a job for an engine, and the commands there."""
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.folder, self._engine = folder, engine
+        lay_out(folder, STEPS, 0)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}
+        home = {"HOME": str(folder), "STEPFARE_HOME": str(folder / "home")}
+        path = os.pathsep.join([engine.path, os.environ["PATH"]])
+        self._environment = {**kept, **home, "STEPFARE_CLOUDS": str(folder / "clouds.yaml"), "PATH": path}
+
+    def job(self, command: str) -> None:
+        """Writes the job."""
+        path = self.folder / "job.yaml"
+        job = yaml.safe_load(path.read_text())
+        job["run"] = {"engine": self._engine.name, "command": command}
+        path.write_text(yaml.safe_dump(job))
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """Standard output of one command, which has to end with that code."""
+        done = subprocess.run(
+            [str(STEPFARE), *words], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=LONGEST_S,
+        )  # fmt: skip
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout

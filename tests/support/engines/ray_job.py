@@ -1,0 +1,48 @@
+"""A job for a gang with Ray: a rank of the training on each of two Ray nodes. ``ray_job.py TRAINER OPTIONS...``; ends
+with 0 when both ranks do."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import ray  # type: ignore[import-not-found]
+from ray.util.placement_group import placement_group  # type: ignore[import-not-found]
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # type: ignore[import-not-found]
+
+RANKS = 2
+
+
+@ray.remote(num_cpus=1, max_retries=0)  # type: ignore[untyped-decorator]
+def train(rank: int, port: int, options: list[str]) -> tuple[str, int, str]:
+    """(Ray's id of the node, exit code, output)."""
+    contract = {"RANK": rank, "WORLD_SIZE": RANKS, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    environment = {**os.environ, **{name: str(value) for name, value in contract.items()}}
+    words = [sys.executable, *options]
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return ray.get_runtime_context().get_node_id(), done.returncode, done.stdout
+
+
+def main(options: list[str]) -> int:
+    """The program."""
+    ray.init(address=os.environ["RAY_ADDRESS"], logging_level="ERROR", log_to_driver=False)
+    group = placement_group([{"CPU": 1}] * RANKS, strategy="STRICT_SPREAD")
+    ray.get(group.ready(), timeout=60)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ends: list[Any] = [
+        train.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank)).remote(rank, port, options)
+        for rank in range(RANKS)
+    ]
+    ended: list[tuple[str, int, str]] = ray.get(ends, timeout=120)
+    for rank, (node, code, text) in enumerate(ended):
+        print(f"node {node} rank {rank} code {code}\n{text}", flush=True)
+    return max(code for _, code, _ in ended)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
