@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from pricing.places import PROVISIONABLE_CLOUDS
+
+T = TypeVar("T")
 
 
 class Boot(StrEnum):
@@ -24,6 +26,14 @@ _BOOTS: Final[Mapping[str, Boot]] = {
     "sandbox": Boot.SCRIPT,
     "static": Boot.SCRIPT,
 }
+# The one that is the machine itself; its keys are ranks.
+_MACHINES: Final[Mapping[str, str]] = {
+    "aws": "aws_instance.node",
+    "azure": "azurerm_linux_virtual_machine.node",
+    "gcp": "google_compute_instance.node",
+    "sandbox": "terraform_data.process",
+    "static": "terraform_data.process",
+}
 _LOCAL: Final = frozenset({"sandbox"})
 _ZONES_NAMED: Final = frozenset({"gcp"})
 _HOSTS_NAMED: Final = frozenset({"static"})
@@ -31,11 +41,13 @@ _HOSTS_NAMED: Final = frozenset({"static"})
 
 def boot_of(cloud: str) -> Boot:
     """What the module for ``cloud`` takes as user data. ValueError for a cloud without a module."""
-    try:
-        return _BOOTS[cloud]
-    except KeyError:
-        known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
-        raise ValueError(f"no machines can be made on {cloud!r}; only on {known}") from None
+    return _known(_BOOTS, cloud)
+
+
+def machine_resource(cloud: str) -> str:
+    """The resource of the module for ``cloud`` that is a machine, by rank, as Terraform addresses it. A scale set, many
+    machines at once, is none. ValueError for a cloud without a module."""
+    return _known(_MACHINES, cloud)
 
 
 def is_local(cloud: str) -> bool:
@@ -51,3 +63,11 @@ def needs_zones(cloud: str) -> bool:
 def needs_hosts(cloud: str) -> bool:
     """Whether the machines are there already, so that a workspace has to name them."""
     return cloud in _HOSTS_NAMED
+
+
+def _known(by_cloud: Mapping[str, T], cloud: str) -> T:
+    try:
+        return by_cloud[cloud]
+    except KeyError:
+        known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
+        raise ValueError(f"no machines can be made on {cloud!r}; only on {known}") from None

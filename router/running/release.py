@@ -17,6 +17,7 @@ from router.agent.config import Config
 from router.running.metering import metered_entries
 from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
+from router.running.witness import Witness, look
 from router.running.workspaces import GRACE_SECONDS
 from router.state.records import Attempt, Phase
 from terraform.boot import Boot, boot_of
@@ -116,7 +117,8 @@ def _destroy(site: Site, attempt: Attempt) -> None:
         return  # prepared nothing, or somebody removed it: tags decide
     for left in reversed(range(_LOCK_TRIES)):
         try:
-            site.runner.destroy(directory)
+            look(site, attempt)
+            site.runner.destroy(directory, Witness(site, attempt).saw)
             return
         except StateLockedError:
             if not left:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pricing.places import PROVISIONABLE_CLOUDS
-from terraform.boot import Boot, boot_of, is_local, needs_hosts, needs_zones
+from terraform.boot import Boot, boot_of, is_local, machine_resource, needs_hosts, needs_zones
 from terraform.workdir import MODULES
 
 
@@ -31,3 +33,14 @@ def test_what_a_workspace_has_to_name() -> None:
     # Only the module that has no machines of its own declares them.
     declared = {path.parent.name for path in MODULES.glob("*/*.tf") if 'variable "hosts"' in path.read_text()}
     assert {cloud for cloud in PROVISIONABLE_CLOUDS if needs_hosts(cloud)} == declared
+
+
+@pytest.mark.parametrize("cloud", sorted(PROVISIONABLE_CLOUDS))
+def test_every_module_has_the_resource_that_is_a_machine_for_each_rank(cloud: str) -> None:
+    kind, name = machine_resource(cloud).split(".")
+    text = "\n".join(path.read_text() for path in (MODULES / cloud).glob("*.tf"))
+    block = re.search(rf'^resource "{kind}" "{name}" \{{\n(.*?)^\}}', text, re.MULTILINE | re.DOTALL)
+    assert block is not None
+    assert re.search(r"^  for_each\s+= ", block[1], re.MULTILINE)
+    with pytest.raises(ValueError, match="no machines can be made on 'lambda'"):
+        machine_resource("lambda")
