@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from pricing.book import PriceBook
 from pricing.money import Usd
@@ -12,6 +12,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.entry import Entry, Kind
+from router.planning.market import listings_by_accelerator
 from router.planning.plan import Plan
 from router.running.choices import choices_of, most_at_risk
 from router.running.deploying import Errand
@@ -32,10 +33,12 @@ class Accepted:
 
 
 def errands_of(
-    plan: Plan, digest: str, orders: Sequence[Order], jobs: Mapping[str, Job], book: PriceBook, tries: int
-) -> Accepted:
+    plan: Plan, digest: str, orders: Sequence[Order], jobs: Mapping[str, Job], book: PriceBook, tries: int,
+    limits: Limits | None = None,
+) -> Accepted:  # fmt: skip
     """One a gang. InvalidInputError when a job's specification is missing, another one than was planned, or starts
-    nothing."""
+    nothing. ``book`` and ``limits`` say what next places cost now; without the limits that the plan was made with,
+    those at a discount or on a reservation seem too dear and are left out."""
     problems = []
     wanted = {job.job: job.job_digest for job in plan.jobs}
     for name in sorted({order.job for order in orders}):
@@ -51,10 +54,14 @@ def errands_of(
         problems.append(Problem(f"job {name}", "", what, remedy))
     if problems:
         raise InvalidInputError(problems)
+    market = listings_by_accelerator(book, limits or Limits.none())
     errands = tuple(
-        Errand(digest, order, choices_of(order, plan, tries), jobs[order.job], wanted[order.job], book)
+        Errand(
+            digest, order, choices_of(order, plan, jobs[order.job], market, tries), jobs[order.job], wanted[order.job],
+            book,
+        )
         for order in orders
-    )
+    )  # fmt: skip
     return Accepted(
         errands,
         Usd.total(order.expected_usd for order in orders),
@@ -66,17 +73,17 @@ def over_budget(
     orders: Sequence[Order], plan: Plan, jobs: Mapping[str, Job], limits: Limits, ledger: Iterable[Entry],
     running: Iterable[Attempt], month: datetime,
 ) -> tuple[Refusal, ...]:  # fmt: skip
-    """Budgets that the orders would break: what the ledger says was metered this month (or ``spent`` of the limits file
-    where that is more), what runs now at its ceilings, and what the orders are expected to cost."""
+    """Budgets that the orders would break: what the ledger says was metered this month, UTC (or ``spent`` of the limits
+    file where that is more), what runs now at its ceilings, and what the orders are expected to cost. An attempt at one
+    of the orders is that order, taken up again: it counts once."""
     teams = {job.job: job.team for job in plan.jobs}
-    running = tuple(running)
+    asked = {(order.job, order.gang, order.start) for order in orders}
+    others = [a for a in running if (a.job, a.gang, a.start) not in asked]
     refused = []
-    entries = [
-        e for e in ledger if e.kind is Kind.METERED and (e.start.year, e.start.month) == (month.year, month.month)
-    ]
+    entries = [e for e in ledger if e.kind is Kind.METERED]
     for budget in limits.teams:
-        metered = Usd.total(e.usd for e in entries if e.team == budget.team)
-        committed = Usd.total(a.at_risk_usd for a in running if a.team == budget.team)
+        metered = Usd.total(_in_month(e, month) for e in entries if e.team == budget.team)
+        committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
         wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
         total = max(metered, budget.spent) + committed + wanted
         if wanted.nanos and total > budget.budget:
@@ -89,6 +96,14 @@ def over_budget(
         if wanted > job.budget:
             refused.append(_refusal(name, "the job", wanted, job.budget))
     return tuple(refused)
+
+
+def _in_month(entry: Entry, month: datetime) -> Usd:
+    """The part of the entry that falls into the month: all of a metered entry's time is billed."""
+    begins = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    ends = (begins + timedelta(days=31)).replace(day=1)
+    overlap = min(entry.end, ends) - max(entry.start, begins)
+    return entry.usd_per_hour.over(overlap) if overlap > timedelta(0) else Usd(0)
 
 
 def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:

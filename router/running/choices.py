@@ -1,20 +1,23 @@
 """Where a gang may be made: the plan's own place, then its next choices, each as machines with prices and ceilings.
 Pure.
 
-A next choice stands for the whole rest of the job; its ceiling on spot is 125 % of the price it was planned with.
+A next choice stands for the whole rest of the job; its ceiling on spot is 125 % of the price it was planned with. It is
+offered only while it is for sale within its ceiling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.jobs.spec import Job
+from router.planning.market import Listing
+from router.planning.plan import Alternative, Line, Plan
 from router.running.orders import Order
 from router.state.records import Shortage
 
@@ -77,21 +80,35 @@ class Choice:
         return f"{self.cloud}/{where or self.region} {' + '.join(parts)}"
 
 
-def choices_of(order: Order, plan: Plan, tries: int) -> tuple[Choice, ...]:
+def choices_of(
+    order: Order, plan: Plan, job: Job, market: Mapping[str, Sequence[Listing]], tries: int
+) -> tuple[Choice, ...]:
     """At most ``tries`` places, best first: the order itself, then the job's alternatives that can be ordered, cheapest
-    plan first, none twice."""
+    plan first, none twice. ``market``: what is for sale now, by accelerator; alternatives that are not in it within
+    their ceilings are left out, and so are those that the plan does not describe machine by machine (an on-demand core
+    with a spot rest, a gang over several zones)."""
     found = [_planned(order)]
-    summary = next((job for job in plan.jobs if job.job == order.job), None)
-    for alternative in _usable(summary):
-        choice = _next(order, alternative, len(found))
-        if all(not _same(choice, other) for other in found):
+    summary = next((summary for summary in plan.jobs if summary.job == order.job), None)
+    for alternative in summary.alternatives if summary is not None else ():
+        choice = _next(order, plan, job, alternative, len(found))
+        if choice is None or any(_same(choice, other) for other in found):
+            continue
+        if _is_for_sale(choice.seats[0], choice, market.get(alternative.accelerator, ()), job):
             found.append(choice)
     return tuple(found[:tries])
 
 
 def most_at_risk(choices: Iterable[Choice]) -> Usd:
-    """The most that one gang may cost, wherever it is made in the end."""
-    return max((choice.at_risk_usd for choice in choices), default=Usd(0))
+    """The most that one gang may cost, wherever it is made and however often it is tried: at each moment it is in one
+    place, so at most the dearest of those whose stretch is not over."""
+    left = sorted(choices, key=lambda choice: choice.end)
+    total, at = Usd(0), min((choice.start for choice in left), default=None)
+    for number, choice in enumerate(left):
+        assert at is not None
+        if choice.end > at:
+            total += max(other.max_usd_per_hour for other in left[number:]).over(choice.end - at)
+            at = choice.end
+    return total
 
 
 def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
@@ -108,23 +125,26 @@ def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
 def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
     """The same with a zone on every machine, by instance type. KeyError names a type without one."""
     seats = tuple(
-        seat if seat.zone is not None else Seat(
-            zones[seat.instance_type], seat.instance_type, seat.market, seat.accelerator, seat.accelerators,
-            seat.usd_per_hour, seat.max_usd_per_hour,
-        )
-        for seat in choice.seats
-    )  # fmt: skip
-    return Choice(choice.rank, choice.cloud, choice.region, seats, choice.start, choice.end)
+        seat if seat.zone is not None else replace(seat, zone=zones[seat.instance_type]) for seat in choice.seats
+    )
+    return replace(choice, seats=seats)
 
 
-def zones_sold(choice: Choice, book: PriceBook) -> Mapping[str, str]:
-    """For each instance type of the choice, the first zone in which the book sells it; types without one are left
-    out."""
-    zones: dict[str, str] = {}
-    for offer in sorted(book.offers, key=lambda offer: offer.zone or ""):
+def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
+    """For each instance type of the choice, the first zone in which the book sells it on every market that the choice
+    needs; ``otherwise`` where it knows none, and types without one are left out."""
+    sold: dict[tuple[str, str], set[Market]] = {}
+    for offer in book.offers:
         if offer.zone and (offer.cloud, offer.region) == (choice.cloud, choice.region):
-            zones.setdefault(offer.instance_type, offer.zone)
-    return {seat.instance_type: zones[seat.instance_type] for seat in choice.seats if seat.instance_type in zones}
+            sold.setdefault((offer.instance_type, offer.zone), set()).add(offer.market)
+    found: dict[str, str] = {}
+    for kind in dict.fromkeys(seat.instance_type for seat in choice.seats):
+        needed = {seat.market for seat in choice.seats if seat.instance_type == kind}
+        zones = [zone for (name, zone), markets in sold.items() if name == kind and needed <= markets]
+        zone = min(zones, default=otherwise)
+        if zone is not None:
+            found[kind] = zone
+    return found
 
 
 def _planned(order: Order) -> Choice:
@@ -136,32 +156,50 @@ def _planned(order: Order) -> Choice:
 
 
 def _seats_of(line: Line) -> Iterator[Seat]:
-    each, most = (UsdPerHour(rate.nanos // line.machines) for rate in (line.usd_per_hour, line.max_usd_per_hour))
-    for _ in range(line.machines):
+    prices, ceilings = (_shares(rate, line.machines) for rate in (line.usd_per_hour, line.max_usd_per_hour))
+    for price, ceiling in zip(prices, ceilings, strict=True):
         yield Seat(
             line.zone, line.instance_type, Market(line.market), line.accelerator, line.accelerators // line.machines,
-            each, most,
+            price, ceiling,
         )  # fmt: skip
 
 
-def _usable(summary: JobSummary | None) -> Iterator[Alternative]:
-    if summary is None:
-        return
-    for alternative in summary.alternatives:
-        if alternative.provisionable and not alternative.lacks:
-            yield alternative
+def _shares(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
+    """Prices of single machines that add up to the price of all."""
+    return [UsdPerHour(share.nanos) for share in Usd(rate.nanos).split([1] * machines)]
 
 
-def _next(order: Order, alternative: Alternative, rank: int) -> Choice:
-    each = UsdPerHour(-(-alternative.usd_per_hour.nanos // alternative.machines))
-    market = Market(alternative.market)
-    most = each.scaled(_SPOT_CEILING) if market is Market.SPOT else each
-    seat = Seat(
-        alternative.zone, alternative.instance_type, market, alternative.accelerator,
-        alternative.accelerators // alternative.machines, each, most,
+def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int) -> Choice | None:
+    market, spot = Market(alternative.market), alternative.market == Market.SPOT
+    if not alternative.provisionable or alternative.lacks or alternative.finish is None:
+        return None
+    if spot and job.gang.on_demand_share > 0:
+        return None  # a core of other machines at another price, of which an alternative tells no more
+    seats = tuple(
+        Seat(
+            alternative.zone, alternative.instance_type, market, alternative.accelerator,
+            alternative.accelerators // alternative.machines, price, price.scaled(_SPOT_CEILING) if spot else price,
+        )
+        for price in _shares(alternative.usd_per_hour, alternative.machines)
     )  # fmt: skip
-    end = max(alternative.finish or order.end, order.end)
-    return Choice(rank, alternative.cloud, alternative.region, (seat,) * alternative.machines, order.start, end)
+    earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
+    # It needs no longer than the plan has it take, wherever in the plan it begins.
+    end = max(order.end, order.start + (alternative.finish - earliest))
+    return Choice(rank, alternative.cloud, alternative.region, seats, order.start, end)
+
+
+def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: Job) -> bool:
+    fitting = [
+        listing
+        for listing in listings
+        if (listing.offer.cloud, listing.offer.region) == (choice.cloud, choice.region)
+        and (listing.offer.instance_type, listing.offer.market) == (seat.instance_type, seat.market)
+        and (seat.zone is None or listing.offer.zone in (None, seat.zone))
+    ]
+    # A plan spreads a gang over zones only where none of them has room for it.
+    if not job.gang.same_zone and seat.zone is not None:
+        fitting = [listing for listing in fitting if listing.cap is None or listing.cap >= len(choice.seats)]
+    return any(listing.offer.usd_per_hour <= seat.max_usd_per_hour for listing in fitting)
 
 
 def _same(one: Choice, other: Choice) -> bool:
