@@ -31,7 +31,7 @@ def server() -> Iterator[PostgresHere]:
 
 @pytest.fixture(scope="module")
 def new_url(server: PostgresHere) -> NewUrl:
-    return lambda: server.url(server.new_database())
+    return server.url_of_new_schema
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +115,9 @@ class TestServer(StateSuite):
             Store.open(server.url(name), now=NOW)
         _says(caught.value, "the right")
 
-    def test_a_server_that_only_reads(self, server: PostgresHere, url: str) -> None:
-        name = url.rpartition("/")[2]
+    def test_a_server_that_only_reads(self, server: PostgresHere) -> None:
+        name = server.new_database()
+        url = server.url(name)
         Store.open(url, now=NOW).close()
         server.say(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         with Store.open(url, now=NOW) as store:
@@ -134,7 +135,9 @@ class TestServer(StateSuite):
             assert connection.execute("SELECT count(*) FROM facts").fetchone() == (0,)
             assert connection.execute("SELECT to_regclass('ledger')").fetchone() == (None,)
 
-    def test_nothing_acknowledged_is_lost_when_the_server_crashes(self, server: PostgresHere, store: Store) -> None:
+    def test_nothing_acknowledged_is_lost_when_the_server_crashes(
+        self, server: PostgresHere, store: Store, url: str
+    ) -> None:
         for number in range(20):
             store.ledger.append([entry(f"k{number}")], after=number)
         server.stop(signal.SIGQUIT)
@@ -143,7 +146,7 @@ class TestServer(StateSuite):
                 store.ledger.head()
             _says(caught.value, "try again")
             with pytest.raises(BusyError):
-                Store.open(server.url("state0"), now=NOW)
+                Store.open(url, now=NOW)
         finally:
             server.start()
         # The store finds it again by itself.

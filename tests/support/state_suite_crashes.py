@@ -25,7 +25,7 @@ from tests.support.state_suite_leases import real
 from tests.support.state_values import NOW, entry
 
 # Every point takes a while: a few of them always, all of them in the slow run.
-_STRIDES = pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
+_SLOW = pytest.param(1, marks=pytest.mark.slow)
 _OPENS = """
 import sys
 from datetime import UTC, datetime
@@ -42,7 +42,7 @@ with Store.open(sys.argv[1], now=datetime.now(UTC)) as store:
 class CrashSuite(StateSuite):
     """Killed processes. `ready_url` gives the URL of a state in which nothing was written."""
 
-    @_STRIDES
+    @pytest.mark.parametrize("stride", [7, _SLOW])
     def test_killed_at_any_statement(self, new_url: NewUrl, ready_url: NewUrl, stride: int) -> None:
         expected = seen_after_each(new_url())
         died_after = []
@@ -57,7 +57,7 @@ class CrashSuite(StateSuite):
         # The last one came through; before it every step was cut off somewhere.
         assert stride > 1 or set(died_after) == set(range(len(STEPS) + 1))
 
-    @_STRIDES
+    @pytest.mark.parametrize("stride", [23, _SLOW])
     def test_killed_while_it_is_made(self, new_url: NewUrl, stride: int) -> None:
         died_at = 0
         for url, _, died in crash(new_url, opening=True, stride=stride):
