@@ -171,5 +171,6 @@ class _Stage:
             [str(STEPFARE), *words], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False, timeout=LONGEST_S,
         )  # fmt: skip
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        printed = {str(log): log.read_text() for log in (self.folder / "home" / "logs").glob("*/*.log")}
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{printed}"
         return done.stdout
