@@ -1,14 +1,17 @@
-"""What the modules take and where their machines are, so that nobody else needs to know clouds by name."""
+"""What the modules say of themselves (module.json beside each), so that nobody else needs to know clouds by name."""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, TypeVar
+from pathlib import Path
+from typing import Any, Final
 
 from pricing.places import PROVISIONABLE_CLOUDS
 
-T = TypeVar("T")
+_MODULES: Final = Path(__file__).with_name("modules")
 
 
 class Boot(StrEnum):
@@ -19,55 +22,42 @@ class Boot(StrEnum):
     SCRIPT = "script"
 
 
-_BOOTS: Final[Mapping[str, Boot]] = {
-    "aws": Boot.CLOUD_INIT,
-    "azure": Boot.CLOUD_INIT,
-    "gcp": Boot.CLOUD_INIT,
-    "sandbox": Boot.SCRIPT,
-    "static": Boot.SCRIPT,
-}
-# The one that is the machine itself; its keys are ranks.
-_MACHINES: Final[Mapping[str, str]] = {
-    "aws": "aws_instance.node",
-    "azure": "azurerm_linux_virtual_machine.node",
-    "gcp": "google_compute_instance.node",
-    "sandbox": "terraform_data.process",
-    "static": "terraform_data.process",
-}
-_LOCAL: Final = frozenset({"sandbox"})
-_ZONES_NAMED: Final = frozenset({"gcp"})
-_HOSTS_NAMED: Final = frozenset({"static"})
-
-
 def boot_of(cloud: str) -> Boot:
-    """What the module for ``cloud`` takes as user data. ValueError for a cloud without a module."""
-    return _known(_BOOTS, cloud)
+    """What the module for ``cloud`` takes as user data. ValueError for a cloud without a module, here and below."""
+    return Boot(_facts(cloud)["boot"])
 
 
 def machine_resource(cloud: str) -> str:
-    """The resource of the module for ``cloud`` that is a machine, by rank, as Terraform addresses it. A scale set, many
-    machines at once, is none. ValueError for a cloud without a module."""
-    return _known(_MACHINES, cloud)
+    """The resource of the module that is a machine, by rank, as Terraform addresses it. A scale set, many machines at
+    once, is none."""
+    return str(_facts(cloud)["machine"])
 
 
 def is_local(cloud: str) -> bool:
     """Whether the machines are processes of this machine, which reach it as 127.0.0.1 and end with it."""
-    return cloud in _LOCAL
+    return bool(_facts(cloud).get("local", False))
 
 
 def needs_zones(cloud: str) -> bool:
     """Whether every node has to name its zone: the cloud does not pick one."""
-    return cloud in _ZONES_NAMED
+    return bool(_facts(cloud).get("zones_named", False))
 
 
 def needs_hosts(cloud: str) -> bool:
     """Whether the machines are there already, so that a workspace has to name them."""
-    return cloud in _HOSTS_NAMED
+    return bool(_facts(cloud).get("hosts_named", False))
 
 
-def _known(by_cloud: Mapping[str, T], cloud: str) -> T:
-    try:
-        return by_cloud[cloud]
-    except KeyError:
+def variables_of(cloud: str) -> Mapping[str, str]:
+    """The environment variable in which the module's provider looks for what the clouds file calls by this name."""
+    found: Mapping[str, str] = _facts(cloud).get("variables", {})
+    return found
+
+
+@functools.cache
+def _facts(cloud: str) -> Mapping[str, Any]:
+    if cloud not in PROVISIONABLE_CLOUDS:
         known = ", ".join(sorted(PROVISIONABLE_CLOUDS))
-        raise ValueError(f"no machines can be made on {cloud!r}; only on {known}") from None
+        raise ValueError(f"no machines can be made on {cloud!r}; only on {known}")
+    found: Mapping[str, Any] = json.loads((_MODULES / cloud / "module.json").read_text(encoding="utf-8"))
+    return found

@@ -127,10 +127,14 @@ class _Work:
         from router.running.choices import most_at_risk
         from router.running.deploying import standing
         from router.running.guardrails import prices_now, refusals
+        from router.running.secretrefs import resolved
 
         site, plan = self._site, self._plan
-        accepted = errands_of(plan, self._digest, self._orders, self._jobs, self._book, self._tries)
+        accepted = errands_of(plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits)
         self._check_reach(accepted)
+        for job in {errand.order.job: errand.job for errand in accepted.errands}.values():
+            # What cannot be resolved is said before anything is made.
+            resolved(job.name, job.run.env if job.run else (), site.environment)
         open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
         prices = prices_now(open_orders, self._book, self._limits)
         if not open_orders:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from router.cli.text import columns, dollars, stamp, when, wrapped
 from router.running.accepting import Accepted
+from router.running.choices import most_at_risk
 from router.running.deploying import Outcome, standing
 from router.running.guardrails import PriceNow, Refusal
 from router.running.site import Site
@@ -23,7 +24,7 @@ def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refus
         stands = standing(site, errand.plan, errand.order)
         rows.append((
             errand.order.job, choice.place, when(errand.order.start), dollars(errand.order.expected_usd),
-            dollars(max(c.at_risk_usd for c in errand.choices)), str(len(errand.choices) - 1),
+            dollars(most_at_risk(errand.choices)), str(len(errand.choices) - 1),
             stands.result.value if stands else "to be made",
         ))  # fmt: skip
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")

@@ -13,10 +13,11 @@ from datetime import datetime
 from enum import StrEnum
 
 from pricing.book import PriceBook
+from pricing.problems import InvalidInputError
 from router.jobs.spec import Job
 from router.running.causes import Cause
 from router.running.choices import Choice, short_of, with_zones, zones_sold
-from router.running.hosts import free_hosts
+from router.running.hosts import TooFewHostsError, free_hosts
 from router.running.making import Trouble, make
 from router.running.orders import Order
 from router.running.release import NotReleasedError, release
@@ -150,20 +151,25 @@ def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         if needs_zones(choice.cloud):
-            choice = with_zones(choice, zones_sold(choice, errand.book))
+            otherwise = site.deploy.cloud(choice.cloud, choice.region).zone
+            choice = with_zones(choice, zones_sold(choice, errand.book, otherwise))
     except KeyError as error:
-        return Outcome(
-            order, Result.FAILED, None, f"no zone of {choice.region} is known that has {error}", Cause.FAILED
-        )
+        what = f"no zone of {choice.region} is known that sells {error.args[0]}"
+        remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
+        return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
     attempt, nodes = new_attempt(
         name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock()
     )
     try:
-        spec, nodes = _workspace(site, errand.job, attempt, nodes, choice, token, errand.book)
-    except ValueError as error:
+        # Hosts are free until an attempt with them is in the store.
+        with site.choosing:
+            spec, nodes = _workspace(site, errand.job, attempt, nodes, choice, token, errand.book)
+            site.store.add_attempt(attempt, nodes)
+    except TooFewHostsError as error:
+        return Outcome(order, Result.FAILED, None, str(error), Cause.SHORT)
+    except (ValueError, InvalidInputError) as error:
         return Outcome(order, Result.FAILED, None, str(error), Cause.HERE)
     site.tell(order.job, f"making {choice.place} as {name}")
-    site.store.add_attempt(attempt, nodes)
     return _made(site, errand, attempt, spec)
 
 

@@ -157,7 +157,11 @@ def release_tagged(
         raise findings.gaps[0].error
     # Of what Terraform released, clouds may go on listing networks and the like for hours.
     kinds = {"machine"} if machines_only else {"machine", "other"}
-    ours = [f for f in findings.found if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds]
+    ours = [
+        f
+        for f in findings.found
+        if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds and not f.going
+    ]
     return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
 
 

@@ -40,6 +40,7 @@ class Site:
     pool: Mapping[tuple[str, str], tuple[Host, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     stop: threading.Event = field(default_factory=threading.Event)
+    choosing: threading.Lock = field(default_factory=threading.Lock)
 
     def directory(self, attempt_directory: str) -> Path:
         """The run directory of an attempt."""

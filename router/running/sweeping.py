@@ -66,7 +66,7 @@ def look(
         gaps += [f"{cloud}: {gap.subject}: {gap.error}" for gap in findings.gaps]
         for found in findings.found:
             seen.add((found.attempt, found.machine_id))
-            if not _stands_for(attempts.get(found.attempt)):
+            if not found.going and not _stands_for(attempts.get(found.attempt)):
                 orphans.append(_orphan(site, found))
     orphans += _processes(site, attempts)
     lost = [

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pricing.bookfile import embedded_book
+from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from providers.calling import Caller
 from providers.fleet import Fleet
@@ -19,12 +20,13 @@ from providers.session import Session
 from providers.static.pool import Pool
 from router.coordinator.rules import Attendance
 from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.deploy_file import CoordinatorEntry, Deploy, deploy_path, load_deploy
+from router.files.deploy_file import CoordinatorEntry, Deploy, HostEntry, deploy_path, load_deploy
 from router.prices.home import clouds_file, home
 from router.running.site import Site, Tell
 from router.running.workspaces import GRACE_SECONDS, Home
 from router.running.zipapp import pack
 from router.state.store import Store
+from terraform.boot import variables_of
 from terraform.cliconfig import Plugins
 from terraform.engine import find_engine
 from terraform.runner import Limits, Runner
@@ -39,11 +41,6 @@ _PASSED = frozenset({
     "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT",
     "STEPFARE_SANDBOX", })  # fmt: skip
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
-# Options of the clouds file, and the variables in which the providers look for the same.
-_OPTIONS = (
-    ("aws", "profile", "AWS_PROFILE"), ("gcp", "project", "GOOGLE_PROJECT"),
-    ("azure", "subscription", "ARM_SUBSCRIPTION_ID"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +125,11 @@ def passed_on(opened: Opened) -> dict[str, str]:
         for name, value in opened.environment.items()
         if name in wanted or name.startswith(_PASSED_BEGINNINGS)
     }
-    for cloud, option, variable in _OPTIONS:
-        value = opened.clouds.settings(cloud).options.get(option)
-        if value is not None:
-            kept.setdefault(variable, value)
+    for cloud in sorted(PROVISIONABLE_CLOUDS & set(opened.clouds.clouds.clouds)):
+        given = opened.clouds.settings(cloud).options
+        for option, variable in variables_of(cloud).items():
+            if option in given:
+                kept.setdefault(variable, given[option])
     # The agent's own grace, and the time to say how it went.
     kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
     return kept
@@ -142,20 +140,20 @@ def _fleet(cloud: str, clouds: LoadedClouds, now: datetime) -> Fleet | None:
 
 
 def _pool(opened: Opened) -> Mapping[tuple[str, str], tuple[Host, ...]]:
-    pool = opened.clouds.documents.get("static")
-    if not isinstance(pool, Pool):
-        return {}
     hosts: dict[tuple[str, str], tuple[Host, ...]] = {}
-    for group in pool.hosts:
-        entries = opened.deploy.cloud("static", group.site).hosts
-        found = [
-            Host(address, entry.port, entry.user, entry.host_key, entry.private_address)
-            if (entry := entries.get(address)) is not None
-            else Host(address)
-            for address in group.addresses
-        ]
-        hosts[group.site, group.machine] = (*hosts.get((group.site, group.machine), ()), *found)
+    for cloud, pool in opened.clouds.documents.items():
+        for group in pool.hosts if isinstance(pool, Pool) else ():
+            entries = opened.deploy.cloud(cloud, group.site).hosts
+            found = tuple(_host(address, entries.get(address)) for address in group.addresses)
+            place = (group.site, group.machine)
+            hosts[place] = (*hosts.get(place, ()), *found)
     return hosts
+
+
+def _host(address: str, entry: HostEntry | None) -> Host:
+    if entry is None:
+        return Host(address)
+    return Host(address, entry.port, entry.user, entry.host_key, entry.private_address)
 
 
 @contextmanager
