@@ -48,6 +48,16 @@ def needs_hosts(cloud: str) -> bool:
     return bool(_facts(cloud).get("hosts_named", False))
 
 
+def needs_key(cloud: str) -> bool:
+    """Whether no machine is made without a public key to log in with."""
+    return bool(_facts(cloud).get("key_needed", False))
+
+
+def names_containers(cloud: str) -> bool:
+    """Whether a checkpoint bucket is named by the resource id of a container, not by a bucket's name."""
+    return bool(_facts(cloud).get("bucket") == "container")
+
+
 def variables_of(cloud: str) -> Mapping[str, str]:
     """The environment variable in which the module's provider looks for what the clouds file calls by this name."""
     found: Mapping[str, str] = _facts(cloud).get("variables", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +25,13 @@ class MadeNode:
 
 
 def made_nodes(outputs: Mapping[str, Any]) -> tuple[MadeNode, ...]:
-    """The output ``nodes`` of any module, sorted by rank; empty when there is none. ValueError when it is not one."""
-    rows = outputs.get("nodes") or []
+    """The output ``nodes`` of any module, sorted by rank; empty when there is none. ValueError when it is not one.
+
+    Rows, or the JSON text of them that a rendered workspace keeps (``terraform/render.py``).
+    """
+    found = outputs.get("nodes") or []
     try:
-        nodes = [_node(row) for row in rows]
+        nodes = [_node(row) for row in (json.loads(found) if isinstance(found, str) else found)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the module's output `nodes` is not what was agreed: {error}") from error
     return tuple(sorted(nodes, key=lambda node: node.rank))

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from terraform.backend import Backend as Backend
+from terraform.boot import names_containers, needs_hosts, needs_key, needs_zones
 from terraform.hosts import Host as Host
 
 K = TypeVar("K", str, int)
@@ -177,23 +178,23 @@ class WorkspaceSpec:
     def _check_cloud(self) -> None:
         """What one cloud alone asks for."""
         bucket = self.checkpoint_bucket
-        if bucket is not None and self.cloud == "azure" and not _CONTAINER.fullmatch(bucket):
+        if bucket is not None and names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
             raise ValueError(
-                f"{bucket!r} is not the resource id of a container, which Azure needs: "
+                f"{bucket!r} is not the resource id of a container, which {self.cloud} needs: "
                 "/subscriptions/.../storageAccounts/ACCOUNT/blobServices/default/containers/NAME"
             )
-        if bucket is not None and self.cloud != "azure" and not _BUCKET.fullmatch(bucket):
+        if bucket is not None and not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
             raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
-        if self.cloud == "azure" and self.ssh_public_key is None:
-            raise ValueError("Azure makes no Linux machine without ssh_public_key")
+        if needs_key(self.cloud) and self.ssh_public_key is None:
+            raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         nowhere = [node.name for node in self.nodes if node.zone is None]
-        if self.cloud == "gcp" and nowhere:
-            raise ValueError(f"Google Cloud makes machines in a zone only; without one: {_short(nowhere)}")
+        if needs_zones(self.cloud) and nowhere:
+            raise ValueError(f"{self.cloud} makes machines in a zone only; without one: {_short(nowhere)}")
 
     def _check_hosts(self) -> None:
-        if self.cloud != "static":
+        if not needs_hosts(self.cloud):
             if self.hosts or self.private_key_path is not None:
-                raise ValueError(f"hosts and private_key_path are for the cloud static, not {self.cloud}")
+                raise ValueError(f"hosts and private_key_path are for machines that are there, not for {self.cloud}")
             return
         ranks = [node.rank for node in self.nodes]
         if sorted(self.hosts) != ranks:

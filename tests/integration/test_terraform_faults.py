@@ -224,3 +224,16 @@ def test_outputs_that_cannot_be_read(tmp_path: Path) -> None:
         support.runner().outputs(root)
     with pytest.raises(ReadFailedError):
         support.runner().state(root)
+
+
+def test_the_engine_collects_less_garbage_unless_told_otherwise(tmp_path: Path) -> None:
+    script = tmp_path / "engine"
+    script.write_text("#!/bin/sh\nenv >environment\n")
+    script.chmod(0o755)
+    root = support.write_root(tmp_path / "run", {})
+    engine = support.embedded()
+    for given, seen in (({}, "400"), ({"GOGC": "50"}, "50")):
+        Runner(type(engine)(script, engine.kind, engine.version), {"PATH": os.environ["PATH"], **given}).init(root)
+        lines = (root / "environment").read_text().splitlines()
+        assert f"GOGC={seen}" in lines
+        assert "GOMEMLIMIT=2GiB" in lines

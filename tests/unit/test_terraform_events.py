@@ -100,6 +100,7 @@ def test_made_nodes_are_read_or_refused() -> None:
     }  # fmt: skip
     second, first = row, {**row, "rank": 0, "id": "i-0", "max_usd_per_hour": None}
     nodes = made_nodes({"nodes": [second, first]})
+    assert made_nodes({"nodes": json.dumps([second, first])}) == nodes
     assert [(node.rank, node.id, node.address, str(node.max_usd_per_hour)) for node in nodes] == [
         (0, "i-0", None, "None"), (1, "i-1", None, "60.48"),
     ]  # fmt: skip

@@ -23,23 +23,18 @@ resource "terraform_data" "node" {
   # The command that ends it, and no more: the state is written anew for every node, so that its size counts squared.
   # The same whether there is a script or not, since whoever releases may have forgotten the scripts by then.
   # Paths are relative to the run directory, which may be moved.
-  input = "test ! -d 'nodes/${each.value.name}' || sh '${path.module}/stop.sh' 'nodes/${each.value.name}'"
-
-  # Whoever plays the cloud takes a machine back by writing here what no earlier taking wrote (say, its moment): the next
-  # preview wants another node in its place.
-  triggers_replace = try(file("${path.root}/nodes/${each.value.name}/taken"), "")
-
-  lifecycle {
-    precondition {
-      condition     = can(regex("^[a-z0-9-]+$", each.value.name))
-      error_message = "Names of nodes are lower-case letters, digits and hyphens."
-    }
-  }
+  #
+  # Whoever plays the cloud takes a machine back by writing to `taken` what no earlier taking wrote (say, its moment): the
+  # command is another then, if only in its comment, and the next preview wants another node in its place.
+  triggers_replace = join("", [
+    "test ! -d 'nodes/${each.value.name}' || sh '${path.module}/stop.sh' 'nodes/${each.value.name}'",
+    try(" # ${sha256(file("${path.root}/nodes/${each.value.name}/taken"))}", ""),
+  ])
 
   # May refer to self only.
   provisioner "local-exec" {
     when    = destroy
-    command = self.input
+    command = self.triggers_replace
   }
 }
 

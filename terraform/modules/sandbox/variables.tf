@@ -23,6 +23,11 @@ variable "nodes" {
     max_usd_per_hour = optional(string)
     reservation      = optional(string)
   }))
+  # Here, since the state would keep the result of a precondition for every node.
+  validation {
+    condition     = alltrue([for node in var.nodes : can(regex("^[a-z0-9-]+$", node.name))])
+    error_message = "Names of nodes are lower-case letters, digits and hyphens."
+  }
 }
 
 variable "user_data" {
