@@ -131,7 +131,7 @@ def test_networks_are_ids() -> None:
 @pytest.mark.parametrize(
     ("cloud", "change", "said"),
     [
-        ("azure", {"ssh_public_key": None}, "Azure makes no Linux machine without ssh_public_key"),
+        ("azure", {"ssh_public_key": None}, "azure makes no Linux machine without ssh_public_key"),
         ("azure", {"checkpoint_bucket": "checkpoints"}, "'checkpoints' is not the resource id of a container"),
         ("azure", {"checkpoint_bucket": CONTAINER + "/blob"}, "is not the resource id"),
         ("aws", {"checkpoint_bucket": CONTAINER}, "is not the name of a bucket"),
@@ -139,8 +139,8 @@ def test_networks_are_ids() -> None:
         ("static", {"hosts": {0: Host("a"), 2: Host("b")}}, "2 ranks, hosts for 0, 2"),
         ("static", {"hosts": {0: Host("a"), 1: Host("a")}}, "more than one rank on a:22"),
         ("static", {"private_key_path": Path("keys/pool")}, "private_key_path 'keys/pool' is not an absolute path"),
-        ("aws", {"hosts": {0: Host("a")}}, "for the cloud static, not aws"),
-        ("sandbox", {"private_key_path": Path("/k")}, "for the cloud static, not sandbox"),
+        ("aws", {"hosts": {0: Host("a")}}, "not for aws"),
+        ("sandbox", {"private_key_path": Path("/k")}, "not for sandbox"),
     ],
 )
 def test_what_one_cloud_asks_for(cloud: str, change: dict[str, Any], said: str) -> None:
