@@ -49,27 +49,41 @@ class Cause(StrEnum):
         return self in (Cause.SHORT, Cause.QUOTA, Cause.UNHEALTHY, Cause.PRICE)
 
 
-# Sources: EC2 API error codes; Compute Engine resource error messages; Azure allocation and quota errors.
+# Sources: EC2 API error codes; Compute Engine resource error messages; Azure allocation and quota errors; and what
+# their Terraform providers print of them, which on Google Cloud is the message without its code.
 _WORDS: Final[Mapping[Cause, str]] = {
     Cause.CREDENTIALS: (
-        r"UnauthorizedOperation|AuthFailure|InvalidClientTokenId|ExpiredToken|SignatureDoesNotMatch|AccessDenied"
-        r"|No valid credential sources|could not find default credentials|PERMISSION_DENIED|AuthorizationFailed"
-        r"|InvalidAuthenticationToken|unable to build authorizer|OptInRequired"
+        r"UnauthorizedOperation|AuthFailure|InvalidClientTokenId|ExpiredToken|RequestExpired|SignatureDoesNotMatch"
+        r"|AccessDenied|[Nn]o valid credential sources|failed to refresh cached credentials|OptInRequired"
+        r"|could not find default credentials|PERMISSION_DENIED|UNAUTHENTICATED|invalid_grant|SERVICE_DISABLED"
+        r"|accessNotConfigured|Required '[\w.]+' permission|AuthorizationFailed|InvalidAuthenticationToken"
+        r"|unable to build authorizer|AADSTS\d+"
     ),
     Cause.SHORT: (
-        r"Insufficient\w*Capacity|Insufficient capacity|ReservationCapacityExceeded|ZONE_RESOURCE_POOL_EXHAUSTED"
-        r"|stockout|resource pool exhausted|SkuNotAvailable|AllocationFailed|ZonalAllocationFailed"
-        r"|OverconstrainedAllocation|OverconstrainedZonalAllocation|no capacity|SpotPreempted|capacity-not-available"
-        r"|instance-terminated-no-capacity|UnfulfillableCapacity"
+        r"Insufficient\w*Capacity|Insufficient capacity|ReservationCapacityExceeded|UnfulfillableCapacity"
+        r"|ZONE_RESOURCE_POOL_EXHAUSTED|does not have enough resources available|STOCKOUT"
+        r"|VM instance[^.]* is currently unavailable in the"
+        r"|SkuNotAvailable|[Tt]he requested (VM )?size for resource[^\n]* is currently not available|AllocationFailed"
+        r"|OverconstrainedAllocation|OverconstrainedZonalAllocation|instance-terminated-no-capacity"
+        r"|capacity-not-available|capacity-oversubscribed"
     ),
     Cause.QUOTA: (
         r"VcpuLimitExceeded|InstanceLimitExceeded|MaxSpotInstanceCountExceeded|LimitExceededException|QUOTA_EXCEEDED"
-        r"|Quota '\w+' exceeded|QuotaExceeded|quotaExceeded|exceeding approved .* [Qq]uota|AddressLimitExceeded"
+        r"|Quota '[\w-]+' exceeded|Quota limit '[\w-]+' has been exceeded|QuotaExceeded|quotaExceeded"
+        r"|exceeding approved .* [Qq]uota|exceeding quota limits|without additional quota|AddressLimitExceeded"
         r"|VpcLimitExceeded"
     ),
     Cause.PRICE: r"SpotMaxPriceTooLow|price-too-low",
-    Cause.THROTTLED: r"RequestLimitExceeded|Throttling|rateLimitExceeded|TooManyRequests|RATE_LIMIT_EXCEEDED|SlowDown",
+    Cause.THROTTLED: (
+        r"RequestLimitExceeded|Throttling|rateLimitExceeded|TooManyRequests|429 Too Many Requests|RequestsThrottled"
+        r"|RATE_LIMIT_EXCEEDED|SlowDown"
+    ),
 }
+# Words of a code stand alone: a job may be called no-capacity-not-available or stockout.
+_COMPILED: Final[Mapping[Cause, re.Pattern[str]]] = {
+    cause: re.compile(rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])") for cause, words in _WORDS.items()
+}
+_FULL = re.compile(r"[Nn]o space left on device|[Dd]isk quota exceeded")
 
 
 def cause_of(error: TerraformError) -> Cause:
@@ -82,9 +96,9 @@ def cause_of(error: TerraformError) -> Cause:
         return Cause.STOPPED
     if isinstance(error, RunError):
         said = " ".join(f"{d.summary} {d.detail}" for d in error.diagnostics if d.is_error)
-        if "o space left on device" in said:
+        if _FULL.search(said):
             return Cause.HERE
-        for cause, words in _WORDS.items():
-            if re.search(words, said):
+        for cause, words in _COMPILED.items():
+            if words.search(said):
                 return cause
     return Cause.UNHEALTHY if isinstance(error, TimedOutError) else Cause.FAILED

@@ -1,5 +1,5 @@
-"""Where a gang may be made: the plan's place first, next places that the plan describes and that are still for sale, and
-never more money than was shown."""
+"""Where a gang may be made: the plan's place first, next places that the plan tells whole and that are still for sale,
+never for more money than was shown."""
 
 from __future__ import annotations
 
