@@ -19,8 +19,7 @@ _HOUR = timedelta(hours=1)
 def planned_entries(
     plan: str, orders: Iterable[Order], jobs: dict[str, Job], digests: dict[str, str], at: datetime
 ) -> tuple[Entry, ...]:
-    """One a line of every order. ``jobs`` and ``digests`` by name; a job that is missing has no project and cost
-    center."""
+    """One a line of every order. ``jobs`` and ``digests`` by name: KeyError for a job that is missing."""
     return tuple(
         _planned(plan, order, number, jobs[order.job], digests[order.job], at)
         for order in orders
@@ -31,7 +30,7 @@ def planned_entries(
 def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> Entry:
     line = order.lines[number]
     return Entry(
-        key=f"planned {plan} {order.gang} {order.start.isoformat()} {number}",
+        key=f"planned {plan} {order.gang} {utc(order.start).isoformat()} {number}",
         kind=Kind.PLANNED,
         recorded_at=utc(at),
         plan=plan,
@@ -67,7 +66,7 @@ def metered_entries(attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime)
     gone within the same microsecond cost nothing and has none."""
     return tuple(
         Entry(
-            key=f"metered {attempt.id} {node.rank} {node.made_at.isoformat()}",
+            key=f"metered {attempt.id} {node.rank} {utc(node.made_at).isoformat()}",
             kind=Kind.METERED,
             recorded_at=utc(at),
             plan=attempt.plan,
