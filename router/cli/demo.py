@@ -101,7 +101,7 @@ def _had(commands: Commands, steps: int, seed: int) -> _Had:
         console.note(f"\n{error}", "error")
         _release(commands, "stepfare status", f"stepfare logs {_JOB} --tail 20")
         home = commands.folder / "home"
-        remedy = f"{home / 'logs'} has what each rank said, {home / 'runs'} what Terraform did"
+        remedy = f"what there is to look at lies in {home}: logs/ is what each rank said, runs/ what Terraform did"
         raise CommandError(f"the demo failed: {error}", remedy=remedy) from None
 
 
