@@ -1,0 +1,35 @@
+"""A site with a real state database and nothing to make machines with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from router.files.deploy_file import Deploy
+from router.running.site import Site
+from router.running.workspaces import Home
+from router.state.store import Store
+from terraform.engine import Engine, EngineKind
+from terraform.runner import Runner
+from tests.support.scenes import NOW
+
+
+@contextmanager
+def bare_site(folder: Path, told: list[str] | None = None, **changes: Any) -> Iterator[Site]:
+    """One whose clock stands at the scenes' moment; what it tells is gathered in ``told``."""
+    heard = [] if told is None else told
+    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+        fields: dict[str, Any] = {
+            "store": store,
+            "runner": Runner(Engine(folder / "no-engine", EngineKind.TERRAFORM, "1.9.0"), {}),
+            "runs": folder / "runs",
+            "deploy": Deploy(),
+            "home": Home("http://127.0.0.1:1", "0" * 64),
+            "clock": lambda: NOW,
+            "wall_clock": lambda: NOW,
+            "fleet": lambda cloud: None,
+            "tell": lambda job, text: heard.append(f"{job}: {text}"),
+        }
+        yield Site(**{**fields, **changes})
