@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pricing.problems import InvalidInputError
 
 VARIABLE = "STEPFARE_CLOCK"
+_FASTEST = 100_000
 
 
 def wall_clock() -> datetime:
@@ -26,9 +27,10 @@ def chosen_clock() -> Callable[[], datetime]:
     try:
         speed = int(speed_text)
         since = datetime.fromisoformat(since_text)
-        if speed < 1 or since.tzinfo is None:
+        if not 1 <= speed <= _FASTEST or since.tzinfo is None:
             raise ValueError(text)
-    except ValueError:
+        _ = since.astimezone(UTC) + (wall_clock() - since) * speed
+    except (ValueError, OverflowError):
         what = f"{text!r} is no clock"
         raise InvalidInputError.single(what, field=VARIABLE, remedy="write 60@2026-11-21T18:00:00Z") from None
     return lambda: since.astimezone(UTC) + (wall_clock() - since) * speed

@@ -1,0 +1,91 @@
+"""The clock of commands: the time of day, or one that runs faster since a moment."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pricing.problems import InvalidInputError
+from router.cli import clock
+
+SINCE = datetime(2026, 11, 21, 18, tzinfo=UTC)
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """The time of day, to be moved."""
+    now = [SINCE + timedelta(seconds=30)]
+    monkeypatch.setattr(clock, "wall_clock", lambda: now[0])
+    return now
+
+
+def test_the_time_of_day_is_in_utc_and_goes_on() -> None:
+    first = clock.wall_clock()
+    assert first.tzinfo is UTC
+    assert first <= clock.wall_clock() < first + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_the_variable_it_is_the_time_of_day(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    if value is not None:
+        monkeypatch.setenv(clock.VARIABLE, value)
+    assert clock.chosen_clock() is clock.wall_clock
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1@2026-11-21T18:00:00Z", 30), ("60@2026-11-21T18:00:00Z", 1800), ("60@2026-11-21T19:00:00+01:00", 1800),
+        ("100000@2026-11-21T18:00:00Z", 3_000_000),
+    ],
+)  # fmt: skip
+def test_it_runs_that_much_faster_since_the_moment(
+    text: str, seconds: int, wall: list[datetime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(clock.VARIABLE, text)
+    played = clock.chosen_clock()
+    assert played() == SINCE + timedelta(seconds=seconds)
+    assert played().tzinfo is UTC
+    wall[0] += timedelta(seconds=1)
+    assert played() == SINCE + timedelta(seconds=seconds + seconds // 30)
+
+
+def test_it_never_goes_back(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(clock.VARIABLE, "3600@2026-11-21T18:00:00Z")
+    played = clock.chosen_clock()
+    moments = []
+    for _ in range(100):
+        wall[0] += timedelta(microseconds=1)
+        moments.append(played())
+    assert moments == sorted(moments)
+
+
+def test_two_processes_agree(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs on nothing but the variable and the time of day."""
+    monkeypatch.setenv(clock.VARIABLE, "60@2026-11-21T18:00:00Z")
+    assert clock.chosen_clock()() == clock.chosen_clock()()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "60", "60@", "@2026-11-21T18:00:00Z", "x@2026-11-21T18:00:00Z", "0@2026-11-21T18:00:00Z",
+        "-1@2026-11-21T18:00:00Z", "1.5@2026-11-21T18:00:00Z", "60@2026-11-21T18:00:00", "60@yesterday",
+        "60@2026-13-21T18:00:00Z", "100001@2026-11-21T18:00:00Z", "99999999999999999999@2026-11-21T18:00:00Z",
+        # It would stand after the year 9999.
+        "100000@2000-01-01T00:00:00Z",
+    ],
+)  # fmt: skip
+def test_what_is_no_clock_is_refused_with_an_example(
+    text: str, wall: list[datetime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(clock.VARIABLE, text)
+    with pytest.raises(InvalidInputError) as caught:
+        clock.chosen_clock()
+    (problem,) = caught.value.problems
+    assert problem.field == "STEPFARE_CLOCK"
+    assert problem.what == f"{text!r} is no clock"
+    monkeypatch.setenv(clock.VARIABLE, problem.remedy.removeprefix("write "))
+    assert clock.chosen_clock()() == SINCE + timedelta(seconds=1800)
