@@ -4,18 +4,65 @@ secret belongs into it: credentials come from each cloud's own chain."""
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
+from router.agent.config import LOOPBACK
 from router.files.refusals import problems_of, suggestion
 from router.files.yamlfile import read_documents
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
 from router.jobs.quantities import Duration
+from terraform.backend import Backend
+from terraform.hosts import Host
+
+_LONGEST = timedelta(days=30)
+
+
+def _a_wait(value: timedelta) -> timedelta:
+    if not timedelta(0) < value <= _LONGEST:
+        raise RefusedError("is no time to wait: more than 0, at most 30 days", "write a duration such as 15m")
+    return value
+
+
+Wait = Annotated[Duration, AfterValidator(_a_wait)]
+
+
+def _a_folder(value: str) -> str:
+    if not re.fullmatch(r"/[\w./-]+", value):
+        raise RefusedError("is no absolute path of letters, digits and ._-", "write /mnt/scratch")
+    return value
+
+
+def _a_public_key(value: str) -> str:
+    # Not shown: somebody may have given the private one.
+    if not re.fullmatch(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: .*)?", value):
+        raise RefusedError("is not one line of a public key", "write it as in id_ed25519.pub: ssh-ed25519 AAAA... name")
+    return value
+
+
+def _no_password(value: str) -> str:
+    if ":" in value.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+        raise RefusedError("holds a password", "leave it to PGPASSWORD or ~/.pgpass")
+    return value
+
+
+PublicKey = Annotated[Text, AfterValidator(_a_public_key)]
+
+
+def _an_absolute_path(value: str) -> str:
+    if not Path(value).is_absolute() and not value.startswith("~/"):
+        raise RefusedError("is no absolute path", "begin it with / or ~/")
+    return value
+
+
+_URL = "write https://stepfare.example.com:7433"
 
 
 class CoordinatorEntry(Spec):
@@ -39,16 +86,26 @@ class CoordinatorEntry(Spec):
     @classmethod
     def _an_address(cls, value: str) -> str:
         host, _, port = value.rpartition(":")
-        if not host or not port.isdecimal() or int(port) > 65535:
+        if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
             raise RefusedError("is no address with a port", "write 127.0.0.1:7433")
         return value
 
     @model_validator(mode="after")
     def _safe(self) -> CoordinatorEntry:
         if (self.certificate is None) != (self.key is None):
-            raise RefusedError("a certificate and its key belong together", at=("certificate",))
-        if self.url is not None and not self.url.startswith(("https://", "http://127.", "http://localhost")):
-            raise RefusedError("would send tokens in the clear", "use https://", at=("url",))
+            raise RefusedError("a certificate and its key belong together", "give both, or none", at=("certificate",))
+        if self.url is not None:
+            try:
+                parts = urlsplit(self.url)
+                _ = parts.port
+            except ValueError:
+                raise RefusedError("is no URL", _URL, at=("url",)) from None
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise RefusedError("is not the URL of a service", _URL, at=("url",))
+            if parts.username is not None or parts.query or parts.fragment:
+                raise RefusedError("holds more than address and path", _URL, at=("url",))
+            if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+                raise RefusedError("would send tokens in the clear", "use https://", at=("url",))
         return self
 
     @property
@@ -66,13 +123,14 @@ class NetworkEntry(Spec):
     """A network that is there already."""
 
     id: Text
-    subnets: dict[Text, Text] = Field(description='By zone, or "" for the whole region.', min_length=1)
+    subnets: dict[str, Text] = Field(description='By zone, or "" for the whole region.', min_length=1)
 
 
 class RegionEntry(Spec):
     """What differs from region to region."""
 
     image: Text | None = None
+    zone: Text | None = Field(default=None, description="For a cloud that asks for one where no price names it.")
     network: NetworkEntry | None = None
     checkpoint_bucket: Text | None = None
 
@@ -91,7 +149,7 @@ class HostEntry(Spec):
 
     port: Count = 22
     user: Text = "root"
-    host_key: Text | None = Field(default=None, description="Its public key; without one any key is believed.")
+    host_key: PublicKey | None = Field(default=None, description="Its public key; without one any key is believed.")
     private_address: Text | None = Field(default=None, description="How the other hosts reach it.")
 
 
@@ -99,15 +157,29 @@ class CloudDeploy(Spec):
     """How machines are made in one cloud. What is left out is made, or the cloud's own default."""
 
     image: Text | None = Field(default=None, description="Machine image; left out: the cloud's current GPU image.")
+    zone: Text | None = Field(default=None, description="As below `regions`, which is where it mostly belongs.")
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
     checkpoint_bucket: Text | None = Field(default=None, description="What the machines may read and write.")
-    ssh_public_key: Text | None = None
-    local_nvme: Text | None = Field(default=None, description="Where to mount the machine's own disks.")
+    ssh_public_key: PublicKey | None = None
+    local_nvme: Annotated[Text, AfterValidator(_a_folder)] | None = Field(
+        default=None, description="Where to mount the machine's own disks.", examples=["/mnt/scratch"]
+    )
     reservations: tuple[ReservedEntry, ...] = ()
     regions: dict[Text, RegionEntry] = Field(default_factory=dict)
     hosts: dict[Text, HostEntry] = Field(default_factory=dict, description="static: by address.")
-    private_key_path: Text | None = Field(default=None, description="static: file of the key to log in with.")
+    private_key_path: Annotated[Text, AfterValidator(_an_absolute_path)] | None = Field(
+        default=None, description="static: file of the key to log in with."
+    )
+
+    @model_validator(mode="after")
+    def _hosts_that_can_be_reached(self) -> CloudDeploy:
+        for address, host in self.hosts.items():
+            try:
+                Host(address, host.port, host.user, host.host_key, host.private_address)
+            except ValueError as error:
+                raise RefusedError(str(error), "write ADDRESS: {port: 22, user: root}", at=("hosts", address)) from None
+        return self
 
     def in_region(self, region: str) -> CloudDeploy:
         """With what is written for that region in place of what is written for all."""
@@ -122,17 +194,28 @@ class CloudDeploy(Spec):
 class BackendEntry(Spec):
     """Where Terraform keeps its states; credentials by the environment only."""
 
-    kind: Text = "local"
-    settings: dict[Text, Text | Flag] = Field(default_factory=dict)
+    kind: Text = Field(default="local", examples=["s3"])
+    settings: dict[Text, Text | Flag] = Field(
+        default_factory=dict, examples=[{"bucket": "states", "key": "stepfare/{attempt}", "use_lockfile": True}]
+    )
+
+    @model_validator(mode="after")
+    def _one_that_works(self) -> BackendEntry:
+        try:
+            Backend(self.kind, self.settings)
+        except ValueError as error:
+            what = str(error).removeprefix("backend ")
+            raise RefusedError(what, "see https://developer.hashicorp.com/terraform/language/backend") from None
+        return self
 
 
 class Patience(Spec):
     """How long to wait for what."""
 
-    apply: Duration = Field(default=timedelta(minutes=30), description="For Terraform to make a gang.")
-    destroy: Duration = Field(default=timedelta(minutes=30), description="For Terraform to release one.")
-    meet: Duration = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
-    lost: Duration = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
+    apply: Wait = Field(default=timedelta(minutes=30), description="For Terraform to make a gang.")
+    destroy: Wait = Field(default=timedelta(minutes=30), description="For Terraform to release one.")
+    meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
+    lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
     shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
     early: Duration = Field(default=timedelta(minutes=10), description="So long before its start a gang is made.")
 
@@ -140,7 +223,7 @@ class Patience(Spec):
 class Deploy(Spec):
     """The deploy file; everything is optional."""
 
-    state: Text | None = Field(
+    state: Annotated[Text, AfterValidator(_no_password)] | None = Field(
         default=None, description="URL of the state database; left out: a file in STEPFARE_HOME.",
         examples=["postgresql://stepfare@db.example.com/stepfare"],
     )  # fmt: skip
@@ -156,11 +239,17 @@ class Deploy(Spec):
     patience: Patience = Patience()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections(cls, value: Any) -> Any:
+        """``coordinator:`` with nothing after it is the same as not writing it."""
+        return {k: item for k, item in value.items() if item is not None} if isinstance(value, dict) else value
+
     @field_validator("clouds", mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
         if not isinstance(value, dict):
-            raise RefusedError("is not a mapping of clouds", "write `clouds:` and below it `NAME: {}` lines")
+            raise RefusedError(f"{shown(value)} is not a mapping of clouds", "write e.g. `clouds: {aws: {}}`")
         for name in value:
             if name not in PROVISIONABLE_CLOUDS:
                 raise RefusedError(
@@ -187,11 +276,16 @@ def load_deploy(path: Path, *, named: bool) -> Deploy:
     if not documents:
         return Deploy()
     if len(documents) > 1:
-        raise InvalidInputError.single("a deploy file is one document", where=documents[1].where())
+        raise InvalidInputError.single(
+            "a deploy file is one document", where=documents[1].where(), remedy="remove the line `---`"
+        )
     document = documents[0]
     fields: Any = document.plain()
     if not isinstance(fields, dict):
-        raise InvalidInputError.single("a deploy file is a mapping of fields", where=document.where())
+        raise InvalidInputError.single(
+            f"a deploy file is a mapping of fields, not {shown(fields)}", where=document.where(),
+            remedy="see `stepfare schema deploy`",
+        )  # fmt: skip
     try:
         return Deploy.model_validate(fields)
     except ValidationError as error:

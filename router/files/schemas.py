@@ -33,4 +33,6 @@ def schema_of_file(kind: str) -> Schema:
     schema = schema_for(model, kind, title)
     if model is Clouds:
         or_one(schema["$defs"]["CloudEntry"]["properties"], "regions")
+    if model is Deploy:
+        or_one(schema["properties"], "pass_environment")
     return schema
