@@ -125,7 +125,8 @@ BAD = {
         "backend: {kind: gcs, settings: {bucket: b, prefix: p}}", "1:10", "backend", "must contain {attempt}", "",
     ),
     "backend without a lock": (
-        "backend: {kind: s3, settings: {key: '{attempt}'}}", "1:10", "backend", "locks nothing without use_lockfile", "",
+        "backend: {kind: s3, settings: {key: '{attempt}'}}", "1:10", "backend",
+        "locks nothing without use_lockfile", "",
     ),
     "reservation": (
         "clouds: {aws: {reservations: [{id: cr-1, region: r}]}}", "1:31", "clouds.aws.reservations[0].instance_type",
@@ -138,13 +139,15 @@ BAD = {
         "clouds: {static: {hosts: {'-x': {}}}}", "1:33", "clouds.static.hosts.-x", "neither a name nor an IP", "port",
     ),
     "user of a host": (
-        "clouds: {static: {hosts: {a: {user: 'x y'}}}}", "1:30", "clouds.static.hosts.a", "not the name of a user", "user",
+        "clouds: {static: {hosts: {a: {user: 'x y'}}}}", "1:30", "clouds.static.hosts.a",
+        "not the name of a user", "user",
     ),
     "port of a host": (
         "clouds: {static: {hosts: {a: {port: 70000}}}}", "1:30", "clouds.static.hosts.a", "not 1 to 65535", "port",
     ),
     "login key": (
-        "clouds: {static: {private_key_path: id_rsa}}", "1:37", "clouds.static.private_key_path", "no absolute path", "~/",
+        "clouds: {static: {private_key_path: id_rsa}}", "1:37", "clouds.static.private_key_path",
+        "no absolute path", "~/",
     ),
     "scratch": (
         "clouds: {aws: {local_nvme: scratch}}", "1:28", "clouds.aws.local_nvme", "no absolute path", "/mnt/scratch",
