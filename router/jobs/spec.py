@@ -166,11 +166,19 @@ class Code(Spec):
         if (self.git is None) == (self.archive is None):
             raise RefusedError("needs either git or archive", "write `git:` with `ref:`, or `archive:` with `sha256:`")
         if (self.git is None) != (self.ref is None):
-            raise RefusedError("git and ref belong together", at=("ref",))
+            raise RefusedError("git and ref belong together", "add `ref:`, best a commit", at=("ref",))
         if (self.archive is None) != (self.sha256 is None):
-            raise RefusedError("archive and sha256 belong together", at=("sha256",))
+            raise RefusedError("archive and sha256 belong together", "see `sha256sum FILE`", at=("sha256",))
         if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise RefusedError("is no SHA-256 in lower-case hex", "see `sha256sum FILE`", at=("sha256",))
+        if self.archive is not None and not re.match(r"(?:https?|file)://", self.archive):
+            raise RefusedError("is no https or file URL", "write https://HOST/FILE.tar.gz", at=("archive",))
+        if self.git is not None and self.git.startswith("-"):
+            raise RefusedError("is no repository", "write https://HOST/REPOSITORY.git", at=("git",))
+        if self.git is not None and re.match(r"\w+://[^/]*:[^/]*@", self.git):
+            raise RefusedError("holds a password", "give git a credential through `run.env`", at=("git",))
+        if self.ref is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", self.ref):
+            raise RefusedError("is no commit, tag or branch", "write a name such as v1.2, or a commit", at=("ref",))
         return self
 
 
@@ -255,6 +263,9 @@ class Job(Spec):
     def _one_way_to_the_code(self) -> Job:
         if self.run is not None and self.run.image is not None and self.run.code is not None:
             raise RefusedError("an image brings the code along", "leave out image or code", at=("run", "code"))
+        if self.run is not None and self.run.image is not None and self.run.engine == "slurm":
+            what = "slurm starts processes on the machines, not in an image"
+            raise RefusedError(what, "give the code with `code:`", at=("run", "image"))
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,7 @@
-"""Which of one's own hosts a gang gets: those that no other gang has."""
+"""Which of one's own hosts a gang gets: those that no other gang has.
+
+Two gangs at a time would take the same: whoever calls this records the nodes before anybody calls it again.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,15 @@ from terraform.boot import needs_hosts
 from terraform.spec import Host
 
 
+class TooFewHostsError(ValueError):
+    """Not enough hosts that are free: another gang has them, or the pool lists no addresses."""
+
+
 def free_hosts(
     site: Site, attempt: Attempt, nodes: tuple[NodeRecord, ...]
 ) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
-    """A host for each rank, and the nodes with their addresses; none where machines are made. ValueError when there are
-    not enough that are free."""
+    """A host for each rank, and the nodes with their addresses; none where machines are made.
+    TooFewHostsError."""
     if not needs_hosts(attempt.cloud):
         return {}, nodes
     taken = {
@@ -29,7 +36,7 @@ def free_hosts(
         free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in taken)
         host = next(free, None)
         if host is None:
-            raise ValueError(
+            raise TooFewHostsError(
                 f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
             )
         taken.add(host.address)

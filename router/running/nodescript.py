@@ -4,36 +4,48 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from urllib.parse import urlsplit
 
-from router.agent.config import Config, parse
+from router.agent.config import LOOPBACK, Config, parse
 from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
 
 # What the script writes beside itself and nobody needs when the machine is gone.
 SECRET_FILES = ("token", "env.json")
 
-_HERE = "@folder@"  # the script knows where it stands, we do not
+# Relative here: the script knows where it stands, we do not.
+_PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
 
 _SCRIPT = '''\
 #!/usr/bin/env python3
 """stepfare: rank {rank} of {attempt}."""
-import hashlib, json, os, ssl, sys, time, urllib.request
+import hashlib, http.client, json, os, ssl, sys, time, urllib.request
 FOLDER = os.environ.get("STEPFARE_NODE_FOLDER") or os.path.dirname(os.path.abspath(__file__))
 FILES = {files}
 os.umask(0o077)
+config = json.loads(FILES["agent.json"])
+for name in {paths}:
+    if name in config:
+        config[name] = os.path.join(FOLDER, config[name])
+FILES["agent.json"] = json.dumps(config)
 for name, text in FILES.items():
-    with open(os.path.join(FOLDER, name), "w") as stream:
-        stream.write(text.replace({here}, FOLDER) if name == "agent.json" else text)
+    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as stream:
+        stream.write(text)
 agent = os.path.join(FOLDER, "agent.pyz")
 limit = time.monotonic() + {seconds}
-context = ssl.create_default_context(cafile={ca}) if {url}.startswith("https") else None
+handlers = []
+if {url}.startswith("https"):
+    handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile={ca})))
+if {loopback}:
+    handlers.append(urllib.request.ProxyHandler({{}}))
+opener = urllib.request.build_opener(*handlers)
 while True:
     try:
-        with urllib.request.urlopen({url}, timeout=10, context=context) as answer:
-            data = answer.read(1 << 20)
+        with opener.open({url}, timeout=10) as answer:
+            data = answer.read()
         if hashlib.sha256(data).hexdigest() != {sha256}:
             sys.exit("stepfare: the agent is not the one that was ordered")
         break
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         if time.monotonic() > limit:
             sys.exit("stepfare: no agent to be had: %s" % error)
         time.sleep(0.5)
@@ -58,10 +70,11 @@ def node_script(spec: Bootstrap, agent: AgentAt) -> str:
         rank=config.rank,
         attempt=config.attempt,
         files=repr(files),
-        here=repr(_HERE),
+        paths=repr(_PATHS),
         seconds=repr(config.gang_seconds),
         ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
         url=repr(agent.url),
+        loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
         sha256=repr(agent.sha256),
     )
     if len(text.encode()) > LARGEST:
@@ -75,12 +88,12 @@ def node_script(spec: Bootstrap, agent: AgentAt) -> str:
 def _where_it_stands(spec: Bootstrap) -> Config:
     config = replace(
         spec.config,
-        workdir=f"{_HERE}/work",
-        token_file=f"{_HERE}/token",
-        env_file=f"{_HERE}/env.json",
-        ca_file=f"{_HERE}/ca.pem" if spec.ca is not None else None,
-        log_folder=f"{_HERE}/log.d",
-        spool_folder=f"{_HERE}/spool",
+        workdir="work",
+        token_file="token",
+        env_file="env.json",
+        ca_file="ca.pem" if spec.ca is not None else None,
+        log_folder="log.d",
+        spool_folder="spool",
     )
     return parse(json.loads(json.dumps(asdict(config))))
 

@@ -12,10 +12,11 @@ from datetime import datetime
 from pathlib import Path
 
 from pricing.places import Market
+from router.agent.config import BadConfig, Config
 from router.agent.config import Code as AgentCode
-from router.agent.config import Config
-from router.files.deploy_file import CloudDeploy, Deploy
+from router.files.deploy_file import CloudDeploy, Deploy, ReservedEntry
 from router.jobs.spec import Job, Run
+from router.ledger.entry import utc
 from router.running.bootstrap import AgentAt, Bootstrap, cloud_init
 from router.running.choices import Choice, Seat
 from router.running.nodescript import node_script
@@ -52,8 +53,8 @@ class Secrets:
 def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
     """The same for the same try of the same order: machines are named after it, so that nothing is made twice."""
     slug = re.sub(r"[^a-z0-9-]+", "-", order.job.lower())[:_JOB_CHARACTERS].strip("-")
-    slug = slug if slug[:1].isalpha() else f"j{slug}"[:_JOB_CHARACTERS]
-    what = f"{state_id} {plan} {order.gang} {order.start.isoformat()} {number}"
+    slug = slug if slug[:1].isalpha() else f"j{slug}"[:_JOB_CHARACTERS].rstrip("-")
+    what = f"{state_id} {plan} {order.gang} {utc(order.start).isoformat()} {number}"
     return f"{slug}-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
@@ -116,7 +117,7 @@ def workspace(
         attempt=attempt.id,
         cloud=attempt.cloud,
         region=attempt.region,
-        nodes=tuple(_machine(node, attempt.region, cloud) for node in nodes),
+        nodes=tuple(_machine(node, attempt.cloud, attempt.region, cloud) for node in nodes),
         tags=tags(attempt, state_id),
         image=cloud.image,
         network=Network(cloud.network.id, cloud.network.subnets) if cloud.network else Network(),
@@ -145,23 +146,32 @@ def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
     return {name: taggable(value) for name, value in known.items() if value}
 
 
-def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> Node:
-    reserved = node.market is Market.RESERVED
-    fitting = (
-        entry.id
-        for entry in cloud.reservations
-        if (entry.region, entry.instance_type) == (region, node.instance_type) and entry.zone in (None, node.zone)
-    )
+def _machine(node: NodeRecord, cloud_name: str, region: str, cloud: CloudDeploy) -> Node:
+    bought = _bought(node, region, cloud) if node.market is Market.RESERVED else None
+    if node.market is Market.RESERVED and bought is None and boot_of(cloud_name) is Boot.CLOUD_INIT:
+        # Clouds would make it on demand, at a price that nobody agreed to.
+        raise ValueError(
+            f"{cloud_name}/{node.zone or region} {node.instance_type} was planned on a reservation, and none is named: "
+            f"add its id to clouds.{cloud_name}.reservations of the deploy file"
+        )
     return Node(
         rank=node.rank,
         name=node.name,
-        zone=node.zone,
+        zone=node.zone or (bought.zone if bought is not None else None),
         instance_type=node.instance_type,
         market=node.market,
         # Only a bid has a ceiling; the rest costs what the list says.
         max_usd_per_hour=node.max_usd_per_hour if node.market is Market.SPOT else None,
-        reservation=next(fitting, None) if reserved else None,
+        reservation=bought.id if bought is not None else None,
     )
+
+
+def _bought(node: NodeRecord, region: str, cloud: CloudDeploy) -> ReservedEntry | None:
+    for entry in cloud.reservations:
+        fits = (entry.region, entry.instance_type) == (region, node.instance_type)
+        if fits and (entry.zone is None or node.zone in (None, entry.zone)):
+            return entry
+    return None
 
 
 def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, home: Home, secrets: Secrets) -> str:
@@ -179,7 +189,10 @@ def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, hom
         local_nvme=None if script else deploy.cloud(attempt.cloud, attempt.region).local_nvme,
         ca=home.ca,
     )
-    return node_script(told, agent) if script else cloud_init(told)
+    try:
+        return node_script(told, agent) if script else cloud_init(told)
+    except BadConfig as error:
+        raise ValueError(f"job {job.name}: its machines could not be told what to do: {error}") from None
 
 
 def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: Home) -> Config:
@@ -190,7 +203,8 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         job=attempt.job,
         rank=node.rank,
         nodes=attempt.machines,
-        command=run.command if run.workdir is None else f"cd {shlex.quote(run.workdir)} && {run.command}",
+        # Every line of the command, or none.
+        command=run.command if run.workdir is None else f"cd {shlex.quote(run.workdir)} || exit 1\n{run.command}",
         workdir="",
         coordinator=home.url,
         token_file="",

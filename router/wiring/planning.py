@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
@@ -14,6 +14,7 @@ from router.files.book_check import check_against_book, check_limits_against_boo
 from router.files.job_files import LoadedJobs, load_jobs
 from router.files.limits_file import LoadedLimits, load_limits
 from router.jobs.limits import Limit, Limits
+from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.state.records import Shortage
@@ -45,15 +46,15 @@ def plan_request(
     paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions,
     shortages: Sequence[Shortage] = (),
 ) -> Prepared:  # fmt: skip
-    """Everything read and checked; pools in ``shortages`` are taken to have nothing. InvalidInputError with every
-    problem of the book, or else of jobs and limits."""
+    """Everything read and checked; pools in ``shortages`` are taken to have no more than what jobs run on there.
+    InvalidInputError with every problem of the book, or else of jobs and limits."""
     book = load_book(book_name)
     loaded, limits = _inputs(paths, limits_file, now, book)
     young = _young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
         book=book if len(young) == len(book.offers) else book.with_offers(young),
-        limits=without(limits, shortages),
+        limits=without(limits, shortages, _running(loaded, book)),
         now=now,
         horizon=options.horizon,
         slot=options.slot,
@@ -100,20 +101,39 @@ def _young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[O
     return young
 
 
-def without(limits: Limits, shortages: Sequence[Shortage]) -> Limits:
-    """The limits, with a stock of nothing for every pool that is remembered as short."""
-    short = {
-        (s.cloud, s.region, s.zone, s.instance_type, s.market): Limit(
-            name=f"short until {s.until:%d %H:%MZ}: {s.cloud}/{s.zone or s.region} {s.instance_type} {s.market.value}",
+def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
+    """Where jobs run at this moment, and on how many machines."""
+    found = []
+    for job in loaded.jobs:
+        place = job.status.running if job.status is not None else None
+        machine = book.machine(place.cloud, place.instance_type) if place is not None else None
+        if place is not None and machine is not None:
+            found.append((place, -(-place.accelerators // machine.accelerator_count)))
+    return tuple(found)
+
+
+def without(limits: Limits, shortages: Sequence[Shortage], running: Sequence[tuple[Placement, int]] = ()) -> Limits:
+    """The limits, with no stock for every pool that is remembered as short but the machines that jobs run on there
+    (``running``: places with their numbers of machines)."""
+    short = {}
+    for s in sorted(shortages, key=lambda s: s.until):
+        pool = (s.cloud, s.region, s.instance_type, s.market)
+        kept = sum(
+            machines
+            for place, machines in running
+            if (place.cloud, place.region, place.instance_type, place.market) == pool
+            and (s.zone is None or place.zone in (None, s.zone))
+        )
+        where = "/".join(filter(None, (s.cloud, s.region, s.zone)))
+        short[*pool, s.zone] = Limit(
+            name=f"short until {s.until.astimezone(UTC):%d %H:%MZ}: {where} {s.instance_type} {s.market.value}",
             cloud=s.cloud,
             region=s.region,
             zone=s.zone,
             instance_type=s.instance_type,
             market=s.market,
-            amount=0,
+            amount=kept,
             unit="machines",
             kind="stock",
         )
-        for s in sorted(shortages, key=lambda s: s.until)
-    }
     return limits.model_copy(update={"limits": (*limits.limits, *short.values())}) if short else limits
