@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pricing.money import ZERO, Usd
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
@@ -143,13 +144,24 @@ def _checked(commands: Commands, trained_: Trained) -> _Had:
     finished = [gang for gang in gangs if gang["state"] == "finished"]
     if not finished or any(gang["gone_at"] is None for gang in gangs):
         raise FailedError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
-    if not float(status["spent_usd"]) > 0:
-        raise FailedError("by `stepfare status`, nothing was spent")
+    metered = _metered(commands.folder / "home" / "state.db")
+    if metered <= ZERO or status["spent_usd"] != str(metered):
+        raise FailedError(f"`stepfare status` says ${status['spent_usd']} were spent, the ledger ${metered}")
     swept = json.loads(commands.ask("stepfare sweep -o json"))
     left = [orphan["what"] for orphan in swept["orphans"] if orphan["ours"]]
     if left or swept["lost"] or swept["gaps"]:
         raise FailedError(f"by `stepfare sweep`, not all is released: {', '.join(left) or swept}")
     return _Had(trained_, status["spent_usd"], finished[0]["machines"])
+
+
+def _metered(database: Path) -> Usd:
+    """What the ledger says of machines that are gone."""
+    from router.cli.clock import wall_clock
+    from router.ledger.entry import Kind
+    from router.state.store import Store
+
+    with Store.open(f"sqlite:///{database}", now=wall_clock()) as store:
+        return Usd.total(entry.usd for entry in store.ledger.entries(kind=Kind.METERED))
 
 
 def _release(commands: Commands, *first: str) -> None:

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
+from pricing.money import Usd
+from router.ledger.entry import Kind
+from router.state.store import Store
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
 
@@ -92,6 +96,10 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
+    with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+        metered = store.ledger.entries(kind=Kind.METERED)
+    assert [entry.rank for entry in metered] == [0, 1]
+    assert str(Usd.total(entry.usd for entry in metered)) == spent[1]
     if engine == "embedded":
         assert not calls.exists()
     else:
