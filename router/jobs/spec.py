@@ -193,6 +193,13 @@ class Run(Spec):
     env: Pairs = Field(default=(), repr=False)
     engine: Literal["torchrun", "ray", "slurm", "command"] = "torchrun"
 
+    @model_validator(mode="after")
+    def _names_of_variables(self) -> Run:
+        for name, _ in self.env:
+            if not re.fullmatch(r"[^\s=\0]+", name):
+                raise RefusedError(f"{shown(name)} is no name of a variable", "write NAME: value", at=("env", name))
+        return self
+
 
 def _none_is_none(value: object) -> object:
     return None if value == "none" else value
