@@ -34,9 +34,8 @@ from terraform.errors import (
 from terraform.events import Change, Event, Transcript
 from terraform.masking import Masker, secret_values
 from terraform.process import Ended, Finished, Patience, run_process
-from terraform.workdir import CLI_CONFIG, check_directory, secrets_in
+from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, secrets_in
 
-_PREVIEW: Final = "preview.tfplan"
 _LOCKED: Final = "Error acquiring the state lock"
 _DELETES: Final = frozenset({"delete", "replace"})
 _CREATES: Final = frozenset({"create", "replace"})
@@ -116,11 +115,11 @@ class Runner:
     def preview(self, directory: Path, *, stop: threading.Event | None = None) -> Preview:
         """Says what an apply would do; changes nothing. PreviewFailedError, StateLockedError, StateLostError."""
         self._prepared(directory)
-        file = directory / _PREVIEW
+        file = directory / PREVIEW
         try:
             said = self._stream(
                 directory, PreviewFailedError, self.limits.preview_s, None, stop,
-                "plan", out=_PREVIEW, input=False, json=True, parallelism=self.parallelism,
+                "plan", out=PREVIEW, input=False, json=True, parallelism=self.parallelism,
             )  # fmt: skip
             file.chmod(0o600)
         except BaseException:

@@ -26,6 +26,7 @@ MODULES: Final = Path(__file__).with_name("modules")
 MODULE: Final = "module"
 CLI_CONFIG: Final = "terraform.tfrc"
 STATE: Final = "terraform.tfstate"
+PREVIEW: Final = "preview.tfplan"
 _LOST: Final = "terraform.tfstate.lost"
 _LOCK: Final = ".terraform.tfstate.lock.info"
 
@@ -61,9 +62,11 @@ def secrets_in(directory: Path) -> tuple[str, ...]:
 
 
 def forget_secrets(directory: Path) -> None:
-    """Removes the user data, once the machines have it: releasing them does not need it, making them again does."""
+    """Removes the user data, once the machines have it: releasing them does not need it, making them again does. Also a
+    preview that was never applied: it holds the same."""
     with _explained(directory):
         (directory / SECRETS).unlink(missing_ok=True)
+        (directory / PREVIEW).unlink(missing_ok=True)
 
 
 def check_directory(directory: Path) -> None:

@@ -28,6 +28,8 @@ _POLL_S = 0.1
 # Two heartbeats and a little: so long it may take until a rank that got the word says that it has begun.
 _START_S = 2 * Config.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+# The cloud said no before there was a machine.
+_REFUSALS = frozenset({Cause.SHORT, Cause.QUOTA, Cause.PRICE, Cause.CREDENTIALS, Cause.THROTTLED})
 
 
 class Trouble(Exception):  # noqa: N818  (a verdict on a place)
@@ -48,6 +50,7 @@ def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
     if attempt.phase is Phase.PLANNED:
         attempt = site.store.update(attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock()))
     site.store.note(attempt.id, "provisioning" if spec is not None else "provisioning taken up", site.clock())
+    witness = Witness(site, attempt)
     try:
         if spec is not None:
             prepare(directory, spec, plugins=site.plugins)
@@ -55,9 +58,13 @@ def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
         site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
             raise Trouble(Cause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
-        applied = site.runner.apply(directory, Witness(site, attempt).saw, preview=preview, stop=site.stop)
+        applied = site.runner.apply(directory, witness.saw, preview=preview, stop=site.stop)
     except TerraformError as error:
         cause = cause_of(error)
+        if cause is Cause.STOPPED and not site.stop.is_set():
+            cause = Cause.HERE  # somebody else ended it
+        if cause in _REFUSALS:
+            witness.refused()
         remedy = f" ({error.remedy})" if error.remedy else ""
         raise Trouble(cause, f"{error}{remedy}") from error
     nodes = _counted(site, attempt, applied)

@@ -4,7 +4,7 @@ because a command was killed and Terraform went on, what the cloud shows under t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from providers.errors import ProviderError
@@ -16,16 +16,17 @@ from terraform.events import Event
 _REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Witness:
     """Hears Terraform's events about one attempt and writes down since when each machine costs."""
 
     site: Site
     attempt: Attempt
+    _failed: set[int] = field(default_factory=set)
 
     def saw(self, event: Event) -> None:
-        """A machine that is begun exists, unless it is refused. One that is destroyed did exist, though nobody may have
-        seen when it began."""
+        """A machine that is begun exists. One that is destroyed did exist, though nobody may have seen when it
+        began."""
         rank = _rank(event.address, self.attempt.cloud)
         if rank is None:
             return
@@ -33,12 +34,17 @@ class Witness:
             case "apply_start", "create":
                 began(self.site, self.attempt, rank, self.site.clock())
             case "apply_errored", "create":
-                self.site.store.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
-                self.site.store.set_node(self.attempt.id, rank, made_at=None)
-            case "apply_complete", "delete" if rank not in self._refused():
+                self._failed.add(rank)
+            case "apply_complete", "delete" if rank not in self._refused_before():
                 began(self.site, self.attempt, rank, self.attempt.made_at or self.site.clock())
 
-    def _refused(self) -> set[object]:
+    def refused(self) -> None:
+        """The cloud had none: those that failed never existed. (Should one after all, its tag shows it.)"""
+        for rank in sorted(self._failed):
+            self.site.store.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
+            self.site.store.set_node(self.attempt.id, rank, made_at=None)
+
+    def _refused_before(self) -> set[object]:
         """What Terraform could not make it may still destroy: it remembers what it tried."""
         return {e.details.get("rank") for e in self.site.store.journal(self.attempt.id) if e.what == _REFUSED}
 

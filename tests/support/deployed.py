@@ -1,0 +1,260 @@
+"""`stepfare apply` and its friends as a user runs them: a home of its own, a plan on the sandbox cloud, processes.
+
+A site is copied from one that was planned once, because planning takes longer than applying. Its state is its own, so
+that sites side by side do not take each other's machines for theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from router.files.job_files import read_jobs
+from router.planning.plan_json import plan_content, plan_from_json
+from router.running.workspaces import spec_json
+from router.state.store import Store
+from tests.support.clouds import STEPFARE
+from tests.support.deployed_engine import Holds, write_engine
+from tests.support.repository import ROOT
+
+LONGEST_S = 90.0
+REGION, TYPE = "sandbox-east", "h100.1x"
+ZONE_A, ZONE_B = f"{REGION}-a", f"{REGION}-b"
+# Ends when it is told to, and takes its time.
+WAITS = "trap 'sleep 0.7; exit 0' TERM; while :; do sleep 60 & wait; done"
+_SANDBOX: dict[str, Any] = {
+    "start": "2026-01-01T00:00:00Z",
+    "regions": [
+        {
+            "name": REGION, "country": "US", "continent": "NA", "geo": "NA", "residency_group": "US",
+            "city": "Springfield", "zones": [ZONE_A, ZONE_B],
+        }
+    ],
+    "machines": [
+        {
+            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
+            "fabric": "ethernet", "inter_node_gbps": 25,
+        }
+    ],
+    "prices": [
+        {"machine": TYPE, "region": REGION, "steps": [{"at": "0h", "usd": "5.60"}]},
+        {"machine": TYPE, "region": REGION, "zone": ZONE_A, "market": "spot", "steps": [{"at": "0h", "usd": "2.10"}]},
+        {"machine": TYPE, "region": REGION, "zone": ZONE_B, "market": "spot", "steps": [{"at": "0h", "usd": "2.40"}]},
+    ],
+}  # fmt: skip
+
+
+def job(name: str, command: str = WAITS, *, machines: int = 3, **more: Any) -> dict[str, Any]:
+    """A job of a few minutes on that many machines; ``more`` are fields of the job, ``run`` of its run."""
+    run = {"engine": "command", "command": command, **more.pop("run", {})}
+    return {
+        "name": name, "team": "team-a", "cost_center": "cc-1", "steps": 1000, "deadline": "+6h",
+        "workload": {"profile": [{
+            "accelerator": "H100", "count": machines, "seconds_per_step": 0.5, "fabric": "ethernet", "source": "a test",
+        }]},
+        "gang": {"accelerators": f"H100:{machines}"}, "checkpoint": {"size_gib": 0.001}, "startup": "1m", "run": run,
+        **more,
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def said(self) -> str:
+        """All of it, its lines joined: messages are wrapped to the width of a terminal."""
+        return " ".join((self.out + self.err).split())
+
+
+class Running:
+    """A command that runs; its output goes to files, so that it never waits for a reader."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._out, self._err = folder / "stdout", folder / "stderr"
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                words, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def signal(self, number: signal.Signals) -> None:
+        """To stepfare alone."""
+        self.process.send_signal(number)
+
+    @property
+    def err(self) -> str:
+        """What it has said so far."""
+        return self._err.read_text()
+
+    def wait(self, seconds: float = LONGEST_S) -> Ran:
+        """What it said, once it has ended. It never shows a traceback."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"still running after {seconds:g} s: {self._err.read_text()}") from None
+        ran = Ran(self.process.returncode, self._out.read_text(), self._err.read_text())
+        assert "Traceback" not in ran.err, ran.err
+        return ran
+
+
+@dataclass
+class Site:
+    """One installation: ``folder`` holds its home, its plan and its files; ``digest`` is the plan's, ``state`` the id
+    of its state."""
+
+    folder: Path
+    digest: str
+    state: str
+    holds: Holds
+    _commands: int = 0
+    _running: list[Running] = field(default_factory=list)
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}
+        path = os.pathsep.join((str(self.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+        return {
+            **kept, "PATH": path, "HOME": str(self.folder), "NO_COLOR": "1", "COLUMNS": "100",
+            "STEPFARE_HOME": str(self.home), "STEPFARE_CLOUDS": str(self.folder / "clouds.yaml"),
+            "STEPFARE_SANDBOX": str(self.folder / "cloud"), "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+
+    def start(self, *arguments: object, held: bool = False, environment: Mapping[str, str] | None = None) -> Running:
+        """Starts `stepfare`; ``held``: one that stops where ``holds`` says."""
+        self._commands += 1
+        command = [sys.executable, "-m", "tests.support.held_command", str(self.holds.folder)]
+        words = [*(command if held else [str(STEPFARE)]), *map(str, arguments)]
+        running = Running(words, environment or self.environment, self.folder / "said" / str(self._commands))
+        self._running.append(running)
+        return running
+
+    def run(self, *arguments: object, environment: Mapping[str, str] | None = None, seconds: float = LONGEST_S) -> Ran:
+        """`stepfare` until it has ended."""
+        return self.start(*arguments, environment=environment).wait(seconds)
+
+    def apply(self, *options: object) -> Ran:
+        """`stepfare apply plan.json --yes`."""
+        return self.run("apply", self.plan, "--yes", *options)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The state, for a look."""
+        with Store.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
+            yield store
+
+    def stock(self, *lines: str) -> None:
+        """What the sandbox has, how long a start takes, which nodes are sick (terraform/modules/sandbox/start.sh)."""
+        file = self.folder / "cloud" / "stock"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(f"{line}\n" for line in lines))
+
+    def deploy(self, **content: Any) -> None:
+        """Writes the deploy file."""
+        (self.home / "deploy.yaml").write_text(yaml.safe_dump(content))
+
+    def end(self) -> None:
+        """Ends whatever a test that failed has left."""
+        self.holds.free_all()
+        for running in self._running:
+            if running.process.poll() is None:
+                running.process.kill()
+                running.process.wait()
+        _end_all(str(self.folder).encode())
+
+
+class Template:
+    """A site that was planned once; ``jobs`` in one plan. Copies of it are sites."""
+
+    def __init__(self, folder: Path, jobs: Sequence[Mapping[str, Any]], *plan_options: object) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        (folder / "sandbox.yaml").write_text(yaml.safe_dump(_SANDBOX))
+        (folder / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"sandbox": {"file": "sandbox.yaml"}}}))
+        (folder / "limits.yaml").write_text(yaml.safe_dump({"clouds": ["sandbox"]}))
+        (folder / "jobs.yaml").write_text(yaml.safe_dump_all(jobs))
+        site = Site(folder, "", "", Holds(folder / "holds"))
+        for words in (
+            ("prices", "refresh", "--cloud", "sandbox"),
+            ("plan", "jobs.yaml", "--limits", "limits.yaml", "--out", "plan.json", *plan_options),
+        ):
+            said = folder / "said"
+            done = site.run(*[folder / str(w) if str(w).endswith((".yaml", ".json")) else w for w in words])
+            assert done.code == 0, done.err
+            shutil.rmtree(said)
+
+    def site(self, folder: Path) -> Site:
+        """A copy with a state of its own, which knows the jobs as after `plan --out`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("sandbox.yaml", "clouds.yaml", "limits.yaml", "jobs.yaml", "plan.json"):
+            shutil.copy2(self.folder / name, folder / name)
+        shutil.copytree(self.folder / "home" / "books", folder / "home" / "books")
+        text = (folder / "plan.json").read_text()
+        holds = Holds(folder / "holds")
+        write_engine(folder / "bin", holds)
+        now = datetime.now(UTC)
+        with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
+            store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
+            return Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
+
+
+def eventually(what: Callable[[], object], seconds: float = 30.0, *, why: str = "", pause: float = 0.01) -> None:
+    """Until ``what`` holds; fails when it does not in time."""
+    ends = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < ends, f"waited in vain {why}".rstrip()
+        time.sleep(pause)
+
+
+def _end_all(mark: bytes) -> None:
+    """Every process whose environment speaks of a site's folder, for as long as there is one."""
+    for _ in range(20):
+        found = [pid for pid, environment in environments() if mark in environment and pid != os.getpid()]
+        if not found:
+            return
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def environments() -> Iterator[tuple[int, bytes]]:
+    """Pid and environment of every process of this user; one that only waits to be reaped has none."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                environment = (folder / "environ").read_bytes()
+                if environment:
+                    yield int(folder.name), environment

@@ -1,0 +1,108 @@
+"""Whether everybody tells the same story: processes, Terraform's state, the state database, its journal, the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from router.ledger.entry import Kind
+from router.state.chain import verify
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.store import Store
+from terraform.strays import strays
+from tests.support.deployed import Site
+from tests.support.sightings import Marked, Sightings, settled
+
+# What holds tokens and the values of jobs' environments.
+_SECRET = ("secrets.auto.tfvars.json", "preview.tfplan", "token", "env.json", "script")
+_STANDING = (Phase.READY, Phase.RUNNING)
+
+
+def disagreements(site: Site, sightings: Sightings | None = None, *, mute: bool = False) -> list[str]:
+    """Everything that does not fit together; empty when machines = Terraform's state = database = journal, the ledger
+    has one metered entry for each machine that is gone, no attempt stands between two states, and the audit log is
+    whole. With ``sightings`` also what was seen meanwhile: nothing double, nothing that ran unmetered or was metered
+    without having been begun (unless ``mute``: for a while nothing could be written down)."""
+    with site.store() as store:
+        return list(_disagreements(site, store, sightings, mute))
+
+
+def _disagreements(site: Site, store: Store, sightings: Sightings | None, mute: bool) -> Iterator[str]:
+    attempts = store.attempts()
+    machines = settled(store.id)
+    known = {attempt.id for attempt in attempts}
+    yield from (f"a machine of unknown {one.attempt} rank {one.rank}" for one in machines if one.attempt not in known)
+    alive = Counter(attempt.job for attempt in attempts if not attempt.phase.is_over)
+    yield from (f"{count} attempts of {job} are alive" for job, count in alive.items() if count > 1)
+    for attempt in attempts:
+        mine = [one for one in machines if one.attempt == attempt.id]
+        yield from (f"{attempt.id} ({attempt.phase}): {what}" for what in _attempt(site, store, attempt, mine))
+    if (broken := verify(store.audit_log())) is not None:
+        yield f"the audit log breaks at {broken}"
+    if sightings is not None:
+        yield from sorted(sightings.doubles.get(store.id, ()))
+        yield from _unmetered(store, attempts, sightings, mute)
+
+
+def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
+    nodes = store.nodes(attempt.id)
+    directory = site.home / "runs" / attempt.directory
+    listed = _listed(directory)
+    whats = [entry.what for entry in store.journal(attempt.id)]
+    metered = Counter(entry.rank for entry in store.ledger.entries(kind=Kind.METERED, attempt=attempt.id))
+    if attempt.phase in _STANDING:
+        ids = [one.node_id for one in machines]
+        yield from _unless(ids == [node.machine_id for node in nodes], f"machines are {ids}")
+        yield from _unless(listed == [node.rank for node in nodes], f"Terraform's state has {listed}")
+        yield from _unless(all(n.made_at and not n.gone_at for n in nodes), "its nodes are not all made and there")
+        yield from _unless("ready" in whats and "released" not in whats, f"the journal says {whats}")
+        yield from _unless(not metered, f"metered already: {dict(metered)}")
+    elif attempt.phase.is_over:
+        yield from _unless(not machines, f"{len(machines)} machines are there")
+        yield from _unless(not listed, f"Terraform's state has {listed}")
+        yield from _unless(not (directory.is_dir() and strays(directory)), "its directory has processes")
+        yield from _unless(whats[-1:] == ["released"], f"the journal ends with {whats[-1:]}")
+        secret = [path.name for name in _SECRET for path in directory.rglob(name)]
+        yield from _unless(not secret, f"secrets are left: {secret}")
+        existed: Counter[int | None] = Counter([node.rank for node in nodes if node.made_at is not None])
+        yield from _unless(all(_is_gone(node) for node in nodes), "a node that was made is not gone")
+        yield from _unless(metered == existed, f"metered {dict(metered)}, made {sorted(map(str, existed))}")
+    else:
+        yield "between two states"
+
+
+def _unmetered(
+    store: Store, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool
+) -> Iterator[str]:  # fmt: skip
+    over = {attempt.id for attempt in attempts if attempt.phase.is_over}
+    metered = {(entry.attempt, entry.rank) for entry in store.ledger.entries(kind=Kind.METERED)}
+    for attempt, rank in sorted(sightings.seen[store.id]):
+        if attempt in over and (attempt, rank) not in metered:
+            yield f"{attempt} rank {rank} ran and is not metered"
+    for attempt, rank in sorted(metered - sightings.begun[store.id] if not mute else ()):
+        yield f"{attempt} rank {rank} is metered and never was"
+
+
+def _is_gone(node: NodeRecord) -> bool:
+    return node.made_at is None or node.gone_at is not None
+
+
+def _listed(directory: Path) -> list[int]:
+    """Ranks whose process Terraform's state lists."""
+    try:
+        state = json.loads((directory / "terraform.tfstate").read_text())
+    except FileNotFoundError:
+        return []
+    return sorted(
+        int(instance["index_key"])
+        for resource in state["resources"]
+        if resource["name"] == "process"
+        for instance in resource["instances"]
+    )
+
+
+def _unless(fine: bool, what: str) -> Iterator[str]:
+    if not fine:
+        yield what

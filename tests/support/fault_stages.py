@@ -1,0 +1,141 @@
+"""The moments of an apply and of a destroy at which a fault may come, and how a test stops exactly there."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.deployed import Running, Site, eventually
+from tests.support.sightings import Sightings
+
+MACHINES = 3
+# The job that waits until it is told to stop, and the one that fails at once.
+WAITING, FAILING = "waiting", "failing"
+_SLOW_START = "delay 0.7"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``command`` is stopped at ``places`` (held), or watched until so many machines are ``up`` (None: not looked at).
+
+    ``terraform``: it runs then, and can be killed by itself. ``job``: which is made. ``made``: the gang stands before
+    the command begins.
+    """
+
+    name: str
+    command: tuple[str, ...] = ("apply", "--yes")
+    place: str = ""
+    up: int | None = None
+    terraform: bool = False
+    job: str = WAITING
+    made: bool = False
+    in_stepfare: bool = False
+
+
+_FOLLOW = ("apply", "--yes", "--follow")
+_DESTROY = ("destroy", "--all", "--yes")
+STAGES = (
+    Stage("accepted, no attempt", place="before-attempt", in_stepfare=True),
+    Stage("PLANNED", place="after-attempt", in_stepfare=True),
+    Stage("PROVISIONING, before Terraform", place="provisioning", in_stepfare=True),
+    Stage("init", place="init", terraform=True),
+    Stage("preview", place="plan", terraform=True),
+    Stage("before apply locks the state", place="apply", terraform=True),
+    Stage("apply, 0 of 3 machines", up=0, terraform=True),
+    Stage("apply, 1 of 3 machines", up=1, terraform=True),
+    Stage("apply, 2 of 3 machines", up=2, terraform=True),
+    Stage("apply, 3 of 3 machines", place="after-apply", up=3, terraform=True),
+    Stage("made, before the count", place="before-count", in_stepfare=True),
+    Stage("waiting for ranks", place="before-hello", in_stepfare=True),
+    Stage("waiting for ranks, followed", command=_FOLLOW, place="before-hello", in_stepfare=True),
+    Stage("met, before READY", place="before-ready", in_stepfare=True),
+    Stage("READY", place="ready", in_stepfare=True),
+    Stage("RUNNING, followed", command=_FOLLOW),
+    Stage("RELEASING, before destroy", command=_FOLLOW, place="releasing", job=FAILING, in_stepfare=True),
+    Stage("RELEASING, in destroy", command=_FOLLOW, place="destroy", job=FAILING, terraform=True),
+    Stage("RELEASING, destroyed", command=_FOLLOW, place="after-destroy", job=FAILING, terraform=True),
+    Stage("RELEASING, before the ledger", command=_FOLLOW, place="before-ledger", job=FAILING, in_stepfare=True),
+    Stage("RELEASING, after the ledger", command=_FOLLOW, place="after-ledger", job=FAILING, in_stepfare=True),
+    Stage("destroy: RELEASING", command=_DESTROY, place="releasing", made=True, in_stepfare=True),
+    Stage("destroy: before it locks", command=_DESTROY, place="destroy", made=True, terraform=True),
+    Stage("destroy: 2 of 3 left", command=_DESTROY, up=2, made=True, terraform=True),
+    Stage("destroy: all gone", command=_DESTROY, place="after-destroy", made=True, terraform=True),
+    Stage("destroy: before the ledger", command=_DESTROY, place="before-ledger", made=True, in_stepfare=True),
+    Stage("destroy: after the ledger", command=_DESTROY, place="after-ledger", made=True, in_stepfare=True),
+)
+
+
+BY_NAME = {stage.name: stage for stage in STAGES}
+
+
+def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
+    """Starts the command and comes back when it stands at the stage."""
+    if stage.made:
+        made = site.apply()
+        assert made.code == 0, made.err
+    if stage.up is not None:
+        site.holds.put("one-at-a-time")
+        site.stock(_SLOW_START)
+    if stage.place:
+        site.holds.put(stage.place)
+    words = stage.command if stage.command[0] != "apply" else (stage.command[0], str(site.plan), *stage.command[1:])
+    running = site.start(*words, held=stage.in_stepfare)
+
+    def there() -> bool:
+        assert running.process.poll() is None, f"it ended before: {running.err}"
+        return _is_there(stage, site, sightings)
+
+    eventually(there, 60, why=f"for {stage.name}", pause=0.005)
+    return running
+
+
+def _is_there(stage: Stage, site: Site, sightings: Sightings) -> bool:
+    if stage.place and not site.holds.reached(stage.place):
+        return False
+    if stage.up is not None:
+        return len(sightings.up(site.state)) == stage.up and bool(sightings.starting(site.state))
+    return bool(stage.place) or phase(site.home) == "running"
+
+
+def phase(home: Path) -> str:
+    """The phase of the newest attempt, "" while there is none."""
+    return _one(home, "SELECT phase FROM attempts ORDER BY created_at DESC, id DESC LIMIT 1")
+
+
+def directory(site: Site) -> Path:
+    """The run directory of the newest attempt; AssertionError when there is none."""
+    found = _one(site.home, "SELECT directory FROM attempts ORDER BY created_at DESC, id DESC LIMIT 1")
+    assert found, "no attempt"
+    return site.home / "runs" / found
+
+
+def _one(home: Path, query: str) -> str:
+    """As an onlooker who never holds anybody up."""
+    try:
+        connection = sqlite3.connect(f"file:{home / 'state.db'}?mode=ro", uri=True, timeout=0.1)
+        try:
+            row = connection.execute(query).fetchone()
+        finally:
+            connection.close()
+    except sqlite3.OperationalError:
+        return ""
+    return str(row[0]) if row else ""
+
+
+def engines(site: Site) -> list[int]:
+    """Terraform at work in the newest run directory: pids, each leads a process group."""
+    try:
+        folder = directory(site)
+    except AssertionError:
+        return []
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):
+                pid = int(process.name)
+                if (process / "cwd").readlink() == folder and os.getsid(pid) == pid:
+                    found.append(pid)
+    return found

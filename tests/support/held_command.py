@@ -1,0 +1,64 @@
+"""`python -m tests.support.held_command HOLDS ARGUMENT...`: stepfare, waiting between two steps where a hold is.
+
+The places: before-attempt, after-attempt (its row), provisioning, before-count (machines are there, the state does not
+have their ids), before-hello (the first rank calls), before-ready, ready, releasing, before-ledger, after-ledger, over.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from router.cli.main import main
+from router.ledger.entry import Entry, Kind
+from router.state.ledger_store import LedgerStore
+from router.state.records import Attempt
+from router.state.store import Store
+from tests.support.deployed_engine import wait_while_held
+
+
+def _around(owner: type, name: str, before: Callable[..., str], after: Callable[..., str]) -> None:
+    """Holds at the places that the functions name for a call ("": nowhere); ``after`` is given the result as well."""
+    original = getattr(owner, name)
+
+    @wraps(original)
+    def held(self: Any, *arguments: Any, **options: Any) -> Any:
+        _hold(before(*arguments, **options))
+        result = original(self, *arguments, **options)
+        _hold(after(result, *arguments, **options))
+        return result
+
+    setattr(owner, name, held)
+
+
+def _hold(place: str) -> None:
+    if place:
+        wait_while_held(_holds, place)
+
+
+def _nowhere(*_arguments: object, **_options: object) -> str:
+    return ""
+
+
+def _updated(result: Attempt, *_arguments: object) -> str:
+    return "over" if result.phase.is_over else result.phase.value
+
+
+def _metered(entries: tuple[Entry, ...]) -> bool:
+    return any(entry.kind is Kind.METERED for entry in entries)
+
+
+_holds = Path(sys.argv.pop(1))
+_around(Store, "add_attempt", lambda *_: "before-attempt", lambda *_: "after-attempt")
+_around(Store, "update", _nowhere, _updated)
+_around(Store, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
+_around(Store, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
+_around(
+    LedgerStore, "add",
+    lambda entries: "before-ledger" if _metered(entries) else "",
+    lambda _head, entries: "after-ledger" if _metered(entries) else "",
+)  # fmt: skip
+main()
