@@ -173,9 +173,10 @@ class Code(Spec):
             raise RefusedError("is no SHA-256 in lower-case hex", "see `sha256sum FILE`", at=("sha256",))
         if self.archive is not None and not re.match(r"(?:https?|file)://", self.archive):
             raise RefusedError("is no https or file URL", "write https://HOST/FILE.tar.gz", at=("archive",))
-        if self.git is not None and self.git.startswith("-"):
-            raise RefusedError("is no repository", "write https://HOST/REPOSITORY.git", at=("git",))
-        if self.git is not None and re.match(r"\w+://[^/]*:[^/]*@", self.git):
+        for name in ("git", "archive"):
+            if not re.fullmatch(r"(?!-)(?:[^\s\[\]]|\[[0-9A-Fa-f:.]+\])+", getattr(self, name) or "x"):
+                raise RefusedError("is no address", "write https://HOST/PATH, without spaces", at=(name,))
+        if self.git is not None and re.match(r"(?:[^/]*:)?//[^/]*:[^/]*@", self.git):
             raise RefusedError("holds a password", "give git a credential through `run.env`", at=("git",))
         if self.ref is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", self.ref):
             raise RefusedError("is no commit, tag or branch", "write a name such as v1.2, or a commit", at=("ref",))

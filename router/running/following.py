@@ -47,7 +47,7 @@ def settle(site: Site, attempt: Attempt, silence: Silence) -> Attempt:
         fine = attempt.result == states.FINISHED
         site.tell(attempt.job, f"{attempt.id} {'finished' if fine else attempt.result}, releasing its machines")
         return release(site, attempt, "finished" if fine else "failed", how_it_ended(nodes, attempt.result))
-    if attempt.phase is Phase.READY and all(node.agent == states.RUNNING for node in nodes):
+    if attempt.phase is Phase.READY and _all_began(nodes):
         site.tell(attempt.job, f"{attempt.id} runs on {attempt.machines} machines")
         return site.store.update(
             attempt.id, lambda a: replace(a, phase=Phase.RUNNING) if a.phase is Phase.READY else None
@@ -57,6 +57,11 @@ def settle(site: Site, attempt: Attempt, silence: Silence) -> Attempt:
         site.tell(attempt.job, f"{attempt.id}: rank {ranks} has not called for {silence.limit_s:g} s, releasing")
         return release(site, attempt, "unhealthy", f"rank {ranks} was lost")
     return attempt
+
+
+def _all_began(nodes: Sequence[NodeRecord]) -> bool:
+    """A rank may be done before the last one begins."""
+    return all(node.agent in (states.RUNNING, states.ENDED) for node in nodes)
 
 
 def how_it_ended(nodes: Sequence[NodeRecord], result: str) -> str:
@@ -82,7 +87,7 @@ def _needs_a_look(site: Site, attempt: Attempt, silence: Silence) -> bool:
     nodes = site.store.nodes(attempt.id)
     if attempt.result or bool(silence.lost(attempt, nodes)):
         return True
-    return attempt.phase is Phase.READY and all(node.agent == states.RUNNING for node in nodes)
+    return attempt.phase is Phase.READY and _all_began(nodes)
 
 
 def _settled(site: Site, attempt: Attempt, silence: Silence) -> None:

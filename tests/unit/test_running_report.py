@@ -1,0 +1,87 @@
+"""What runs and what it has cost so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pricing.money import Usd, UsdPerHour
+from router.running.report import report
+from router.running.site import Site
+from router.state.records import Phase
+from tests.support.bare_site import bare_site
+from tests.support.state_values import NOW, attempt, node
+
+HOUR = timedelta(hours=1)
+PLANS = ("a" * 64, "b" * 64)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """Two jobs: one failed and runs again under another plan, one is done twice over."""
+    with bare_site(tmp_path) as made:
+        for number, (name, job, plan, phase) in enumerate(
+            [
+                ("x1", "x", PLANS[0], Phase.FAILED), ("x2", "x", PLANS[1], Phase.RUNNING),
+                ("y1", "y", PLANS[0], Phase.FINISHED), ("y2", "y", PLANS[1], Phase.FINISHED),
+            ]
+        ):  # fmt: skip
+            one = attempt(name, job=job, plan=plan, phase=phase, created_at=NOW + number * HOUR)
+            gone = None if phase is Phase.RUNNING else NOW + 2 * HOUR
+            rate = UsdPerHour.parse("10")
+            nodes = [
+                node(name, 0, made_at=NOW, gone_at=gone, usd_per_hour=rate, agent="running", heard_at=NOW),
+                node(name, 1, made_at=NOW + HOUR, gone_at=gone, usd_per_hour=rate, heard_at=None),
+            ]
+            made.store.add_attempt(one, nodes)
+        yield made
+
+
+def names(site: Site, *wanted: str, everything: bool = False) -> list[str]:
+    return [gang.attempt.id for gang in report(site.store, wanted, NOW + 4 * HOUR, everything=everything).gangs]
+
+
+def test_what_is_over_is_shown_once_a_job_unless_asked_for(site: Site) -> None:
+    assert names(site) == ["x2", "y2"]
+    assert names(site, everything=True) == ["x1", "x2", "y1", "y2"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (("x",), ["x1", "x2"]), (("y1",), ["y1"]), ((PLANS[0],), ["x1", "y1"]), ((PLANS[1][:12],), ["x2", "y2"]),
+        (("x1", "y"), ["x1", "y1", "y2"]), (("nobody",), []), ((PLANS[0][:11],), []),
+    ],
+)  # fmt: skip
+def test_by_job_attempt_or_plan(site: Site, wanted: tuple[str, ...], found: list[str]) -> None:
+    assert names(site, *wanted) == found
+
+
+def test_what_was_spent_adds_up(site: Site) -> None:
+    told = report(site.store, (), NOW + 4 * HOUR, everything=True)
+    assert [str(gang.spent_usd) for gang in told.gangs] == ["30.00", "70.00", "30.00", "30.00"]
+    assert told.spent_usd == Usd.parse(160) == Usd.total(gang.spent_usd for gang in told.gangs)
+
+
+def test_who_calls_and_how_long_it_has_been_quiet(site: Site) -> None:
+    told = {gang.attempt.id: gang for gang in report(site.store, (), NOW + 4 * HOUR, everything=True).gangs}
+    assert told["x2"].calling == 1
+    assert told["x2"].quiet == 4 * HOUR
+    assert told["x1"].quiet is None  # over
+    site.store.set_node("x2", 1, heard_at=NOW + 3 * HOUR)
+    site.store.set_node("x2", 0, heard_at=NOW + 2 * HOUR)
+    (gang,) = report(site.store, ("x2",), NOW + 4 * HOUR, everything=False).gangs
+    assert gang.quiet == 2 * HOUR
+    (gang,) = report(site.store, ("x2",), NOW + HOUR, everything=False).gangs
+    assert gang.quiet == timedelta(0)
+
+
+def test_nobody_has_called_yet(site: Site) -> None:
+    one = replace(attempt("z1"), phase=Phase.PROVISIONING)
+    site.store.add_attempt(one, [node("z1")])
+    (gang,) = report(site.store, ("z1",), NOW, everything=False).gangs
+    assert (gang.calling, gang.quiet, gang.spent_usd) == (0, None, Usd(0))
