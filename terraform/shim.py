@@ -6,11 +6,14 @@ Nothing else is imported here: start-up is paid on every command.
 """
 
 import os
+import signal
 import sys
 
 
 def main() -> int:
     """Runs the command line of this process; its exit code. 127 when the extra ``embedded`` is not installed."""
+    # One that is interrupted before Terraform listens just ends, as the binary does; Python would show where it was.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The environment is set before the library is loaded: Go reads it once.
     os.environ.setdefault("CHECKPOINT_DISABLE", "1")  # noqa: TID251  (this is the edge)
     try:

@@ -13,7 +13,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import usd_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, terminated_as_interrupted, who
+from router.cli.site_options import (
+    CLOUDS_HELP,
+    DEPLOY_HELP,
+    leave_when_asked_again,
+    opened_site,
+    terminated_as_interrupted,
+    who,
+)
 
 if TYPE_CHECKING:
     from router.jobs.spec import Job
@@ -205,12 +212,7 @@ def _this_month(site: Site) -> tuple[Entry, ...]:
 
 
 def _stopping() -> None:
-    import os
-    import signal
-
-    console.note("\nstopping: what is half made is being released (Ctrl-C again leaves that to the next command)")
-    # Threads wait for Terraform; only leaving outright ends them.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(ExitCode.INTERRUPTED))
+    leave_when_asked_again("stopping: what is half made is being released")
 
 
 def _agreed(accepted: Accepted, yes: bool) -> bool:

@@ -11,7 +11,14 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, who
+from router.cli.site_options import (
+    CLOUDS_HELP,
+    DEPLOY_HELP,
+    leave_when_asked_again,
+    opened_site,
+    terminated_as_interrupted,
+    who,
+)
 from router.cli.text import columns, dollars
 
 if TYPE_CHECKING:
@@ -126,5 +133,10 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
             return False
         return True
 
-    with ThreadPoolExecutor(site.deploy.parallel) as pool:
-        return sum(not done for done in pool.map(one, attempts))
+    with terminated_as_interrupted(), ThreadPoolExecutor(site.deploy.parallel) as pool:
+        try:
+            return sum(not done for done in pool.map(one, attempts))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            leave_when_asked_again("stopping: what is being released is waited for, the rest goes on running")
+            raise

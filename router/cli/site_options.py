@@ -132,3 +132,11 @@ def terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def leave_when_asked_again(doing: str) -> None:
+    """For whoever was interrupted and still has work ``doing``: says so, and from now on Ctrl-C or SIGTERM ends the
+    process at once. Threads that wait for Terraform cannot be ended otherwise; the next command goes on from there."""
+    console.note(f"\n{doing} (Ctrl-C again leaves that to the next command)")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(ExitCode.INTERRUPTED))
