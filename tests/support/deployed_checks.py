@@ -23,8 +23,8 @@ _STANDING = (Phase.READY, Phase.RUNNING)
 def disagreements(site: Site, sightings: Sightings | None = None, *, mute: bool = False) -> list[str]:
     """Everything that does not fit together; empty when machines = Terraform's state = database = journal, the ledger
     has one metered entry for each machine that is gone, no attempt stands between two states, and the audit log is
-    whole. With ``sightings`` also what was seen meanwhile: nothing double, nothing that ran unmetered or was metered
-    without having been begun (unless ``mute``: for a while nothing could be written down)."""
+    whole. With ``sightings`` also what was seen meanwhile: nothing double, nothing that ran unmetered, nothing metered
+    that was never begun (unless ``mute``: for a while nothing could be written down)."""
     with site.store() as store:
         return list(_disagreements(site, store, sightings, mute))
 
@@ -81,8 +81,9 @@ def _unmetered(
     for attempt, rank in sorted(sightings.seen[store.id]):
         if attempt in over and (attempt, rank) not in metered:
             yield f"{attempt} rank {rank} ran and is not metered"
-    for attempt, rank in sorted(metered - sightings.begun[store.id] if not mute else ()):
-        yield f"{attempt} rank {rank} is metered and never was"
+    never = Counter(attempt for attempt, _ in metered - sightings.begun[store.id])
+    # One that was about to be started just when all was ended: nobody may have looked in between.
+    yield from (f"{n} machines of {a} are metered and never were" for a, n in never.items() if n > 1 and not mute)
 
 
 def _is_gone(node: NodeRecord) -> bool:

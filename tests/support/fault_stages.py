@@ -77,8 +77,9 @@ def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
         made = site.apply()
         assert made.code == 0, made.err
     if stage.up is not None:
-        site.holds.put("one-at-a-time")
         site.stock(_SLOW_START)
+        if stage.up:
+            site.holds.put("one-at-a-time")
     if stage.place:
         site.holds.put(stage.place)
     words = stage.command if stage.command[0] != "apply" else (stage.command[0], str(site.plan), *stage.command[1:])
@@ -96,20 +97,26 @@ def _is_there(stage: Stage, site: Site, sightings: Sightings) -> bool:
     if stage.place and not site.holds.reached(stage.place):
         return False
     if stage.up is not None:
-        return len(sightings.up(site.state)) == stage.up and bool(sightings.starting(site.state))
+        # Without any that is up, all of them are being started.
+        coming = sightings.starting(site.state)
+        return len(sightings.up(site.state)) == stage.up and len(coming) >= (1 if stage.up else MACHINES)
     return bool(stage.place) or phase(site.home) == "running"
 
 
 def phase(home: Path) -> str:
     """The phase of the newest attempt, "" while there is none."""
-    return _one(home, "SELECT phase FROM attempts ORDER BY created_at DESC, id DESC LIMIT 1")
+    return _newest(home, "phase")
 
 
 def directory(site: Site) -> Path:
     """The run directory of the newest attempt; AssertionError when there is none."""
-    found = _one(site.home, "SELECT directory FROM attempts ORDER BY created_at DESC, id DESC LIMIT 1")
+    found = _newest(site.home, "directory")
     assert found, "no attempt"
     return site.home / "runs" / found
+
+
+def _newest(home: Path, column: str) -> str:
+    return _one(home, f"SELECT {column} FROM attempts ORDER BY created_at DESC, id DESC LIMIT 1")
 
 
 def _one(home: Path, query: str) -> str:

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.deployed import Running, Site, environments
-from tests.support.fault_stages import directory, engines
+from tests.support.deployed import LONGEST_S, Running, Site, environments, eventually
+from tests.support.fault_stages import directory, engines, phase
 
 _SMALL_DISK = "32m"
 _FILLER = "filler"
@@ -84,19 +84,34 @@ def _kill_terraform(site: Site, _: Running) -> None:
     _let_go(site)
 
 
-def _kill_agent(site: Site, _: Running) -> None:
+def _kill_agent(site: Site, running: Running) -> None:
     """The first process of a machine; its guard ends the training."""
+    first = directory(site)
     os.kill(int((_some_node(site) / "pid").read_text()), signal.SIGKILL)
     _let_go(site)
+    _come_to_rest(site, running, first)
 
 
-def _kill_node(site: Site, _: Running) -> None:
+def _kill_node(site: Site, running: Running) -> None:
     """All of a machine, as when it is switched off."""
+    first = directory(site)
     mark = f"STEPFARE_NODE_FOLDER={_some_node(site)}\0".encode()
     for pid, environment in environments():
         if mark in environment:
             os.kill(pid, signal.SIGKILL)
     _let_go(site)
+    _come_to_rest(site, running, first)
+
+
+def _come_to_rest(site: Site, running: Running, first: Path) -> None:
+    """Until the command has ended by itself, or follows the next gang; then that is enough."""
+
+    def rests() -> bool:
+        return running.process.poll() is not None or (directory(site) != first and phase(site.home) == "running")
+
+    eventually(rests, LONGEST_S)
+    if running.process.poll() is None:
+        running.signal(signal.SIGINT)
 
 
 def _some_node(site: Site) -> Path:
@@ -194,8 +209,8 @@ BOTH_KILLED = Fault("kill -9 stepfare and Terraform", _kill_both)
 STALLED = Fault("kill -9 stepfare, Terraform stalls", _kill_stepfare_alone)
 # stepfare goes on by itself and releases; so 5 where it was making, 0 where it was releasing.
 TERRAFORM_KILLED = Fault("kill -9 Terraform", _kill_terraform, frozenset({0, 5}))
-AGENT_KILLED = Fault("kill -9 an agent", _kill_agent, frozenset({0, 5}))
-NODE_KILLED = Fault("kill -9 a whole node", _kill_node, frozenset({0, 5}))
+AGENT_KILLED = Fault("kill -9 an agent", _kill_agent, frozenset({0, 5, 130}))
+NODE_KILLED = Fault("kill -9 a whole node", _kill_node, frozenset({0, 5, 130}))
 INTERRUPTED = Fault("SIGINT", _asked(signal.SIGINT), frozenset({130}))
 TERMINATED = Fault("SIGTERM", _asked(signal.SIGTERM), frozenset({130}))
 INTERRUPTED_TWICE = Fault("SIGINT twice", _asked(signal.SIGINT, signal.SIGINT), frozenset({130}))
