@@ -36,7 +36,7 @@ test: check ## check, then every test but the slow ones
 slow: $(READY) ## the slow tests: long properties, notebooks
 	$(BIN)/pytest -q -m slow
 
-bench: $(READY) ## time to plan the examples and 100 jobs, to list and parse prices, to ask price history
+bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
 format: $(READY) ## rewrite the sources in the one format, with safe fixes

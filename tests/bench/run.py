@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
 from router.wiring.planning import PlanOptions, plan_request
-from tests.bench import price_history, prices
+from tests.bench import agent, coordinator, price_history, prices, terraform_nodes
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan
 from tests.support.repository import ROOT
@@ -36,9 +36,11 @@ PLANNED = (0, 3)  # all placed; some could not be placed
 
 def main() -> None:
     """Prints the figures; fails if a command does."""
-    parser = argparse.ArgumentParser(description="How long planning and reading prices take.")
+    parser = argparse.ArgumentParser(description="How long planning, reading prices and making machines take.")
     parser.add_argument("--jobs", type=int, default=100, help="jobs of the large case")
     parser.add_argument("--history-rows", type=int, default=5_000_000, help="rows of price history")
+    parser.add_argument("--nodes", type=int, default=1000, help="sandbox nodes made and released")
+    parser.add_argument("--rounds", type=int, default=3, help="times they are, beside plain Terraform")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds, for the large case")
     asked = parser.parse_args()
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before the start")
@@ -50,6 +52,13 @@ def main() -> None:
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         for line in price_history.figures(Path(folder), asked.history_rows):
             print(line, flush=True)
+        print()
+        for line in terraform_nodes.figures(Path(folder), asked.nodes, asked.rounds):
+            print(line, flush=True)
+    print()
+    agent.main()
+    print()
+    coordinator.main()
 
 
 def start_up() -> None:
