@@ -1,0 +1,52 @@
+"""The fault walk: `python -m tests.bench.fault_walk [WORD...]` walks the steps whose stage or fault has such a word.
+
+Each step applies (or destroys) a gang of three on the sandbox, brings a fault about at one stage, runs one more command
+and then asks whether everything agrees. The table is printed; exit code 1 when something is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support.fault_steps import kills, others
+from tests.support.fault_walk import Step, Verdict, table, take, templates
+from tests.support.sightings import Sightings
+
+# They mostly wait.
+AT_ONCE = 4
+
+
+def walk(steps: Sequence[Step], folder: Path) -> list[Verdict]:
+    """All of them, some at a time, each in a site of its own below the folder."""
+    made = templates(folder)
+    with Sightings() as sightings, ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(
+            pool.map(
+                lambda numbered: take(numbered[1], made[numbered[1].stage.job], folder / str(numbered[0]), sightings),
+                enumerate(steps),
+            )
+        )
+
+
+def main() -> int:
+    """Prints the table and what is wrong."""
+    words = sys.argv[1:]
+    steps = [s for s in (*kills(), *others()) if not words or any(w in f"{s.stage.name} {s.fault.name}" for w in words)]
+    began = time.monotonic()
+    with TemporaryDirectory(prefix="stepfare-walk-") as folder:
+        verdicts = walk(steps, Path(folder))
+    print(table(verdicts))
+    print(f"{time.monotonic() - began:.0f} s, {AT_ONCE} at a time")
+    wrong = [verdict for verdict in verdicts if verdict.wrong]
+    for verdict in wrong:
+        print(f"\n{verdict.step.stage.name}, {verdict.step.fault.name}, {verdict.step.follow_up}:", *verdict.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
