@@ -34,3 +34,11 @@ BAD_CONFIG = 2
 # What the coordinator's answer may order.
 CONTINUE = "continue"
 STOP = "stop"
+CHECKPOINT = "checkpoint"
+
+# Kinds of notices: what a machine is told of its own end, or finds out about its health.
+INTERRUPTION = "interruption"  # the cloud takes it back
+REBALANCE = "rebalance"  # the cloud may do so soon
+MAINTENANCE = "maintenance"  # it will be moved, paused or restarted
+HEALTH = "health"  # its accelerators are not well
+NOTICES = (INTERRUPTION, REBALANCE, MAINTENANCE, HEALTH)

@@ -17,9 +17,11 @@ LARGEST_NUMBER = 2**62
 LARGEST_CODE = 2**31 - 1
 LONGEST_NAME = 255
 LONGEST_MESSAGE = 2_000
+LONGEST_ID = 200
 LARGEST_PORT = 65_535
 
 _INCARNATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_SOURCE = re.compile(r"[0-9a-z_-]{1,32}")
 # A host name or an address; it becomes MASTER_ADDR on the other machines.
 _ADDRESS = re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,255}")
 _STATES = (states.STARTING, states.WAITING, states.RUNNING, states.ENDED, states.FAILED)
@@ -90,6 +92,19 @@ class Ended:
     log_bytes_lost: int
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What was announced to a rank's machine. ``id``: the same whenever it is told again; ``seconds``: how long is
+    left; None: not known."""
+
+    incarnation: str
+    id: str
+    kind: str
+    source: str
+    seconds: float | None
+    what: str
+
+
 def decoded(data: bytes) -> dict[str, Any]:
     """The object in ``data``. Raises :class:`BadBody`."""
     try:
@@ -119,9 +134,7 @@ def heartbeat(body: dict[str, Any]) -> Heartbeat:
     """Raises :class:`BadBody`."""
     _protocol(body)
     _number(body, "sequence", 0, LARGEST_NUMBER)
-    uptime = body.get("uptime_seconds")
-    if not isinstance(uptime, int | float) or isinstance(uptime, bool) or not 0 <= uptime <= LARGEST_NUMBER:
-        raise BadBody("uptime_seconds")
+    _duration(body, "uptime_seconds")
     return Heartbeat(_matching(body, "incarnation", _INCARNATION), _one_of(body, "state", _STATES))
 
 
@@ -152,6 +165,22 @@ def ended(body: dict[str, Any]) -> Ended:
     return Ended(beat.incarnation, beat.state, reason, code, signal, message, lost)
 
 
+def notice(body: dict[str, Any]) -> Notice:
+    """Raises :class:`BadBody`."""
+    _protocol(body)
+    id_ = shown(_text(body, "id"), LONGEST_ID)
+    if not id_:
+        raise BadBody("id")
+    return Notice(
+        _matching(body, "incarnation", _INCARNATION),
+        id_,
+        _one_of(body, "kind", states.NOTICES),
+        _matching(body, "source", _SOURCE),
+        None if body.get("seconds") is None else _duration(body, "seconds"),
+        shown(_text(body, "what"), LONGEST_MESSAGE),
+    )
+
+
 def shown(text: str, longest: int) -> str:
     """At most that many characters, and nothing that a terminal or a database would trip over."""
     return "".join(c if c.isprintable() else " " for c in text[:longest])
@@ -166,6 +195,13 @@ def _number(body: dict[str, Any], key: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise BadBody(key)
     return value
+
+
+def _duration(body: dict[str, Any], key: str) -> float:
+    value = body.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST_NUMBER:
+        raise BadBody(key)
+    return float(value)
 
 
 def _text(body: dict[str, Any], key: str) -> str:

@@ -20,7 +20,7 @@ from router.coordinator.logfiles import append, log_path
 from router.coordinator.roll import Member, Roll, Rolls
 from router.coordinator.verdict import verdict
 from router.state.errors import StateError
-from router.state.records import Attempt, Phase
+from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import Store
 
 _log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Attendance:
         self._flushed_at = ticks()
         self._handlers = {
             "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
+            "notice": self._notice,
         }  # fmt: skip
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
@@ -178,6 +179,26 @@ class Attendance:
             member.no_room = False
             self._store.set_node(roll.attempt.id, member.record.rank, log_offset=piece.end, log_size=size)
             member.offset, member.size = piece.end, size
+        return 200, {}
+
+    def _notice(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
+        said = bodies.notice(body)
+        now = self._clock()
+        with roll.lock:
+            _claim(member, said.incarnation)
+            member.unwritten = now
+        self._store.add_notice(
+            NoticeRecord(
+                attempt=roll.attempt.id,
+                rank=member.record.rank,
+                id=_masked(said.id, token),
+                kind=said.kind,
+                source=said.source,
+                seconds=said.seconds,
+                what=_masked(said.what, token),
+                heard_at=now,
+            )
+        )
         return 200, {}
 
     def _ended(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:

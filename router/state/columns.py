@@ -6,13 +6,14 @@ A value that cannot be kept raises ValueError or TypeError, and nothing is writt
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Text
+from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
@@ -97,6 +98,14 @@ def _whole(value: int) -> int:
     return value
 
 
+def _real(value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    if not math.isfinite(value):
+        raise ValueError(f"{value} cannot be kept")
+    return float(value)
+
+
 def _fraction(value: Fraction) -> str:
     return f"{value.numerator}/{value.denominator}"
 
@@ -104,6 +113,7 @@ def _fraction(value: Fraction) -> str:
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
 WHOLE = Kept(_whole, int, BigInteger)
+REAL = Kept(_real, float, Double)
 # n/d, the denominator always written.
 RATIO = Kept(_fraction, Fraction)
 WORDS = Kept(kept, str)

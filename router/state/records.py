@@ -123,6 +123,22 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeRecord:
+    """What was announced to a machine, as its agent told it, ``heard_at`` by the coordinator. ``id`` is the
+    announcement's own, one per attempt and rank; ``kind`` a word of :mod:`router.agent.states`. ``seconds``: how long
+    was left when it was told; None: not known."""
+
+    attempt: str
+    rank: int
+    id: str
+    kind: str
+    source: str
+    seconds: float | None
+    what: str
+    heard_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Shortage:
     """A pool that could not deliver; until ``until`` it is taken to be short. ``machines`` were asked for."""
 

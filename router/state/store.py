@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pricing.money import Usd
 from router.state.places import place_of
-from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, Shortage
+from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, NoticeRecord, Shortage
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,6 +35,7 @@ class Store:
         from router.state.audit import Audit
         from router.state.journal import Journal, Shortages
         from router.state.ledger_store import LedgerStore
+        from router.state.notices import Notices
         from router.state.plans import Plans
         from router.state.versions import ID
 
@@ -42,6 +43,7 @@ class Store:
         self._plans = Plans(database)
         self._attempts = Attempts(database)
         self._journal = Journal(database)
+        self._notices = Notices(database)
         self._shortages = Shortages(database)
         self._audit = Audit(database)
         self.ledger = LedgerStore(database)
@@ -145,6 +147,14 @@ class Store:
     def journal(self, attempt_id: str | None = None) -> tuple[JournalEntry, ...]:
         """The journal of an attempt (None: of all), in order."""
         return self._journal.entries(attempt_id)
+
+    def add_notice(self, notice: NoticeRecord) -> None:
+        """Keeps what was announced to a machine; one that is there by attempt, rank and id stays as it is."""
+        self._notices.add(notice)
+
+    def notices(self, attempt: str | None = None, since: datetime | None = None) -> tuple[NoticeRecord, ...]:
+        """Those of an attempt (None: of all) heard at ``since`` or later, in the order in which they were heard."""
+        return self._notices.find(attempt, since)
 
     def remember_short(self, shortage: Shortage) -> None:
         """Adds a pool that is short for a while."""

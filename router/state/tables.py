@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData,
 
 from pricing.places import Market
 from router.ledger.entry import Kind
-from router.state.columns import DETAILS, RATIO, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
+from router.state.columns import DETAILS, RATIO, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
 from router.state.records import Phase
 
 METADATA = MetaData()
@@ -114,6 +114,20 @@ NODES = Table(
     _text("ended_message"),
     _count("log_offset"),
     _count("log_size"),
+)
+
+NOTICES = Table(
+    "notices",
+    METADATA,
+    Column("attempt", WORDS, ForeignKey("attempts.id"), primary_key=True),
+    Column("rank", WHOLE, primary_key=True, autoincrement=False),
+    _text("id", primary=True),
+    _text("kind"),
+    _text("source"),
+    Column("seconds", REAL, nullable=True),
+    _text("what"),
+    _moment("heard_at"),
+    Index("notices_by_heard_at", "heard_at"),
 )
 
 SHORTAGES = Table(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
-MESSAGES = ["hello", "heartbeat", "logs", "ended"]
+MESSAGES = ["hello", "heartbeat", "logs", "ended", "notice"]
 ERRORS = {"body", "token", "attempt_unknown", "attempt_over", "shape", "rank_taken", "message"}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

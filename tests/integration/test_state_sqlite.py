@@ -13,6 +13,7 @@ from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
+from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_values import NOW
 
 
@@ -43,6 +44,10 @@ class TestAttempts(AttemptsSuite):
 
 
 class TestNotes(NotesSuite):
+    pass
+
+
+class TestNotices(NoticesSuite):
     pass
 
 

@@ -129,6 +129,10 @@ class Scene:
             },
             "heartbeat": beat,
             "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
+            "notice": {
+                "protocol": 1, "incarnation": f"life-{rank}", "id": "n-1", "kind": "interruption", "source": "sandbox",
+                "seconds": 30.0, "what": "taken back",
+            },
             "ended": beat | {
                 "state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "",
                 "log_bytes_lost": 0,

@@ -19,15 +19,19 @@ HELLO = {
 ENDED = BEAT | {
     "state": "failed", "reason": "crashed", "exit_code": 1, "signal": 9, "message": "m", "log_bytes_lost": 0,
 }  # fmt: skip
+NOTICE = {
+    "protocol": 1, "incarnation": "a1", "id": "n-1", "kind": "interruption", "source": "aws", "seconds": 117.5,
+    "what": "w",
+}  # fmt: skip
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "hello": (bodies.hello, HELLO), "heartbeat": (bodies.heartbeat, BEAT), "ended": (bodies.ended, ENDED),
-    "logs": (bodies.logs, LOGS),
+    "logs": (bodies.logs, LOGS), "notice": (bodies.notice, NOTICE),
 }  # fmt: skip
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
 )  # fmt: skip
-OPTIONAL = {("hello", "master_port"), ("ended", "exit_code"), ("ended", "signal")}
+OPTIONAL = {("hello", "master_port"), ("ended", "exit_code"), ("ended", "signal"), ("notice", "seconds")}
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -42,7 +46,8 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
             with pytest.raises(BadBody):
                 read(without)
         for wrong in WRONG:
-            if key in ("host", "engine", "message", "text") and isinstance(wrong, str):
+            shown = key in ("host", "engine", "message", "text", "what") or (key == "id" and wrong != "")
+            if shown and isinstance(wrong, str):
                 continue
             with pytest.raises(BadBody):
                 read(whole | {key: wrong})

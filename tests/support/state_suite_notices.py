@@ -1,0 +1,93 @@
+"""What every database has to do: notices, and a database that was made before there were any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import text
+
+from router.state import versions
+from router.state.errors import StateError
+from router.state.records import NoticeRecord
+from router.state.store import Store
+from tests.support.state_suite import NewUrl, StateSuite, together
+from tests.support.state_values import NOW, attempt, node
+
+FIRST = NoticeRecord("a1", 0, "terminate-1", "interruption", "aws", 117.25, "the machine will be told to go", NOW)
+
+
+class NoticesSuite(StateSuite):
+    """Notices of machines."""
+
+    @pytest.fixture
+    def store(self, url: str) -> Iterator[Store]:
+        with Store.open(url, now=NOW) as store:
+            for name in ("a1", "a2"):
+                store.add_attempt(attempt(name), [node(name, 0), node(name, 1)])
+            yield store
+
+    def test_they_come_back_as_they_were_in_the_order_in_which_they_were_heard(self, store: Store) -> None:
+        later = replace(FIRST, rank=1, seconds=None, heard_at=NOW + timedelta(microseconds=1), what="π\n")
+        other = replace(FIRST, attempt="a2", heard_at=NOW - timedelta(seconds=1), seconds=0.1 + 0.2)
+        for notice in (later, FIRST, other):
+            store.add_notice(notice)
+        assert store.notices() == (other, FIRST, later)
+        assert store.notices("a1") == (FIRST, later)
+        assert store.notices("a1", since=later.heard_at) == (later,)
+        assert store.notices(since=FIRST.heard_at) == (FIRST, later)
+        assert store.notices("nobody") == ()
+
+    def test_the_same_again_changes_nothing(self, store: Store) -> None:
+        store.add_notice(FIRST)
+        store.add_notice(replace(FIRST, seconds=3.0, kind="health", heard_at=NOW + timedelta(hours=1)))
+        assert store.notices() == (FIRST,)
+        together(8, lambda _: store.add_notice(replace(FIRST, id="other")))
+        assert len(store.notices()) == 2
+
+    def test_what_cannot_be_kept(self, store: Store) -> None:
+        with pytest.raises(StateError):
+            store.add_notice(replace(FIRST, attempt="nobody"))
+        for seconds in (math.inf, math.nan):
+            with pytest.raises(ValueError, match="cannot be kept"):
+                store.add_notice(replace(FIRST, seconds=seconds))
+        with pytest.raises(TypeError):
+            store.add_notice(replace(FIRST, seconds=True))
+        assert store.notices() == ()
+
+    def test_a_database_of_the_version_before_is_brought_to_this_one(self, new_url: NewUrl) -> None:
+        url = new_url()
+        with Store.open(url, now=NOW) as store:
+            store.add_attempt(attempt(), [node()])
+            made = store.id
+            with store._database.write() as connection:
+                connection.execute(text("DROP TABLE notices"))
+                connection.execute(text("UPDATE stepfare_version SET version_num = '0001'"))
+        with Store.open(url, now=NOW) as store:
+            assert store.id == made
+            assert store.attempt("a1") is not None
+            store.add_notice(FIRST)
+            assert store.notices() == (FIRST,)
+
+    def test_the_first_step_makes_what_the_second_is_for(
+        self, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A database made by the first version alone, not one with the table taken out."""
+        url = new_url()
+
+        def only_the_first(connection: object) -> None:
+            config = Config(attributes={"connection": connection, "version_table": versions._VERSION_TABLE})
+            config.set_main_option("script_location", str(versions._FOLDER))
+            command.upgrade(config, "0001")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(versions, "_run_alembic", only_the_first)
+            patch.setattr(versions, "VERSIONS", ("0001",))
+            Store.open(url, now=NOW).close()
+        with Store.open(url, now=NOW) as store:
+            assert store.notices() == ()
