@@ -98,7 +98,7 @@ def apply(
         if dry_run:
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
-        if not work.everything_stands(accepted) and not _agreed(accepted, yes):
+        if not work.was_agreed(accepted) and not _agreed(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, approved_by.strip(), follow=follow)
@@ -157,9 +157,13 @@ class _Work:
             now )  # fmt: skip
         return accepted, prices, (*refused, *budgets)
 
-    def everything_stands(self, accepted: Accepted) -> bool:
-        """Whether there is nothing left to agree to: it was accepted before, or runs."""
-        return self._site.store.plan(self._digest) is not None and bool(accepted.errands)
+    def was_agreed(self, accepted: Accepted) -> bool:
+        """Whether somebody agreed to this plan before, and to as much money as is at risk now."""
+        from router.running.accepting import APPLY
+
+        mine = (APPLY, self._digest)
+        agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
+        return bool(agreed) and accepted.at_risk_usd <= max(agreed)
 
     def carry_out(self, accepted: Accepted, approved_by: str, *, follow: bool) -> tuple[Outcome, ...]:
         """Makes what is due. HeldError when another command is at work."""

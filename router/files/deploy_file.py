@@ -217,7 +217,9 @@ class Patience(Spec):
     meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
     lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
     shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
-    early: Duration = Field(default=timedelta(minutes=10), description="So long before its start a gang is made.")
+    early: Duration = Field(
+        default=timedelta(0), description="So long before its start a gang is made; costs more than was planned."
+    )
 
 
 class Deploy(Spec):

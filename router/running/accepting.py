@@ -23,6 +23,9 @@ from router.running.site import Site
 from router.state.records import Attempt
 
 
+APPLY = "apply"  # as the audit log calls it
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What was agreed to: errands, the most they may cost, fallbacks included."""
@@ -131,6 +134,6 @@ def record(
         )
     )
     site.store.audit(
-        who, "apply", digest, accepted.at_risk_usd, now, gangs=len(errands), expected_usd=str(accepted.expected_usd),
+        who, APPLY, digest, accepted.at_risk_usd, now, gangs=len(errands), expected_usd=str(accepted.expected_usd),
         approved_by=approved_by,
     )  # fmt: skip
