@@ -3,6 +3,7 @@ an archive's URL, which may be signed; so the file is as private as they are."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from dataclasses import MISSING, dataclass, fields
@@ -65,10 +66,14 @@ class Config:
     log_files: int = 4
     spool_bytes: int = 8 * 2**20
     allow_http: bool = False
+    metadata: str = "none"
+    metadata_url: str | None = None
+    notice_poll_seconds: float | None = None
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "str | None": (str, type(None)),
+    "float | None": (int, float, type(None)),
 }  # fmt: skip
 
 
@@ -131,7 +136,29 @@ def _check(config: Config) -> None:
     if config.engine not in ENGINES:
         raise BadConfig(f"engine: not one of {', '.join(ENGINES)}")
     _check_coordinator(config)
+    _check_metadata(config)
     _check_code(config)
+
+
+def dialect(metadata: str) -> str | None:
+    """The module that speaks with that metadata service; None for ``none``. Raises :class:`BadConfig`."""
+    if metadata == "none":
+        return None
+    name = f"{__package__}.imds_{metadata}"
+    if not re.fullmatch("[a-z]+", metadata) or importlib.util.find_spec(name) is None:
+        raise BadConfig("metadata: no such metadata service")
+    return name
+
+
+def _check_metadata(config: Config) -> None:
+    dialect(config.metadata)
+    if config.notice_poll_seconds is not None and not 0 < config.notice_poll_seconds < 1e7:
+        raise BadConfig("notice_poll_seconds: not between 0 and 10,000,000")
+    if config.metadata_url is None or config.metadata == "files":
+        return
+    url = urlsplit(config.metadata_url)
+    if url.scheme != "http" or not url.hostname or url.username or url.query or url.fragment:
+        raise BadConfig("metadata_url: not the http URL of a service")
 
 
 def _check_coordinator(config: Config) -> None:

@@ -35,6 +35,7 @@ class Coordinator:
     heard: list[Heard] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     stops: set[int] = field(default_factory=set)
+    checkpoint: dict[str, Any] = field(default_factory=dict)
     over: bool = False
     agent: bytes = b""
     url: str = ""
@@ -62,7 +63,7 @@ class Coordinator:
             message = json.loads(body)
             rank, what = int(parts[4]), parts[5]
             handle = {"hello": self._hello, "heartbeat": self._heartbeat, "logs": _taken, "ended": self._ended}.get(
-                what
+                what, _any if what in ("saved", "notice") else None
             )
             if handle is None:
                 self.problems.append(f"message {what}")
@@ -84,6 +85,8 @@ class Coordinator:
         return 200, {"go": True, "master_address": leader["address"], "master_port": leader["master_port"]}
 
     def _heartbeat(self, rank: int, _: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self.checkpoint and rank not in self.stops:
+            return 200, {"order": "checkpoint", **self.checkpoint}
         return 200, {"order": "stop" if rank in self.stops else "continue"}
 
     def _ended(self, rank: int, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -175,6 +178,10 @@ class Coordinator:
         self._server.shutdown()
         self._server.server_close()
         self._server = None
+
+
+def _any(_: int, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    return (200, {}) if message["protocol"] == 1 and message["incarnation"] else (400, {"error": "body"})
 
 
 def _taken(_: int, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:

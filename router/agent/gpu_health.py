@@ -1,0 +1,176 @@
+"""What nvidia-smi and the kernel's log say about the GPUs: uncorrectable memory errors, Xid events, heat."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from router.agent.imds import Trouble
+from router.agent.notice import Notice, Watch
+from router.agent.states import HEALTH
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
+
+SOURCE = "gpu"
+EVERY = 60.0
+# With many GPUs and without the persistence daemon it takes seconds; where one hangs, it does too.
+SMI_SECONDS, LOG_SECONDS = 45.0, 10.0
+# Heat comes and goes: told again no sooner.
+HEAT_AGAIN = 3600.0
+# Mistakes of programs, not of the hardware: what NVIDIA's device plugin for Kubernetes passes over too.
+XIDS_OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 109))
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
+_LONGEST = 200
+
+
+def watches(environment: Mapping[str, str]) -> list[Watch]:
+    """Nothing where there is no ``nvidia-smi``."""
+    tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    if tool is None:
+        return []
+    found: list[Watch] = [Readings(tool)]
+    log = shutil.which("dmesg", path=environment.get("PATH"))
+    return [*found, KernelLog(log)] if log is not None else found
+
+
+class Readings:
+    """``tool``: the path of nvidia-smi. That it fails, after it once worked, is a notice too: so does a GPU that is
+    lost."""
+
+    name = "nvidia-smi"
+
+    def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
+        self._tool, self._run = tool, run or output
+        self._worked = False
+        self._hot_until: dict[str, float] = {}
+        self._times: Counter[str] = Counter()
+
+    def look(self, tell: Callable[[Notice], None]) -> float:
+        """Once a minute."""
+        try:
+            code, text = self._run([self._tool, "-q", "-x"], SMI_SECONDS)
+            if code != 0:
+                raise Trouble(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST]}")
+            gpus = parse(text)
+        except Trouble as trouble:
+            if self._worked:
+                tell(_notice("unreadable", str(trouble)))
+            raise
+        self._worked = True
+        for gpu in gpus:
+            for id_, what in gpu.problems():
+                tell(_notice(id_, what))
+            if gpu.hot and time.monotonic() >= self._hot_until.get(gpu.name, 0.0):
+                self._hot_until[gpu.name] = time.monotonic() + HEAT_AGAIN
+                self._times[gpu.name] += 1
+                tell(_notice(f"heat-{gpu.name}-{self._times[gpu.name]}", f"{gpu}: {gpu.hot}"))
+        return EVERY
+
+
+class KernelLog:
+    """Xid events in what ``dmesg`` shows; it may be for root alone."""
+
+    name = "dmesg"
+
+    def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
+        self._tool, self._run = tool, run or output
+
+    def look(self, tell: Callable[[Notice], None]) -> float:
+        """Once a minute."""
+        code, text = self._run([self._tool], LOG_SECONDS)
+        if code != 0:
+            raise Trouble(f"dmesg: exit code {code}: {text.strip()[:_LONGEST]}")
+        for place, number, what in xids(text.splitlines()):
+            tell(_notice(f"xid-{number}-{place}", f"Xid {number} on {place}: {what}"))
+        return EVERY
+
+
+class Gpu:
+    """One ``gpu`` element of ``nvidia-smi -q -x``; what a driver does not know counts as well."""
+
+    def __init__(self, element: ElementTree.Element) -> None:
+        self._element = element
+        self._place = element.get("id", "")
+        self.name = (element.findtext("uuid") or self._place).strip()
+
+    def __str__(self) -> str:
+        return f"{(self._element.findtext('product_name') or 'GPU').strip()} {self._place}"
+
+    @property
+    def uncorrectable(self) -> int:
+        """Memory errors since the driver was loaded that could not be corrected."""
+        volatile = self._element.find("ecc_errors/volatile")
+        if volatile is None:
+            return 0
+        # Until driver 4xx: double_bit with a total; then by kind of memory, and later by the code that found them.
+        old = volatile.find("double_bit/total")
+        nodes = [old] if old is not None else [node for node in volatile if "uncorrectable" in node.tag]
+        texts = [(node.text or "").strip() for node in nodes]
+        return sum(int(text) for text in texts if text.isascii() and text.isdigit())
+
+    @property
+    def hot(self) -> str:
+        """Why heat slows it down; "" where it does not."""
+        for word in ("event", "throttle"):
+            for cause in ("hw_thermal_slowdown", "sw_thermal_slowdown"):
+                path = f"clocks_{word}_reasons/clocks_{word}_reason_{cause}"
+                if (self._element.findtext(path) or "").strip() == "Active":
+                    return f"slowed down by heat ({cause})"
+        return ""
+
+    def problems(self) -> Iterable[tuple[str, str]]:
+        """(id, what) of those that stay."""
+        if self.uncorrectable:
+            yield f"ecc-{self.name}-{self.uncorrectable}", f"{self}: {self.uncorrectable} uncorrectable memory errors"
+        if (self._element.findtext("remapped_rows/remapped_row_failure") or "").strip() == "Yes":
+            yield f"rows-{self.name}", f"{self}: a row of memory could not be replaced"
+        action = (self._element.findtext("gpu_recovery_action") or "").strip()
+        if action not in ("", "None", "N/A"):
+            yield f"recovery-{self.name}-{action}", f"{self}: needs recovery: {action}"
+
+
+def parse(text: str) -> list[Gpu]:
+    """The GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`Trouble`."""
+    # Weighs as much as the rest of the agent's own code: only where there are GPUs.
+    from xml.etree import ElementTree
+
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        raise Trouble(f"nvidia-smi: not XML: {text.strip()[:_LONGEST]}") from None
+    return [Gpu(element) for element in root.iter("gpu")]
+
+
+def xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
+    """(PCI address, Xid, text), each pair of address and Xid once; not those that programs bring about."""
+    seen = set()
+    for line in lines:
+        found = _XID.search(line)
+        if found is None:
+            continue
+        place, number = found[1], int(found[2])
+        if number not in XIDS_OF_PROGRAMS and (place, number) not in seen:
+            seen.add((place, number))
+            yield place, number, found[3][:_LONGEST]
+
+
+def output(command: list[str], seconds: float) -> tuple[int, str]:
+    """(exit code, what it said on both streams). Raises :class:`Trouble`."""
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Trouble(f"{command[0]}: no answer within {seconds:g} s") from None
+    return ran.returncode, ran.stdout.decode("utf-8", "replace")
+
+
+def _notice(id_: str, what: str) -> Notice:
+    return Notice(f"{SOURCE}-{id_}", HEALTH, SOURCE, None, what)

@@ -1,0 +1,100 @@
+"""Azure's Scheduled Events: evictions, reboots, redeployments of this machine.
+
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: ask every second; an eviction is announced at
+least 30 s before; the first question turns the service on and may take two minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from router.agent.imds import LINK_LOCAL, OK, Answer, Service, Trouble, unexpected
+from router.agent.notice import Notice, Watch
+from router.agent.states import INTERRUPTION, MAINTENANCE
+
+EVERY = 1.0
+TIMEOUT, FIRST_TIMEOUT = 5.0, 130.0
+HEADERS = {"Metadata": "true"}
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+# After these the machine is gone; the others pause, restart or move it.
+ENDS = ("Preempt", "Terminate")
+
+
+def watches(source: str, url: str | None, every: float | None, _: Path) -> list[Watch]:
+    """What to look at on a machine of this cloud."""
+    return [ScheduledEvents(source, Service(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
+
+
+class ScheduledEvents:
+    """The events that name this machine."""
+
+    name = "the metadata service"
+
+    def __init__(self, source: str, service: Service, every: float) -> None:
+        self._source, self._service, self._every = source, service, every
+        self._own_name = ""
+        self._incarnation: object = None
+        self._answered = False
+
+    def look(self, tell: Callable[[Notice], None]) -> float:
+        """An incarnation of the document that was read before is not read again."""
+        began = time.monotonic()
+        if not self._own_name:
+            self._own_name = self._get(NAME).text.strip().lower()
+        answer = self._get(EVENTS, None if self._answered else FIRST_TIMEOUT)
+        self._answered = True
+        document = _document(answer)
+        incarnation = document.get("DocumentIncarnation")
+        if incarnation is None or incarnation != self._incarnation:
+            events = document.get("Events")
+            for event in events if isinstance(events, list) else []:
+                if isinstance(event, dict) and self._is_ours(event):
+                    tell(self._notice(event, answer))
+            self._incarnation = incarnation
+        return self._every - (time.monotonic() - began)
+
+    def acknowledge(self, event: str) -> None:
+        """Lets the event begin now, for all machines that it names: not before what they have is safe. Raises
+        :class:`Trouble`."""
+        body = json.dumps({"StartRequests": [{"EventId": event}]}).encode()
+        answer = self._service.ask(EVENTS, {**HEADERS, "Content-Type": "application/json"}, method="POST", body=body)
+        if answer.status != OK:
+            raise unexpected(EVENTS, answer)
+
+    def _is_ours(self, event: dict[str, Any]) -> bool:
+        named = event.get("Resources")
+        return (
+            isinstance(event.get("EventId"), str)
+            and isinstance(named, list)
+            and self._own_name in [str(name).lower() for name in named]
+            and event.get("EventStatus") not in ("Completed", "Canceled")
+        )
+
+    def _notice(self, event: dict[str, Any], answer: Answer) -> Notice:
+        kind = str(event.get("EventType"))
+        # What began has no moment any more.
+        left = 0.0 if event.get("EventStatus") == "Started" else answer.left(event.get("NotBefore"))
+        what = f"{kind}, not before {event.get('NotBefore')}: {event.get('Description') or ''}".rstrip(": ")
+        word = INTERRUPTION if kind in ENDS else MAINTENANCE
+        return Notice(event["EventId"], word, self._source, left, what, answer.at)
+
+    def _get(self, path: str, seconds: float | None = None) -> Answer:
+        answer = self._service.ask(path, HEADERS, seconds=seconds)
+        if answer.status != OK:
+            raise unexpected(path, answer)
+        return answer
+
+
+def _document(answer: Answer) -> dict[str, Any]:
+    try:
+        document = json.loads(answer.text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise Trouble("scheduled events: not an object of JSON")
+    return document
