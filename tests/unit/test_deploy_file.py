@@ -207,8 +207,8 @@ def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("STEPFARE_DEPLOY", "/srv/deploy.yaml")
     assert deploy_path(None, tmp_path) == (Path("/srv/deploy.yaml"), True)
     assert deploy_path(Path("mine.yaml"), tmp_path) == (Path("mine.yaml"), True)
-    monkeypatch.setenv("HOME", "/home/ada")
-    assert deploy_path(Path("~/d.yaml"), tmp_path) == (Path("/home/ada/d.yaml"), True)
+    monkeypatch.setenv("HOME", "/srv/ada")
+    assert deploy_path(Path("~/d.yaml"), tmp_path) == (Path("/srv/ada/d.yaml"), True)
 
 
 def test_public_keys_and_hosts_as_they_are_written(folder: Path) -> None:

@@ -20,15 +20,7 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.market import listings_by_accelerator
 from router.planning.plan import Alternative, Plan
-from router.running.choices import (
-    Choice,
-    Seat,
-    choices_of,
-    most_at_risk,
-    short_of,
-    with_zones,
-    zones_sold,
-)
+from router.running.choices import Choice, Seat, choices_of, most_at_risk, short_of, with_zones, zones_sold
 from router.running.orders import Order, orders_of
 from router.state.records import Shortage
 from tests.support.made_up_book import book, offer

@@ -51,7 +51,7 @@ DEPLOY = Deploy.model_validate({
         "aws": {"local_nvme": "/mnt/scratch", "checkpoint_bucket": "checkpoints",
                 "regions": {"r1": {"image": "ami-1"}}},
         "azure": {"ssh_public_key": KEY},
-        "static": {"private_key_path": "/root/.ssh/id", "hosts": {"10.0.0.1": {"private_address": "192.168.0.1"}}},
+        "static": {"private_key_path": "/srv/keys/id", "hosts": {"10.0.0.1": {"private_address": "192.168.0.1"}}},
     },
 })  # fmt: skip
 CLOUDS = sorted(PROVISIONABLE_CLOUDS)
