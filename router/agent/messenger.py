@@ -13,6 +13,7 @@ from router.agent import states
 from router.agent.calls import Away, Backoff, Coordinator, Refused
 from router.agent.outbox import Outbox
 from router.agent.rotation import Tail
+from router.agent.urgent import Urgent
 
 CHUNK = 65536
 # The one refusal of a heartbeat that ends the training. Any other may come from a mistake on the way.
@@ -20,12 +21,13 @@ OVER = "attempt_over"
 
 
 class Messenger(threading.Thread):
-    """``status`` gives the body of a heartbeat; ``order`` is called with what the coordinator orders, at most once per
-    heartbeat."""
+    """``status`` gives the body of a heartbeat; ``order`` is called with what the coordinator orders and its answer, at
+    most once per heartbeat. ``urgent`` is what goes past this thread; it is started and finished here."""
 
     def __init__(
         self, coordinator: Coordinator, outbox: Outbox, tail: Tail, *, every: float,
-        status: Callable[[], dict[str, Any]], order: Callable[[str], None], note: Callable[[str], None],
+        status: Callable[[], dict[str, Any]], order: Callable[[str, dict[str, Any]], None],
+        note: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(name="messenger", daemon=True)
         self._coordinator, self._outbox, self._tail = coordinator, outbox, tail
@@ -35,9 +37,11 @@ class Messenger(threading.Thread):
         self._wake = threading.Event()
         self._last: dict[str, Any] | None = None
         self._away = False
+        self.urgent = Urgent(coordinator, note)
 
     def run(self) -> None:
         """Until :meth:`finish`."""
+        self.urgent.start()
         while not self._wake.wait(self._turn(self._beat)):
             continue
 
@@ -46,6 +50,8 @@ class Messenger(threading.Thread):
         did not stays in the spool folder."""
         self._wake.set()
         self.join()
+        for message in self.urgent.finish():
+            self._outbox.put(*message)
         self._collect()
         self._outbox.put("ended", ended)
         self._backoff = Backoff(min(1.0, self._every), 30.0, self._dice)
@@ -80,11 +86,11 @@ class Messenger(threading.Thread):
             answer = self._coordinator.post("heartbeat", self._status())
         except Refused as refused:
             if refused.word == OVER:
-                self._order(states.STOP)
+                self._order(states.STOP, {})
                 return
             raise Away(str(refused)) from None
-        if answer.get("order") == states.STOP:
-            self._order(states.STOP)
+        if answer.get("order") in (states.STOP, states.CHECKPOINT):
+            self._order(answer["order"], answer)
         self._deliver()
 
     def _collect(self) -> None:

@@ -15,10 +15,12 @@ from typing import Any
 from router.agent import states
 from router.agent.calls import Coordinator, Refused
 from router.agent.config import Config
+from router.agent.control import CONTROL, STOP, Control
 from router.agent.environ import Given, contract
 from router.agent.guard import Guard
 from router.agent.masking import Mask
 from router.agent.messenger import Messenger
+from router.agent.notices import Notices
 from router.agent.outbox import Outbox
 from router.agent.rendezvous import NoGang, Stopped, meet
 from router.agent.rotation import RotatingLog, Tail
@@ -75,10 +77,17 @@ class Node:
             self._coordinator, Outbox(Path(config.spool_folder), config.spool_bytes), self._tail,
             every=config.heartbeat_seconds, status=self._status, order=self._ordered, note=self._note,
         )  # fmt: skip
+        # Beside the spool, which holds messages alone.
+        folder = Path(config.spool_folder).resolve().with_name("control")
+        self._control = Control(folder, signals=config.code.kind != "image")
+        self._notices = Notices(
+            config, self._coordinator, who=self._who, events=events, note=self._note, environment=environment
+        )
 
     def run(self) -> int:
         """The whole life; the exit code of the agent. Never raises for what a job, a disk or a coordinator does."""
         self._messenger.start()
+        self._notices.start()
         try:
             outcome = self._live()
         except (Stopped, NoGang, Refused) as end:
@@ -99,12 +108,16 @@ class Node:
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
         # Nobody waits for the last word of a rank that was refused.
         seconds = CALL_SECONDS if outcome.reason == states.REFUSED else self._config.farewell_seconds
-        if not self._messenger.finish(last, seconds):
+        limit = time.monotonic() + seconds
+        # Notices first: after the last word the attempt may be over, and nothing is taken any more.
+        told = self._notices.finish(seconds)
+        if not (self._messenger.finish(last, max(0.0, limit - time.monotonic())) and told):
             self._note("the coordinator stayed away: what it did not hear lies in the spool folder")
         return states.EXIT_CODES[outcome.reason]
 
     def _live(self) -> Outcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
+        self._control.prepare()
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
             outcome = self._supervise(fetch, self._environment, [])
@@ -112,13 +125,13 @@ class Node:
                 return Outcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
         self._state = states.WAITING
         hello = {**self._who, "nodes": self._config.nodes, "host": socket.gethostname(), "engine": self._config.engine}
-        master_address, master_port = meet(self._config, self._coordinator, hello, self._events, self._note)
-        agreed = contract(self._config, master_address, master_port)
-        names = {*agreed, *self._given.plain, *self._given.secret}
+        master = meet(self._config, self._coordinator, hello, self._events, self._note, self._ask)
+        agreed = contract(self._config, *master)
+        names = {*agreed, CONTROL, *self._given.plain, *self._given.secret}
+        agreed |= self._control.environment(self._environment)
         self._state = states.RUNNING
-        return self._supervise(
-            command_line(self._config, names), {**self._environment, **agreed}, clean_up(self._config)
-        )
+        command = command_line(self._config, names, str(self._control.folder))
+        return self._supervise(command, {**self._environment, **agreed}, clean_up(self._config))
 
     def _supervise(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> Outcome:
         """Runs it to its end, or until a signal or an order stops it."""
@@ -128,23 +141,46 @@ class Node:
         )  # fmt: skip
         self._note(f"{self._state}: process {process.pid}")
         while True:
-            event = self._events.get()
+            try:
+                event = self._events.get(timeout=self._control.pause)
+            except queue.Empty:
+                self._tell(self._control.look())
+                continue
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()
+                self._tell(self._control.close() if self._state == states.RUNNING else [])
                 return Outcome(states.FINISHED if end.fine else states.CRASHED, end)
-            if event.kind in ("signal", "order"):
+            if not self._ask(event) and event.kind in ("signal", "order"):
                 self._note(f"stopping: {event.kind} {event.detail}")
+                if self._state == states.RUNNING:
+                    self._control.request(os.urandom(4).hex(), STOP, self._config.grace_seconds)
                 process.terminate()
-                process.wait_gone(self._config.grace_seconds)
-                return Outcome(states.STOPPED, process.finish(), f"{event.kind} {event.detail}")
+                process.wait_gone(self._config.grace_seconds, lambda: self._tell(self._control.look()))
+                end = process.finish()
+                self._tell(self._control.close())
+                return Outcome(states.STOPPED, end, f"{event.kind} {event.detail}")
+
+    def _ask(self, event: Event) -> bool:
+        """Whether the event asks the training for a checkpoint; then it is asked."""
+        if event.kind == "notice":
+            self._control.announced(event.detail)
+        elif event.kind == "checkpoint":
+            self._control.ordered(event.detail)
+        return event.kind in ("notice", "checkpoint")
+
+    def _tell(self, answers: list[dict[str, Any]]) -> None:
+        """What the training said of its checkpoints, to the coordinator, at once."""
+        for answer in answers:
+            self._messenger.urgent.put("saved", {**self._who, **answer})
 
     def _status(self) -> dict[str, Any]:
         self._sequence += 1
         uptime = round(time.monotonic() - self._began, 3)
-        return {**self._who, "state": self._state, "sequence": self._sequence, "uptime_seconds": uptime}
+        said = {**self._who, "state": self._state, "sequence": self._sequence, "uptime_seconds": uptime}
+        return {**said, **self._control.known()}
 
-    def _ordered(self, order: str) -> None:
-        self._events.put(Event("order", order))
+    def _ordered(self, order: str, answer: dict[str, Any]) -> None:
+        self._events.put(Event("checkpoint", answer) if order == states.CHECKPOINT else Event("order", order))
 
     def _output(self, data: bytes) -> None:
         self._write(self._mask.feed(data))

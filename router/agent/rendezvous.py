@@ -56,9 +56,10 @@ def free_port() -> int:
 
 def meet(
     config: Config, coordinator: Coordinator, hello: dict[str, Any], events: queue.SimpleQueue[Event],
-    note: Callable[[str], None],
+    note: Callable[[str], None], ask: Callable[[Event], bool],
 ) -> tuple[str, int]:  # fmt: skip
-    """(address, port) of rank 0. Raises :class:`NoGang`, :class:`Stopped`, and ``Refused`` of the calls."""
+    """(address, port) of rank 0. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
+    :class:`Stopped`, and ``Refused`` of the calls."""
     limit = time.monotonic() + config.gang_seconds
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
     body = dict(hello)
@@ -79,10 +80,20 @@ def meet(
         left = limit - time.monotonic()
         if left <= 0:
             raise NoGang(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
+        _pause(events, min(wait, left), ask)
+
+
+def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Event], bool]) -> None:
+    """Raises :class:`Stopped` at an event that ends the waiting. A notice does not: what a machine that is taken back
+    means for its gang is not decided on it."""
+    limit = time.monotonic() + seconds
+    while (left := limit - time.monotonic()) > 0:
         try:
-            raise Stopped(events.get(timeout=min(wait, left)))
+            event = events.get(timeout=left)
         except queue.Empty:
-            continue
+            return
+        if not ask(event):
+            raise Stopped(event)
 
 
 def _master(config: Config, answer: dict[str, Any]) -> tuple[str, int] | None:

@@ -76,6 +76,8 @@ while kill -0 $srun 2>/dev/null; do wait $srun; code=$?; done
 exit $code
 """
 _SLURM_WORKER = "exec sleep 2147483647\n"
+# An image may have a PYTHONPATH of its own, which a variable from outside would replace.
+_CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONPATH}"; exec /bin/sh "$@"'
 
 
 def outside_name(config: Config) -> str:
@@ -93,9 +95,9 @@ def in_shell(config: Config) -> list[str]:
     return ["-c", head, "stepfare", config.command] if config.rank == 0 else ["-c", worker]
 
 
-def command_line(config: Config, names: Iterable[str]) -> list[str]:
+def command_line(config: Config, names: Iterable[str], control: str) -> list[str]:
     """The training process of this rank. ``names`` are the variables to hand into a container; their values come from
-    the environment of the process."""
+    the environment of the process. ``control`` is the folder that agent and training share."""
     if config.code.kind != "image":
         return ["/bin/sh", *in_shell(config)]
     line = ["docker", "run", "--rm", "--init", "--name", outside_name(config), "--network=host", "--ipc=host"]
@@ -104,9 +106,9 @@ def command_line(config: Config, names: Iterable[str]) -> list[str]:
         line.append("--gpus=all")
     if os.path.isdir("/dev/infiniband"):  # noqa: PTH112  (pathlib is heavier, and starters needs nothing else of it)
         line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
-    line += [f"--volume={mount}" for mount in config.mounts]
+    line += [f"--volume={mount}" for mount in (*config.mounts, f"{control}:{control}")]
     line += [f"--env={name}" for name in sorted(names)]
-    return [*line, "--entrypoint=/bin/sh", config.code.source, *in_shell(config)]
+    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *in_shell(config)]
 
 
 def clean_up(config: Config) -> list[str]:

@@ -19,7 +19,8 @@ from router.agent.guard import Guard, kill_group, run_quietly
 class Event:
     """What the agent's main thread is told, through a ``SimpleQueue``, whose put may be called in a signal handler.
 
-    ``kind``: exit (of the process with that id), signal (to the agent), order (of the coordinator).
+    ``kind``: exit (of the process with that id), signal (to the agent), order (of the coordinator), notice (a
+    :class:`~router.agent.notice.Notice`), checkpoint (the coordinator's answer that orders one).
     """
 
     kind: str
@@ -87,12 +88,13 @@ class Supervised:
         except (ProcessLookupError, PermissionError):
             return
 
-    def wait_gone(self, seconds: float) -> None:
+    def wait_gone(self, seconds: float, meanwhile: Callable[[], None]) -> None:
         """Waits until the whole group is gone, at most so long: what a dead shell leaves behind may still be writing
-        its checkpoint."""
+        its checkpoint. Calls ``meanwhile`` many times."""
         limit = time.monotonic() + seconds
         while self._left() and time.monotonic() < limit:
             time.sleep(0.05)
+            meanwhile()
 
     def _left(self) -> bool:
         if self._process.poll() is None:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import router.agent
+from router.agent.control import HELPER
 
 SHEBANG = b"#!/usr/bin/env python3\n"
 _START = "import sys\nfrom router.agent.__main__ import main\nsys.exit(main(sys.argv[1:], sys.argv[0]))\n"
@@ -16,12 +17,13 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def pack() -> bytes:
-    """The agent as a zipapp: the same bytes for the same sources, on any machine. Docstrings and
-    comments are left out, line numbers stay. Files are stored, not deflated: compressed as a whole they become smaller,
-    and deflate's output depends on the zlib at hand."""
+    """The agent as a zipapp: the same bytes for the same sources, on any machine. Docstrings and comments are left out,
+    line numbers stay; but what it brings along for jobs is whole, because their people read it. Files are stored, not
+    deflated: compressed as a whole they become smaller, and deflate's output depends on the zlib at hand."""
     folder = Path(router.agent.__file__).parent
     modules = {f"router/agent/{file.name}": _bare(file.read_text(encoding="utf-8")) for file in folder.glob("*.py")}
-    files = {"__main__.py": _START, "router/__init__.py": "", **modules}
+    brought = {f"router/agent/helper/{HELPER}": (folder / "helper" / HELPER).read_text(encoding="utf-8")}
+    files = {"__main__.py": _START, "router/__init__.py": "", **modules, **brought}
     packed = io.BytesIO()
     packed.write(SHEBANG)
     with zipfile.ZipFile(packed, "a", zipfile.ZIP_STORED) as archive:

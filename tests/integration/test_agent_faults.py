@@ -18,10 +18,10 @@ TOKEN = "token-canary-8d1b7c"
 SECRET = "secret-canary-91ee04"
 SAVES = """
 python3 -c '
-import signal, sys, time
+import os, signal, sys, time
 def save(*_):
     time.sleep(0.3)
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 print("ready", flush=True)

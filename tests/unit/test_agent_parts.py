@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import random
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,11 +101,23 @@ def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
 
 def test_a_container_gets_names_not_values() -> None:
     config = _config(code={"kind": "image", "source": "registry.example.com/i:1"}, gpus=True, mounts=["/a:/a"])
-    line = command_line(config, ["B", "A"])
+    line = command_line(config, ["B", "A"], "/var/lib/control")
     assert line[:4] == ["docker", "run", "--rm", "--init"]
     assert [word for word in line if word.startswith("--env")] == ["--env=A", "--env=B"]
     assert {"--gpus=all", "--volume=/a:/a"} <= set(line)
-    assert line[-4:] == ["--entrypoint=/bin/sh", "registry.example.com/i:1", "-c", "true"]
+    assert line[-7:-4] == ["--entrypoint=/bin/sh", "registry.example.com/i:1", "-c"]
+    assert line[-2:] == ["-c", "true"]
+    assert "--volume=/var/lib/control:/var/lib/control" in line
+
+
+def test_in_a_container_the_helper_comes_before_what_the_image_has_on_its_path() -> None:
+    config = _config(code={"kind": "image", "source": "i"}, command='echo "$PYTHONPATH"; exit 7')
+    line = command_line(config, [], "/c")
+    inside = line[line.index("i") + 1 :]
+    for own, path in ({}, "/c/python\n"), ({"PYTHONPATH": "/app:/lib"}, "/c/python:/app:/lib\n"):
+        given = {"STEPFARE_CONTROL": "/c", **own}
+        ran = subprocess.run(["/bin/sh", *inside], env=given, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stdout) == (7, path)
 
 
 @pytest.mark.parametrize(
@@ -188,5 +201,5 @@ def test_without_a_disk_the_outbox_remembers(tmp_path: Path) -> None:
 
 
 def test_the_agent_is_written_in_python_3_9() -> None:
-    for file in sorted((ROOT / "router" / "agent").glob("*.py")):
+    for file in sorted((ROOT / "router" / "agent").rglob("*.py")):
         ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 9))

@@ -1,0 +1,213 @@
+"""The control folder: what the agent asks of the training process, and what that says. docs/checkpoints.md has the
+contract. What lies there was written by the job: it is read as such, and nothing that it does stops the agent."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import router.agent
+from router.agent import states
+from router.agent.notice import Notice
+
+if TYPE_CHECKING:
+    from typing import TypeGuard  # 3.10
+
+VERSION = 1
+LARGEST_FILE = 65536
+LARGEST_NUMBER = 2**62
+LONGEST_TEXT = 4096
+INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP = "interruption", "maintenance", "rebalance", "ordered", "stop"
+REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
+_REASONS = {states.INTERRUPTION: INTERRUPTION, states.REBALANCE: REBALANCE}
+# Where nobody said how long there is: the shortest notice that a cloud gives, and what is not pressing.
+SHORTEST_SECONDS, UNPRESSED_SECONDS = 30.0, 300.0
+# Of the time until a machine goes, so much is for saying that the checkpoint is there.
+SAYING_SECONDS = 2.0
+# How often the folder is looked at, in seconds: while an answer is due, and else.
+WATCHED, UNWATCHED = 0.05, 0.5
+CONTROL = "STEPFARE_CONTROL"
+HELPER = "stepfare_checkpoint.py"
+_FILES = ("request.json", "saved.json", "progress.json", "wants-signal")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that was not answered yet. ``until`` is a moment of ``time.monotonic``."""
+
+    id: str
+    reason: str
+    until: float
+
+
+class Control:
+    """The folder of one training process, which need not exist before :meth:`prepare`. One thread asks and looks; any
+    may call :meth:`known`. ``signals``: whether processes that want a signal can be reached by their id from here."""
+
+    def __init__(self, folder: Path, *, signals: bool, ticks: Callable[[], float] = time.monotonic) -> None:
+        self.folder, self._signals, self._ticks = folder, signals, ticks
+        self._pending: list[Asked] = []
+        self._ids: set[str] = set()
+        self._seen: tuple[int, int, int] | None = None
+        self._saved: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """Makes the folder, with the helper and without what an earlier life left. OSError."""
+        modules = self.folder / "python"
+        modules.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder, modules):
+            folder.chmod(0o700)
+        for name in _FILES:
+            (self.folder / name).unlink(missing_ok=True)
+        self._put(modules / HELPER, _helper())
+
+    def environment(self, before: Mapping[str, str]) -> dict[str, str]:
+        """The variables for a training whose others are ``before``."""
+        path = [str(self.folder / "python"), *filter(None, [before.get("PYTHONPATH")])]
+        return {CONTROL: str(self.folder), "PYTHONPATH": os.pathsep.join(path)}
+
+    def announced(self, notice: Notice) -> None:
+        """Asks for a checkpoint before what a notice says happens."""
+        reason, left = _REASONS.get(notice.kind, MAINTENANCE), notice.left()
+        if left is None:
+            left = SHORTEST_SECONDS if reason == INTERRUPTION else UNPRESSED_SECONDS
+        else:
+            left = max(left / 2, left - SAYING_SECONDS)
+        self.request(notice.id, reason, left)
+
+    def ordered(self, said: Mapping[str, Any]) -> None:
+        """Asks for a checkpoint that the coordinator's answer orders: ``id``, ``seconds``, ``reason``."""
+        name, seconds, reason = said.get("id"), said.get("seconds"), said.get("reason")
+        name = name[:128] if isinstance(name, str) and name else os.urandom(4).hex()
+        reason = reason if reason in REASONS else ORDERED
+        self.request(name, reason, seconds if _number(seconds, 1e7) else UNPRESSED_SECONDS)
+
+    def request(self, request: str, reason: str, seconds: float) -> None:
+        """Asks for a checkpoint within so many seconds; again with the same id changes nothing. A disk that does not
+        take it costs the request."""
+        if request in self._ids:
+            return
+        self._ids.add(request)
+        asked = Asked(request, reason, self._ticks() + seconds)
+        self._pending.append(asked)
+        body = {"version": VERSION, "id": request, "reason": reason, "seconds": seconds, "until": asked.until}
+        try:
+            self._put(self.folder / "request.json", json.dumps(body).encode())
+            if self._signals:
+                self._wake()
+        except OSError:
+            return
+
+    def look(self) -> list[dict[str, Any]]:
+        """What there is to tell since the last time, as bodies of `saved`: checkpoints, failures, and requests whose
+        time ran out."""
+        said = self._answer()
+        bodies = [] if said is None else self._settle(said)
+        late = [asked for asked in self._pending if asked.until <= self._ticks()]
+        return bodies + [self._failed(asked, "late") for asked in late]
+
+    def close(self) -> list[dict[str, Any]]:
+        """The last look, when the process is gone: what it did not answer, it never will. That it was stopped before it
+        saved is no failure of a request: nobody but the agent asked."""
+        bodies = self.look()
+        return bodies + [self._failed(asked, "ended") for asked in list(self._pending) if asked.reason != STOP]
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        return WATCHED if self._pending else UNWATCHED
+
+    def known(self) -> dict[str, Any]:
+        """How far the training is, for a heartbeat: what it said of that, as far as it makes sense."""
+        said, known = self._read("progress.json") or {}, dict(self._saved)
+        if _whole(said.get("step")):
+            known["step"] = said["step"]
+            known.update({name: said[name] for name in ("steps",) if _whole(said.get(name))})
+            known.update({name: said[name] for name in ("step_seconds",) if _number(said.get(name), 1e9)})
+        return known
+
+    def _answer(self) -> dict[str, Any] | None:
+        try:
+            found = (self.folder / "saved.json").stat()
+        except OSError:
+            return None
+        now = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if now == self._seen:
+            return None
+        self._seen = now
+        return self._read("saved.json")
+
+    def _settle(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+        # `after`: the last request that was answered before, for a process that saved twice between two looks.
+        ids = [asked.id for asked in self._pending]
+        request = next((said[name] for name in ("id", "after") if said.get(name) in ids), None)
+        if "failed" in said:
+            failed = [asked for asked in self._pending if asked.id == request]
+            return [self._failed(asked, str(said["failed"])[:500]) for asked in failed]
+        step, manifest, seconds = said.get("step"), said.get("manifest"), said.get("seconds")
+        if not _whole(step) or not isinstance(manifest, str) or not 0 < len(manifest) <= LONGEST_TEXT:
+            return []
+        self._saved = {"saved_step": step, "saved_manifest": manifest}
+        # A checkpoint answers its request and those that it replaced.
+        count = 0 if request is None else ids.index(request) + 1
+        del self._pending[:count]
+        saved = {"step": step, "manifest": manifest, "seconds": seconds if _number(seconds, 1e9) else None}
+        own = said["id"] if isinstance(said.get("id"), str) else ""
+        return [{"id": name, **saved} for name in ids[:count] or [own[:128]]]
+
+    def _failed(self, asked: Asked, why: str) -> dict[str, Any]:
+        self._pending.remove(asked)
+        return {"id": asked.id, "failed": why}
+
+    def _wake(self) -> None:
+        """SIGUSR1 to the process that wants one."""
+        try:
+            pid = int((self.folder / "wants-signal").read_bytes()[:20])
+            if pid > 1:
+                os.kill(pid, signal.SIGUSR1)
+        except (OSError, ValueError, OverflowError):
+            return
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        """The object in a file; a pipe or a device under its name would hold the agent up."""
+        try:
+            descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:  # noqa: PTH123
+                plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+                content = json.loads(file.read(LARGEST_FILE)) if plain else None
+        except (OSError, ValueError, RecursionError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    @staticmethod
+    def _put(path: Path, data: bytes) -> None:
+        """Whole under its name, or not at all."""
+        partial = path.with_name(f".{path.name}.part")
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123
+            file.write(data)
+        partial.replace(path)
+
+
+def _helper() -> bytes:
+    """The helper's source, from the zipapp or from this tree."""
+    loader: Any = router.agent.__loader__
+    found: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / HELPER))
+    return found
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
+
+
+def _number(value: Any, most: float) -> TypeGuard[float]:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and 0 <= value <= most
