@@ -58,6 +58,11 @@ def names_containers(cloud: str) -> bool:
     return bool(_facts(cloud).get("bucket") == "container")
 
 
+def metadata_of(cloud: str) -> str:
+    """Which metadata service tells a machine of its end, as the node agent calls it; ``none``: no service does."""
+    return str(_facts(cloud).get("metadata", "none"))
+
+
 def variables_of(cloud: str) -> Mapping[str, str]:
     """The environment variable in which the module's provider looks for what the clouds file calls by this name."""
     found: Mapping[str, str] = _facts(cloud).get("variables", {})

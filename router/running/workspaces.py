@@ -22,7 +22,7 @@ from router.running.choices import Choice, Seat
 from router.running.nodescript import node_script
 from router.running.orders import Order
 from router.state.records import Attempt, NodeRecord
-from terraform.boot import Boot, boot_of, is_local
+from terraform.boot import Boot, boot_of, is_local, metadata_of
 from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec, taggable
 
 _JOB_CHARACTERS = 28  # leaves room for the digest in the 40 of an attempt's name
@@ -221,6 +221,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
+        metadata=metadata_of(attempt.cloud),
     )
 
 

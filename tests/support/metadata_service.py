@@ -206,7 +206,8 @@ class MetadataService:
                 self.send_response_only(status)
                 if machine.dated:
                     self.send_header("Date", format_datetime(machine.now(), usegmt=True))
-                for key, value in {"Content-Length": str(len(data)), **headers}.items():
+                kind = "application/json; charset=utf-8" if text.startswith(("{", "[")) else "application/text"
+                for key, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
                     self.send_header(key, value)
                 self.end_headers()
                 try:

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from pricing.places import PROVISIONABLE_CLOUDS
-from terraform.boot import Boot, boot_of, is_local, machine_resource, needs_hosts, needs_zones
+from router.agent.config import dialect
+from terraform.boot import Boot, boot_of, is_local, machine_resource, metadata_of, needs_hosts, needs_zones
 from terraform.workdir import MODULES
 
 
@@ -26,6 +27,13 @@ def test_a_cloud_without_a_module_boots_nothing() -> None:
 
 def test_local_machines_are_the_sandbox_alone() -> None:
     assert [cloud for cloud in sorted(PROVISIONABLE_CLOUDS) if is_local(cloud)] == ["sandbox"]
+
+
+def test_who_tells_a_machine_of_its_end() -> None:
+    services = {cloud: metadata_of(cloud) for cloud in PROVISIONABLE_CLOUDS}
+    assert services == {"aws": "aws", "azure": "azure", "gcp": "gcp", "sandbox": "files", "static": "none"}
+    # The agent knows each of them.
+    assert all(service == "none" or dialect(service) for service in services.values())
 
 
 def test_what_a_workspace_has_to_name() -> None:
