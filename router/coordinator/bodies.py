@@ -17,6 +17,7 @@ LARGEST_NUMBER = 2**62
 LARGEST_CODE = 2**31 - 1
 LONGEST_NAME = 255
 LONGEST_MESSAGE = 2_000
+LONGEST_PATH = 4_096
 LONGEST_ID = 200
 LARGEST_PORT = 65_535
 
@@ -48,10 +49,15 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A rank lives."""
+    """A rank lives. The rest is what its training said of itself, None where it did not: the step that it is at, and
+    the last that it saved."""
 
     incarnation: str
     state: str
+    step: int | None = None
+    step_seconds: float | None = None
+    saved_step: int | None = None
+    saved_manifest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,19 @@ class Notice:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint is complete, or (``failed``) did not come about. ``id``: of what asked for it, "" where nobody did;
+    ``seconds``: what it took."""
+
+    incarnation: str
+    id: str
+    step: int | None = None
+    manifest: str | None = None
+    seconds: float | None = None
+    failed: str = ""
+
+
 def decoded(data: bytes) -> dict[str, Any]:
     """The object in ``data``. Raises :class:`BadBody`."""
     try:
@@ -135,7 +154,14 @@ def heartbeat(body: dict[str, Any]) -> Heartbeat:
     _protocol(body)
     _number(body, "sequence", 0, LARGEST_NUMBER)
     _duration(body, "uptime_seconds")
-    return Heartbeat(_matching(body, "incarnation", _INCARNATION), _one_of(body, "state", _STATES))
+    saved = (_step(body, "saved_step"), _manifest(body, "saved_manifest")) if "saved_step" in body else (None, None)
+    return Heartbeat(
+        _matching(body, "incarnation", _INCARNATION),
+        _one_of(body, "state", _STATES),
+        None if body.get("step") is None else _step(body, "step"),
+        None if body.get("step_seconds") is None else _duration(body, "step_seconds"),
+        *saved,
+    )
 
 
 def logs(body: dict[str, Any]) -> Piece:
@@ -181,6 +207,16 @@ def notice(body: dict[str, Any]) -> Notice:
     )
 
 
+def saved(body: dict[str, Any]) -> Saved:
+    """Raises :class:`BadBody`."""
+    _protocol(body)
+    who, id_ = _matching(body, "incarnation", _INCARNATION), shown(_text(body, "id"), LONGEST_ID)
+    if "failed" in body:
+        return Saved(who, id_, failed=shown(_text(body, "failed"), LONGEST_MESSAGE) or "?")
+    seconds = None if body.get("seconds") is None else _duration(body, "seconds")
+    return Saved(who, id_, _step(body, "step"), _manifest(body, "manifest"), seconds)
+
+
 def shown(text: str, longest: int) -> str:
     """At most that many characters, and nothing that a terminal or a database would trip over."""
     return "".join(c if c.isprintable() else " " for c in text[:longest])
@@ -195,6 +231,18 @@ def _number(body: dict[str, Any], key: str, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise BadBody(key)
     return value
+
+
+def _step(body: dict[str, Any], key: str) -> int:
+    return _number(body, key, 0, LARGEST_NUMBER)
+
+
+def _manifest(body: dict[str, Any], key: str) -> str:
+    """A path or a URL; one that cannot be shown as it is, is none that could be used."""
+    text = _text(body, key)
+    if not text or shown(text, LONGEST_PATH) != text:
+        raise BadBody(key)
+    return text
 
 
 def _duration(body: dict[str, Any], key: str) -> float:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from router.agent import states
+from router.coordinator.bodies import Saved
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 
@@ -22,13 +23,16 @@ IDLE_SECONDS = 60.0
 class Member:
     """One rank. ``lock`` is for its output: ``offset``, ``size`` and the file. The rest is under the roll's lock.
 
-    ``unwritten``: when it was last heard, while the database does not know."""
+    ``unwritten``: when it was last heard, while the database does not know; ``news``: what it said then of its training
+    that is not in the database either. ``told``: its last word about a checkpoint."""
 
     record: NodeRecord
     unwritten: datetime | None = None
+    news: dict[str, Any] = field(default_factory=dict)
     offset: int = 0
     size: int = 0
     no_room: bool = False
+    told: Saved | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -82,8 +86,9 @@ class Roll:
         """Durable when it returns; the roll changes only if the database did."""
         self._store.set_node(self.attempt.id, member.record.rank, **changes)
         member.record = replace(member.record, **changes)
+        member.news = {name: value for name, value in member.news.items() if name not in changes}
         if "heard_at" in changes:
-            member.unwritten = None
+            member.unwritten = changes["heard_at"] if member.news else None
 
 
 class Rolls:
@@ -119,11 +124,14 @@ class Rolls:
 
     def write_heard(self, now: float) -> None:
         """Brings ``heard_at`` in the database up to date, in one transaction, and forgets what is over."""
-        waiting = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
-        self._store.set_nodes({(roll.attempt.id, m.record.rank): {"heard_at": at} for roll, m, at in waiting})
-        for roll, member, at in waiting:
+        heard = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
+        waiting = [(roll, m, {"heard_at": at, **m.news}) for roll, m, at in heard]
+        self._store.set_nodes({(roll.attempt.id, m.record.rank): changes for roll, m, changes in waiting})
+        for roll, member, changes in waiting:
             with roll.lock:
-                if member.unwritten == at:
+                member.record = replace(member.record, **changes)
+                member.news = {k: v for k, v in member.news.items() if changes.get(k) != v}
+                if member.unwritten == changes["heard_at"]:
                     member.unwritten = None
         for roll in self.known():
             roll.refresh(now, IDLE_SECONDS)

@@ -62,7 +62,7 @@ class Attendance:
         self._flushed_at = ticks()
         self._handlers = {
             "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
-            "notice": self._notice,
+            "notice": self._notice, "saved": self._saved,
         }  # fmt: skip
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
@@ -149,15 +149,17 @@ class Attendance:
         leader = roll.members[0].record
         return {"go": True, "master_address": leader.agent_address, "master_port": leader.master_port}
 
-    def _heartbeat(self, roll: Roll, member: Member, body: dict[str, Any], _: str) -> Answer:
+    def _heartbeat(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
         said = bodies.heartbeat(body)
         now = self._clock()
         with roll.lock:
             _claim(member, said.incarnation)
+            news = _news(member, said, now, token)
             if member.advances(said.state):
-                roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now)
+                roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now, **news)
             else:
                 member.unwritten = now
+                member.news = {**member.news, **news}
             order = states.STOP if roll.stopping else states.CONTINUE
         self._flush_when_due(self._ticks())
         return 200, {"order": order}
@@ -179,6 +181,25 @@ class Attendance:
             member.no_room = False
             self._store.set_node(roll.attempt.id, member.record.rank, log_offset=piece.end, log_size=size)
             member.offset, member.size = piece.end, size
+        return 200, {}
+
+    def _saved(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
+        said = bodies.saved(body)
+        now = self._clock()
+        with roll.lock:
+            _claim(member, said.incarnation)
+            told = replace(said, id=_masked(said.id, token), failed=_masked(said.failed, token))
+            if member.told == told:
+                return 200, {}
+            if said.failed:
+                self._note(roll, "not_saved", member, id=told.id, failed=told.failed)
+            else:
+                where = {"saved_step": said.step, "saved_manifest": _masked(said.manifest or "", token)}
+                again = {name: getattr(member.record, name) for name in where} == where
+                if told.id or not again:
+                    self._note(roll, "saved", member, id=told.id, seconds=said.seconds, **where)
+                roll.set(member, **where, saved_at=now, heard_at=now)
+            member.told = told
         return 200, {}
 
     def _notice(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
@@ -253,6 +274,18 @@ def _claim(member: Member, incarnation: str) -> None:
     """The first life that speaks for a rank has it."""
     if member.record.incarnation not in ("", incarnation):
         raise _No(409, "rank_taken")
+
+
+def _news(member: Member, said: bodies.Heartbeat, now: datetime, token: str) -> dict[str, Any]:
+    """What a heartbeat says of the training, as fields of the node. A checkpoint counts only where it is a later one:
+    heartbeats and `saved` come by different ways."""
+    news: dict[str, Any] = {"step": said.step, "step_seconds": said.step_seconds}
+    before = member.news.get("saved_step", member.record.saved_step)
+    if said.saved_step is not None and said.saved_manifest and (before is None or said.saved_step > before):
+        manifest = _masked(said.saved_manifest, token)
+        news |= {"saved_step": said.saved_step, "saved_manifest": manifest, "saved_at": now}
+    known = {name: member.news.get(name, getattr(member.record, name)) for name in news}
+    return {name: value for name, value in news.items() if value is not None and known[name] != value}
 
 
 def _masked(text: str, token: str) -> str:

@@ -80,7 +80,9 @@ class NodeRecord:
     What the cloud said: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. What its agent
     said: ``agent`` is its state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last did,
     ``incarnation`` which life of it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset``
-    is the next byte of its output, ``log_size`` how long the file with it is.
+    is the next byte of its output, ``log_size`` how long the file with it is. ``step`` is how far the training said it
+    is, ``step_seconds`` how long one takes; ``saved_step`` the last checkpoint it said is complete, at ``saved_at``,
+    and ``saved_manifest`` where its manifest is.
     """
 
     attempt: str
@@ -108,6 +110,11 @@ class NodeRecord:
     ended_message: str = ""
     log_offset: int = 0
     log_size: int = 0
+    step: int | None = None
+    step_seconds: float | None = None
+    saved_step: int | None = None
+    saved_manifest: str | None = None
+    saved_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

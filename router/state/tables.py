@@ -114,6 +114,11 @@ NODES = Table(
     _text("ended_message"),
     _count("log_offset"),
     _count("log_size"),
+    _count("step", null=True),
+    Column("step_seconds", REAL, nullable=True),
+    _count("saved_step", null=True),
+    _text("saved_manifest", null=True),
+    _moment("saved_at", null=True),
 )
 
 NOTICES = Table(

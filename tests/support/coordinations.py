@@ -133,6 +133,10 @@ class Scene:
                 "protocol": 1, "incarnation": f"life-{rank}", "id": "n-1", "kind": "interruption", "source": "sandbox",
                 "seconds": 30.0, "what": "taken back",
             },
+            "saved": {
+                "protocol": 1, "incarnation": f"life-{rank}", "id": "c-1", "step": 120, "manifest": "/b/120.json",
+                "seconds": 3.5,
+            },
             "ended": beat | {
                 "state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "",
                 "log_bytes_lost": 0,

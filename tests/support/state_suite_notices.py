@@ -67,12 +67,15 @@ class NoticesSuite(StateSuite):
             made = store.id
             with store._database.write() as connection:
                 connection.execute(text("DROP TABLE notices"))
+                for name in ("step", "step_seconds", "saved_step", "saved_manifest", "saved_at"):
+                    connection.execute(text(f"ALTER TABLE nodes DROP COLUMN {name}"))
                 connection.execute(text("UPDATE stepfare_version SET version_num = '0001'"))
         with Store.open(url, now=NOW) as store:
             assert store.id == made
             assert store.attempt("a1") is not None
             store.add_notice(FIRST)
             assert store.notices() == (FIRST,)
+            assert store.nodes("a1") == (node(),)
 
     def test_the_first_step_makes_what_the_second_is_for(
         self, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
