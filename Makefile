@@ -31,7 +31,7 @@ check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: check ## check, then every test but the slow ones
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow"
 
 slow: $(READY) ## the slow tests: long properties, notebooks
 	$(BIN)/pytest -q -m slow
