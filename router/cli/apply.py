@@ -11,7 +11,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.console import ExitCode
+from router.cli.console import CommandError, ExitCode
 from router.cli.options import usd_of
 from router.cli.site_options import (
     CLOUDS_HELP,
@@ -101,7 +101,7 @@ def apply(
         if not work.was_agreed(accepted) and not _agreed(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
-        outcomes = work.carry_out(accepted, approved_by.strip(), follow=follow)
+        outcomes = work.carry_out(accepted, guard, follow=follow)
         console.out(outcomes_json(site, outcomes) if output is ApplyFormat.JSON else outcomes_table(site, outcomes))
         if not follow and any(o.attempt is not None and not o.attempt.phase.is_over for o in outcomes):
             console.note("`stepfare watch` hears these gangs and releases those that end")
@@ -139,10 +139,10 @@ class _Work:
         site, plan = self._site, self._plan
         accepted = errands_of(plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits)
         self._check_reach(accepted)
-        for job in {errand.order.job: errand.job for errand in accepted.errands}.values():
+        open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
+        for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
             # What cannot be resolved is said before anything is made.
             resolved(job.name, job.run.env if job.run else (), site.environment)
-        open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
         prices = prices_now(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
@@ -165,18 +165,23 @@ class _Work:
         agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
         return bool(agreed) and accepted.at_risk_usd <= max(agreed)
 
-    def carry_out(self, accepted: Accepted, approved_by: str, *, follow: bool) -> tuple[Outcome, ...]:
-        """Makes what is due. HeldError when another command is at work."""
+    def carry_out(self, accepted: Accepted, guard: Guard, *, follow: bool) -> tuple[Outcome, ...]:
+        """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
+        no money for this. Then nothing was made or written."""
         from router.planning.plan_json import plan_to_json
         from router.running.accepting import record
         from router.running.applying import Applying
         from router.running.workspaces import spec_json
 
-        specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
-        record(self._site, accepted, plan_to_json(self._plan), who(), approved_by, specs)
+        def accept() -> None:
+            if refused := self.judged(guard)[2]:
+                raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
+            specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
+            record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs)
+
         applying = Applying(self._site, accepted.errands)
         with terminated_as_interrupted():
-            outcomes = applying.now(_stopping)
+            outcomes = applying.now(accept, _stopping)
             if follow:
                 try:
                     outcomes = applying.stay(_stopping)
@@ -254,6 +259,6 @@ def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> 
         return ExitCode.PARTIAL
     if followed:
         ends = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
-        if any(end is not None and end.phase is Phase.FAILED for end in ends):
+        if any(end is None or end.phase is not Phase.FINISHED for end in ends):
             return ExitCode.PARTIAL
     return ExitCode.OK

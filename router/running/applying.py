@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from router.running.causes import Cause
@@ -53,25 +53,35 @@ class Applying:
     site: Site
     errands: Sequence[Errand]
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+    _given_up: set[str] = field(default_factory=set)
 
-    def now(self, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
-        """Carries out what is due, the whole lot under the lock. ``interrupted`` is called when the user wants to stop:
-        what is half made is then released. HeldError."""
+    def now(self, accept: Callable[[], None], interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
+        """Carries out what is due, the whole lot under the lock. ``accept`` is called once it is had: it writes down
+        that this is to be done, or raises. ``interrupted`` is called when the user wants to stop: what is half made is
+        then released. HeldError."""
         with one_at_a_time(self.site):
+            accept()
             self._tidy()
             self._carry_out(range(len(self.errands)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
     def stay(self, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
-        """Until every gang of the plan is over: releases what ends, makes what becomes due. Ends early when stopped;
-        what runs then goes on running."""
+        """Until every gang of the plan is over: releases what ends, makes what becomes due, waits for what others are
+        making or releasing. What cannot be released is left as it is. Ends early when stopped; what runs then
+        goes on running."""
         silence = Silence(self.site.deploy.patience.lost.total_seconds())
         while not self.site.stop.is_set():
-            alive = self._alive()
+            alive = [a for a in self._alive() if a.id not in self._given_up]
+            between = [a for a in alive if is_interrupted(a)]
             waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
             if not alive and not waiting:
                 break
-            pass_over(self.site, alive, silence, lambda: one_at_a_time(self.site, patient=True))
+            pass_over(
+                self.site, [a for a in alive if not is_interrupted(a)], silence,
+                lambda: one_at_a_time(self.site, patient=True),
+            )  # fmt: skip
+            for attempt in between:
+                self._end(attempt)
             due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
             if due:
                 with one_at_a_time(self.site, patient=True):
@@ -80,7 +90,19 @@ class Applying:
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
     def _alive(self) -> list[Attempt]:
-        return [a for a in self.site.store.attempts(plan=self.errands[0].plan, alive=True) if not is_interrupted(a)]
+        return list(self.site.store.attempts(plan=self.errands[0].plan, alive=True))
+
+    def _end(self, attempt: Attempt) -> None:
+        """What stands between two states while nobody is at work was left so; while somebody is, it is theirs."""
+        with suppress(HeldError), one_at_a_time(self.site):
+            now = self.site.store.attempt(attempt.id)
+            if now is None or not is_interrupted(now):
+                return
+            try:
+                release_interrupted(self.site, now)
+            except NotReleasedError as error:
+                self.site.tell(attempt.job, f"not released: {error}")
+                self._given_up.add(attempt.id)
 
     def _tidy(self) -> None:
         """What earlier commands left: gangs that ended while nobody watched, attempts of other plans that were
