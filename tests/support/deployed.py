@@ -192,7 +192,7 @@ class Site:
             if running.process.poll() is None:
                 running.process.kill()
                 running.process.wait()
-        _end_all(str(self.folder).encode())
+        _end_all(f"{self.folder}/".encode())
 
 
 class Template:
@@ -228,6 +228,17 @@ class Template:
         with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
             store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
             return Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
+
+
+_planned: dict[tuple[str, str], Template] = {}
+
+
+def planned(folder: Path, name: str, *jobs: Mapping[str, Any]) -> Template:
+    """The template of that name below the folder of a test run (``tmp_path_factory.getbasetemp()``), planned once."""
+    key = (str(folder), name)
+    if key not in _planned:
+        _planned[key] = Template(folder / f"planned-{name}", jobs)
+    return _planned[key]
 
 
 def eventually(what: Callable[[], object], seconds: float = 30.0, *, why: str = "", pause: float = 0.01) -> None:
