@@ -237,7 +237,7 @@ def _agreed(accepted: Accepted, yes: bool) -> bool:
     question = (
         f"Make {gangs}, expected {dollars(accepted.expected_usd)}, at risk up to {dollars(accepted.at_risk_usd)}?"
     )
-    return typer.confirm(question, default=False, err=True)
+    return console.agreed(question)
 
 
 def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:

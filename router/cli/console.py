@@ -87,6 +87,17 @@ def shows_colour(stream: TextIO) -> bool:
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
+def agreed(question: str) -> bool:
+    """Asks on stderr; only a yes is one, and the end of input is none. Ctrl-C is KeyboardInterrupt. For a stdin that is
+    a terminal."""
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        sys.stderr.write("\n")
+    return answer.strip().lower() in ("y", "yes")
+
+
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Shows ``text`` on stderr while the block runs, and nothing at all where stderr is not a terminal."""

@@ -56,7 +56,7 @@ def destroy(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
     # Agents may call while their machines are released: what they say last is worth having.
-    with opened_site(deploy, clouds, listen=True) as (_, site):
+    with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
         alive = _chosen(site, wanted or [])
         if not alive:
             console.out("nothing runs that fits")
@@ -115,7 +115,7 @@ def _agreed(count: int) -> bool:
 
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return typer.confirm(f"Release {count} gang{'s' if count != 1 else ''}?", default=False, err=True)
+    return console.agreed(f"Release {count} gang{'s' if count != 1 else ''}?")
 
 
 def _release(site: Site, attempts: list[Attempt]) -> int:

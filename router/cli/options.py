@@ -45,15 +45,18 @@ def length_of_time(option: str, text: str | None) -> timedelta | None:
 
 
 def usd_of(option: str, text: str | None) -> Usd | None:
-    """An amount such as ``5000`` or ``$1,250.50``; None where the option was not given."""
+    """An amount such as ``5000`` or ``$1,250.50``, not below zero; None where the option was not given."""
     from pricing.money import Usd
 
     if text is None:
         return None
     try:
-        return Usd.parse(text.strip().removeprefix("$").replace(",", ""))
+        amount = Usd.parse(text.strip().removeprefix("$").replace(",", ""))
     except ValueError as error:
         raise refused(option, error) from None
+    if amount < Usd(0):
+        raise InvalidInputError.single(f"{text} is below zero", field=option, remedy="write an amount such as 5000")
+    return amount
 
 
 def refused(option: str, error: ValueError) -> InvalidInputError:

@@ -55,7 +55,7 @@ def sweep(
     from router.running.applying import one_at_a_time
     from router.running.sweeping import clean, look
 
-    with opened_site(deploy, clouds, listen=yes) as (opened, site):
+    with opened_site(deploy, clouds, listen=yes, makes=yes) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts()}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}

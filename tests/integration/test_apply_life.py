@@ -1,0 +1,184 @@
+"""The life of applied gangs: again, side by side, followed and watched, stopped, destroyed; logs and status tell it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.state.records import Phase
+from tests.support.deployed import Site, Template, eventually, job, planned
+from tests.support.deployed_checks import disagreements
+from tests.support.fault_stages import phase
+from tests.support.sightings import Sightings
+from tests.support.terraform_runs import needs_engine
+
+pytestmark = needs_engine
+
+GOOD = "echo rank $NODE_RANK of $NNODES; sleep 0.3"
+BAD = "echo no checkpoint to be found >&2; exit 7"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
+
+
+@pytest.fixture(scope="module")
+def good_and_bad(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    jobs = (job("bad", BAD, machines=2), job("good", GOOD, machines=2), job("stays", machines=2))
+    return planned(tmp_path_factory.getbasetemp(), "good-and-bad", *jobs)
+
+
+@pytest.fixture
+def site(two: Template, tmp_path: Path) -> Iterator[Site]:
+    site = two.site(tmp_path / "site")
+    yield site
+    site.end()
+
+
+@pytest.fixture
+def mixed(good_and_bad: Template, tmp_path: Path) -> Iterator[Site]:
+    site = good_and_bad.site(tmp_path / "site")
+    yield site
+    site.end()
+
+
+def _gangs(text: str) -> Mapping[str, Mapping[str, Any]]:
+    return {gang["job"]: gang for gang in json.loads(text)["gangs"]}
+
+
+def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
+    with Sightings() as sightings:
+        first = site.apply("-o", "json")
+        assert (first.code, _gangs(first.out)["walk"]["result"]) == (0, "ready")
+        again = site.apply("-o", "json")
+        assert (again.code, _gangs(again.out)["walk"]["result"]) == (0, "runs already")
+        assert _gangs(again.out)["walk"]["attempt"] == _gangs(first.out)["walk"]["attempt"]
+        assert disagreements(site, sightings) == []
+
+        nobody = site.run("destroy", "nobody", "--yes")
+        assert (nobody.code, "no plan, job or attempt is called nobody" in nobody.said) == (2, True)
+        assert site.run("destroy", "--yes").code == 2
+        unasked = site.run("destroy", "--all")
+        assert (unasked.code, "nobody can be asked here" in unasked.said) == (2, True)
+        gone = site.run("destroy", site.plan, "--yes")
+        assert (gone.code, gone.out) == (0, "1 released\n")
+        assert site.run("destroy", "walk", "--yes").out == "nothing runs that fits\n"
+        assert disagreements(site, sightings) == []
+    with site.store() as store:
+        (attempt,) = store.attempts()
+        assert (attempt.phase, attempt.reason) == (Phase.FAILED, "stopped")
+        assert [entry.what for entry in store.audit_log()] == ["apply", "apply", "destroy"]
+
+
+def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
+    """Applied by a command that leaves; then somebody watches."""
+    with Sightings() as sightings:
+        assert mixed.apply().code == 0
+        watch = mixed.start("watch")
+        eventually(lambda: sorted(_phases(mixed).values()) == ["failed", "finished", "running"], 60)
+        watch.signal(signal.SIGTERM)
+        assert watch.wait().code == 130
+        assert disagreements(mixed, sightings) == []
+        assert _phases(mixed) == {"bad": "failed", "good": "finished", "stays": "running"}
+
+        status = mixed.run("status", "-o", "json")
+        found = _gangs(status.out)
+        assert {name: gang["reason"] for name, gang in found.items()} == {
+            "bad": "failed", "good": "finished", "stays": "",
+        }  # fmt: skip
+        assert "crashed with exit code 7" in found["bad"]["message"]
+        assert [node["exit_code"] for node in found["good"]["nodes"]] == [0, 0]
+        assert [node["agent"] for node in found["stays"]["nodes"]] == ["running", "running"]
+        assert "nobody listens to these gangs: run `stepfare watch`" in status.err
+        with mixed.store() as store:
+            metered = [entry.usd for entry in store.ledger.entries() if entry.attempt]
+        spent = {name: gang["spent_usd"] for name, gang in found.items()}
+        assert len(metered) == 4
+        assert all(float(usd) > 0 for usd in spent.values())
+
+        assert mixed.run("logs", "good", "--rank", "1").out == "rank 1 of 2\n"
+        both = mixed.run("logs", found["good"]["attempt"]).out
+        assert both == "[0] rank 0 of 2\n[1] rank 1 of 2\n"
+        assert "no checkpoint to be found" in mixed.run("logs", "bad", "--tail", "1").out
+        assert mixed.run("logs", "good", "--rank", "2").code == 2
+
+        # What ended well is done for its plan, what failed is tried again.
+        again = _gangs(mixed.apply("-o", "json").out)
+        assert {name: again[name]["result"] for name in ("good", "stays")} == {
+            "good": "done already", "stays": "runs already",
+        }  # fmt: skip
+        assert again["bad"]["attempt"] != found["bad"]["attempt"]
+        assert mixed.run("destroy", "bad", "stays", "--yes").code == 0
+        assert disagreements(mixed, sightings) == []
+
+
+def _phases(site: Site) -> Mapping[str, str]:
+    with site.store() as store:
+        return {attempt.job: attempt.phase.value for attempt in store.attempts()}
+
+
+def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
+    follow = site.start("apply", site.plan, "--yes", "--follow")
+    eventually(lambda: phase(site.home) == "running", 60)
+    follow.signal(signal.SIGINT)
+    left = follow.wait()
+    assert left.code == 130
+    assert "no longer followed; what runs goes on: see `stepfare status`" in left.said
+    assert disagreements(site) == []
+    follow = site.start("apply", site.plan, "--yes", "--follow")
+    eventually(lambda: "runs already" in follow.err, 60)
+    assert site.run("destroy", "walk", "--yes").code == 0
+    ended = follow.wait()
+    assert ended.code == 5
+    assert " failed\n" in ended.out  # as of the end
+    assert disagreements(site) == []
+
+
+def test_two_at_once(site: Site) -> None:
+    """The second is told who is at work; nothing is made twice, and nothing of it is on record."""
+    with Sightings() as sightings:
+        site.holds.put("apply")
+        first = site.start("apply", site.plan, "--yes")
+        eventually(lambda: site.holds.reached("apply"), 60)
+        second = site.apply()
+        assert second.code == 1
+        assert f"apply: held by process {first.process.pid} on " in second.said
+        assert site.run("destroy", "--all", "--yes").code == 1
+        looked = site.run("sweep", "-o", "json")
+        assert looked.code == 0
+        assert "what it is at is left out" in looked.err
+        assert [orphan for orphan in looked.json["orphans"] if orphan["ours"]] == []
+        site.holds.free_all()
+        assert first.wait().code == 0
+        assert disagreements(site, sightings) == []
+    with site.store() as store:
+        assert [entry.what for entry in store.audit_log()] == ["apply"]
+        assert len(store.attempts()) == 1
+
+
+@pytest.mark.slow
+def test_what_starts_later_is_made_when_it_is_due(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    later = job("later", "true", machines=2, earliest_start="+40m")
+    template = planned(tmp_path_factory.getbasetemp(), "later", later)
+    site = template.site(tmp_path / "site")
+    try:
+        early = site.apply()
+        assert early.code == 0
+        assert "not due yet" in early.out
+        assert site.run("status").out.startswith("nothing was made yet")
+        # Forty minutes less ten pass in ten seconds.
+        fast = f"180@{datetime.now(UTC).isoformat(timespec='seconds')}"
+        words = ("apply", site.plan, "--yes", "--follow")
+        followed = site.run(*words, environment={**site.environment, "STEPFARE_CLOCK": fast})
+        assert followed.code == 0, followed.err
+        assert _phases(site) == {"later": "finished"}
+        assert disagreements(site) == []
+    finally:
+        site.end()

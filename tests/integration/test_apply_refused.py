@@ -1,0 +1,306 @@
+"""What `apply` refuses: a clear message, the exit code, and nothing made or written."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import Result
+
+from tests.support.clouds import STEPFARE
+from tests.support.command import run
+from tests.support.deployed import ZONE_A, Site, Template, job, planned
+from tests.support.terraform_runs import needs_engine
+
+pytestmark = needs_engine
+
+CANARY = "canary-value-of-a-secret"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
+
+
+@pytest.fixture
+def site(two: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Its commands run in this process."""
+    yield from _entered(two.site(tmp_path / "site"), monkeypatch)
+
+
+def _entered(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for name in ("PATH", "STEPFARE_HOME", "STEPFARE_CLOUDS", "STEPFARE_SANDBOX", "COLUMNS"):
+        monkeypatch.setenv(name, site.environment[name])
+    yield site
+    site.end()
+
+
+def _said(result: Result) -> str:
+    return " ".join((result.stdout + result.stderr).split())
+
+
+def _refused(site: Site, code: int, *says: str, options: tuple[object, ...] = ("--yes",), plan: object = "") -> None:
+    result = run("apply", plan or site.plan, *options)
+    said = _said(result)
+    assert result.exit_code == code, said
+    assert isinstance(result.exception, SystemExit), result.exception
+    for text in says:
+        assert text in said
+    assert CANARY not in said
+    _nothing_was_made(site)
+
+
+def _nothing_was_made(site: Site) -> None:
+    assert not (site.home / "runs").exists()
+    with site.store() as store:
+        assert (store.attempts(), store.journal(), store.audit_log(), store.ledger.entries()) == ((), (), (), ())
+        assert store.plan(site.digest) is None
+
+
+def _changed(path: Path, change: Callable[[Any], None]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_a_plan_that_was_edited_by_hand(site: Site) -> None:
+    _changed(site.plan, lambda plan: plan["lines"][0].update(max_usd_per_hour="99.00"))
+    _refused(site, 2, "plan.json", "digest")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "not JSON", '{"schema_version": 1, "lines": []}', "[]", "\0\x01"])
+def test_what_is_no_plan(site: Site, text: str) -> None:
+    site.plan.write_text(text)
+    _refused(site, 2, "plan.json")
+
+
+def test_no_such_plan(site: Site, tmp_path: Path) -> None:
+    _refused(site, 2, "missing.json", "No such file", plan=tmp_path / "missing.json")
+    _refused(site, 2, "cannot be read", plan=tmp_path)
+
+
+def test_a_plan_that_is_too_old(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    since = datetime.now(UTC) - timedelta(seconds=10)
+    monkeypatch.setenv("STEPFARE_CLOCK", f"3600@{since.isoformat(timespec='seconds')}")
+    _refused(site, 6, "refused: the plan was good until", "plan again on today's prices")
+
+
+def _sold(site: Site, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """The sandbox changes its prices, and a book of them is fetched."""
+    script = yaml.safe_load((site.folder / "sandbox.yaml").read_text())
+    change(script["prices"])
+    (site.folder / "sandbox.yaml").write_text(yaml.safe_dump(script))
+    result = run("prices", "refresh", "--cloud", "sandbox", "--accept-jumps")
+    assert result.exit_code == 0, _said(result)
+
+
+def _in_a(prices: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(price for price in prices if price.get("zone") == ZONE_A)
+
+
+def test_a_price_above_the_ceiling(site: Site) -> None:
+    def dearer(prices: list[dict[str, Any]]) -> None:
+        for price in prices:
+            price["steps"][0]["usd"] = "6.00" if price.get("zone") == ZONE_A else "9.00"
+
+    _sold(site, dearer)
+    _refused(site, 6, "refused: walk: sandbox/sandbox-east/sandbox-east-a/h100.1x/spot costs $12.00 an hour now, above")
+
+
+def test_an_offer_that_is_gone(site: Site) -> None:
+    _sold(site, lambda prices: prices.remove(_in_a(prices)))
+    _refused(site, 6, "sandbox/sandbox-east/sandbox-east-a/h100.1x/spot is no longer in the price book (plan again)")
+
+
+def test_prices_that_are_older_than_the_plans(site: Site, tmp_path: Path) -> None:
+    before = sorted((site.home / "books").glob("*.parquet"))
+    assert len(before) == 1
+    _sold(site, lambda _: None)
+    folder, newer = site.folder, tmp_path / "newer.json"
+    words = ("plan", folder / "jobs.yaml", "--limits", folder / "limits.yaml", "--out", newer)
+    assert run(*words).exit_code == 0
+    _refused(site, 6, "the price book is of", options=("--yes", "--book", before[0]), plan=newer)
+    # A book that does not know the sandbox at all.
+    _refused(site, 6, "is no longer in the price book", options=("--yes", "--book", "embedded"))
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "options"),
+    [
+        (4, "is at risk, $0.01 is allowed (raise --max-cost)", ("--max-cost", "0.01")),
+        (4, "above $1.00 somebody must approve (name them with --approved-by)", ("--approve-above", "$1")),
+        (4, "somebody must approve", ("--approve-above", "1", "--approved-by", "  ")),
+        (2, "--max-cost: ", ("--max-cost", "much")),
+        (2, "--approve-above: -1 is below zero", ("--approve-above", "-1")),
+        (2, "'--tries'", ("--tries", "0")),
+        (2, "none.yaml", ("--limits", "none.yaml")),
+        (2, "none.yaml", ("--deploy", "none.yaml")),
+        (2, "nobook", ("--book", "nobook")),
+        (2, "nojobs.yaml", ("--jobs", "nojobs.yaml")),
+    ],
+)
+def test_options(site: Site, code: int, says: str, options: tuple[str, ...]) -> None:
+    _refused(site, code, says, options=("--yes", *options))
+
+
+def test_a_teams_budget(site: Site, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.yaml"
+    limits.write_text(yaml.safe_dump({"teams": [{"team": "team-a", "budget": "$0.60", "spent": "$0.10"}]}))
+    _refused(site, 4, "team team-a would come to $0.76 of a budget of $0.60", options=("--yes", "--limits", limits))
+
+
+def test_nobody_there_to_be_asked(site: Site) -> None:
+    _refused(site, 2, "--yes: nobody can be asked here", "agree with --yes", options=())
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"], ids=["no", "nothing", "end"])
+def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
+    asks, terminal = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [str(STEPFARE), "apply", str(site.plan)], env=site.environment, stdin=terminal, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        os.write(asks, answer.encode())
+        out, err = process.communicate(timeout=60)
+    finally:
+        os.close(asks)
+        os.close(terminal)
+    assert process.returncode == 4, err
+    assert "Make 1 gang, expected $0.66, at risk up to $" in err
+    assert err.endswith("? [y/N]: not applied\n" if answer != "\x04" else "? [y/N]: \nnot applied\n")
+    assert out == ""
+    _nothing_was_made(site)
+
+
+def test_a_job_that_was_changed_since(site: Site) -> None:
+    jobs = site.folder / "jobs.yaml"
+    jobs.write_text(jobs.read_text().replace("steps: 1000", "steps: 2000"))
+    _refused(site, 2, "job walk: error: the job was changed since it was planned", options=("--yes", "--jobs", jobs))
+
+
+def test_a_job_that_nobody_knows(site: Site) -> None:
+    (site.home / "state.db").unlink()
+    _refused(site, 2, "job walk: error: the specification of this job is not known", "give its file with --jobs PATH")
+
+
+def test_a_job_without_anything_to_start(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = {name: value for name, value in job("walk", machines=2).items() if name != "run"}
+    template = planned(tmp_path_factory.getbasetemp(), "no-run", nothing)
+    for site in _entered(template.site(tmp_path / "site"), monkeypatch):
+        _refused(site, 2, "job walk: error: has no `run`: there is nothing to start")
+
+
+def test_a_secret_that_is_not_set(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET_HERE", raising=False)
+    monkeypatch.setenv("SET_HERE", CANARY)
+    env = {"TOKEN": "secret:env:NOT_SET_HERE", "OTHER": "secret:env:SET_HERE"}
+    template = planned(tmp_path_factory.getbasetemp(), "secret", job("walk", machines=2, run={"env": env}))
+    for site in _entered(template.site(tmp_path / "site"), monkeypatch):
+        _refused(
+            site, 2, "job walk: error: run.env.TOKEN: refers to the variable NOT_SET_HERE, which is not set here",
+            "export NOT_SET_HERE",
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("coordinator: {listen: nowhere}", "deploy.yaml:1:23: error: coordinator.listen: is no address with a port"),
+        ("engin: terraform", "deploy.yaml:1:1: error: engin"),
+        ("patience: {meet: soon}", "patience.meet"),
+        ("clouds: {lambda: {}}", "no machines can be made there"),
+        ("{", "deploy.yaml"),
+        ("- 1", "a deploy file is a mapping of fields"),
+    ],
+)
+def test_a_deploy_file_that_is_wrong(site: Site, text: str, says: str) -> None:
+    (site.home / "deploy.yaml").write_text(text)
+    _refused(site, 2, says)
+
+
+def test_engines_that_cannot_be_used(site: Site, tmp_path: Path) -> None:
+    site.deploy(engine=str(tmp_path / "terraform"))
+    _refused(site, 1, "the configured engine", "is not an executable file", "install terraform or tofu")
+    old = tmp_path / "terraform"
+    old.write_text('#!/bin/sh\necho "Terraform v1.2.0"\n')
+    old.chmod(0o755)
+    _refused(site, 1, "is Terraform 1.2.0; 1.6 or newer is needed")
+    old.write_text("#!/bin/sh\nexit 3\n")
+    _refused(site, 1, "is not Terraform or does not run")
+
+
+def test_a_port_that_is_taken(site: Site) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        site.deploy(coordinator={"listen": f"127.0.0.1:{taken.getsockname()[1]}"})
+        _refused(site, 1, f"cannot listen on 127.0.0.1:{taken.getsockname()[1]}", "stop what listens there")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"this is a text, and no database\n" * 200, "is not a database, or is damaged"), (b"", "is empty")],
+)
+def test_a_state_that_is_none(site: Site, content: bytes, says: str) -> None:
+    (site.home / "state.db").write_bytes(content)
+    for words in (("apply", site.plan, "--yes"), ("status",), ("destroy", "--all", "--yes"), ("sweep",), ("audit",)):
+        result = run(*words)
+        assert result.exit_code == 1, _said(result)
+        assert says in _said(result)
+        assert "restore it from a backup, then run `stepfare sweep`" in _said(result)
+    assert (site.home / "state.db").read_bytes() == content
+
+
+def test_a_home_that_cannot_be(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("STEPFARE_HOME", str(file / "home"))
+    book = next((site.home / "books").glob("*.parquet"))
+    result = run("apply", site.plan, "--yes", "--book", book)
+    assert result.exit_code in (1, 2), _said(result)
+    assert str(file) in _said(result)
+    assert file.read_text() == ""
+
+
+def _tree(folder: Path) -> Mapping[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_dry_run_writes_nothing(site: Site) -> None:
+    before = _tree(site.folder)
+    result = run("apply", site.plan, "--dry-run")
+    assert result.exit_code == 0, _said(result)
+    assert "walk sandbox/sandbox-east-a 2 x h100.1x spot" in _said(result)
+    assert "dry run: nothing was made or written" in result.stderr
+    assert _tree(site.folder) == before
+
+
+def test_a_dry_run_needs_no_home(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    book = shutil.copy(next((site.home / "books").glob("*.parquet")), tmp_path / "book.parquet")
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "none"))
+    words = ("apply", site.plan, "--dry-run", "--book", book)
+    known = run(*words, "--jobs", site.folder / "jobs.yaml")
+    assert known.exit_code == 0, _said(known)
+    assert run(*words).exit_code == 2  # no job is known there
+    for other in (("status",), ("audit",), ("logs", "walk"), ("sweep",), ("destroy", "--all", "--yes")):
+        assert run(*other).exit_code in (0, 2), other
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,117 @@
+"""Orphans: found by their tag, in the state and in run directories; what is not ours is shown and survives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import sandbox_nodes
+from tests.support.deployed import Site, eventually, job, planned
+from tests.support.deployed_checks import disagreements
+from tests.support.fault_stages import directory
+from tests.support.sightings import settled
+from tests.support.terraform_runs import needs_engine
+
+pytestmark = needs_engine
+
+
+@pytest.fixture
+def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Site]:
+    template = planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
+    site = template.site(tmp_path / "site")
+    yield site
+    site.end()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[sandbox_nodes.Node]]:
+    """Machines that a test starts by hand."""
+    started: list[sandbox_nodes.Node] = []
+    yield started
+    for node in started:
+        sandbox_nodes.kill(node.id)
+
+
+def _sweep(site: Site, *options: str) -> dict[str, Any]:
+    ran = site.run("sweep", "-o", "json", *options)
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = ran.json
+    return found
+
+
+def _of(found: dict[str, Any], attempt: str) -> list[dict[str, Any]]:
+    return [orphan for orphan in found["orphans"] if orphan["attempt"] == attempt]
+
+
+def test_machines_that_nobody_knows_are_found_by_their_tag(
+    site: Site, nodes: list[sandbox_nodes.Node], tmp_path: Path
+) -> None:
+    """Ours goes, that of another state stays."""
+    ours = sandbox_nodes.start(tmp_path, "ghost-1", 0, site.state)
+    nodes.append(ours)
+    others = sandbox_nodes.start(tmp_path, "ghost-2", 0, "s0123456789")
+    nodes.append(others)
+    assert "of another state" in site.run("sweep", "--cloud", "sandbox").out
+    shown = _sweep(site, "--cloud", "sandbox")
+    assert [(o["ours"], o["released"]) for o in _of(shown, "ghost-1")] == [(True, False)]
+    assert [(o["ours"], o["released"]) for o in _of(shown, "ghost-2")] == [(False, False)]
+    assert len(ours.pids) == 3
+
+    done = _sweep(site, "--yes")
+    assert [(o["ours"], o["released"]) for o in _of(done, "ghost-1")] == [(True, True)]
+    assert [(o["ours"], o["released"]) for o in _of(done, "ghost-2")] == [(False, False)]
+    assert ours.pids == set()
+    assert len(others.pids) == 3
+    with site.store() as store:
+        assert [entry.what for entry in store.audit_log()] == ["sweep"]
+
+
+def test_what_stands_is_no_orphan_and_a_machine_that_went_is_named(site: Site) -> None:
+    assert site.apply().code == 0
+    assert [o for o in _sweep(site, "--yes")["orphans"] if o["ours"]] == []
+    assert disagreements(site) == []
+    folder = directory(site)
+    for pid, marks in sandbox_nodes.marked().items():
+        if marks.get("STEPFARE_NODE") == f"{folder.name}-1":
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(settled(site.state)) == 1)
+    assert _sweep(site)["lost"] == [{"attempt": folder.name, "rank": 1}]
+    assert f"gone, though the state has it: {folder.name} rank 1" in site.run("sweep").out
+    assert site.run("destroy", "walk", "--yes").code == 0
+    assert disagreements(site) == []
+
+
+def test_a_gang_without_its_run_directory_is_destroyed_by_its_tag(site: Site) -> None:
+    assert site.apply().code == 0
+    shutil.rmtree(directory(site))
+    gone = site.run("destroy", "walk", "--yes")
+    assert (gone.code, gone.out) == (0, "1 released\n")
+    assert settled(site.state) == []
+    assert disagreements(site) == []
+
+
+def test_an_attempt_that_the_database_lost_is_an_orphan(site: Site) -> None:
+    assert site.apply().code == 0
+    attempt = directory(site).name
+    with sqlite3.connect(site.home / "state.db") as connection:
+        for table, column in (("nodes", "attempt"), ("attempts", "id")):
+            connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (attempt,))
+    assert len([o for o in _of(_sweep(site), attempt) if o["ours"]]) >= 2
+    done = _of(_sweep(site, "--yes"), attempt)
+    assert all(orphan["released"] for orphan in done)
+    assert settled(site.state) == []
+    assert _of(_sweep(site), attempt) == []
+
+
+def test_a_cloud_that_cannot_be_asked_is_said(site: Site) -> None:
+    environment = {**site.environment, "AWS_EC2_METADATA_DISABLED": "true"}
+    ran = site.run("sweep", "--cloud", "aws", "--cloud", "sandbox", environment=environment)
+    assert ran.code == 5
+    assert "could not be asked: aws: " in ran.out
