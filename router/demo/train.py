@@ -1,9 +1,9 @@
 """A small real training: a character model, trained by SGD on generated text, over all ranks of a gang.
 
-Stands alone (standard library and numpy): ``python -m router.demo.train --steps 600 --checkpoint-dir DIR``, or the
-file itself on a node. Ranks meet by the torchrun contract (MASTER_ADDR, MASTER_PORT, RANK or NODE_RANK, WORLD_SIZE or
-NNODES); without it there is one. Only rank 0 uses the checkpoint folder.
-
+Stands alone (standard library and numpy): ``python -m router.demo.train --steps 600 --checkpoint-dir DIR``, or the file
+itself. Ranks meet by the torchrun contract (MASTER_ADDR, MASTER_PORT, RANK or NODE_RANK, WORLD_SIZE or NNODES); without
+it there is one. Only rank 0 uses the checkpoint folder, but where the node agent's helper is there
+(stepfare_checkpoint), all confirm what is saved, and save when one is asked to.
 The same seed gives the same losses to the last bit, whatever the number of ranks and however often it was stopped or
 killed and went on, on machines of one kind: a batch is cut into the same shards, added in the same order. Exit codes:
 0 done, 1 a rank was lost or a file failed, 2 wrong options, 130 and 143 stopped by SIGINT and SIGTERM, and saved.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -37,9 +38,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 LETTERS, CONTEXT, EMBEDDED, HIDDEN = 32, 3, 16, 64
 TEXT, BATCH, SHARDS = 2**15, 256, 8
-RATE, MOMENTUM = 0.03, 0.9
-KEPT = 3
-FORMAT = "stepfare-demo-1"
+RATE, MOMENTUM, KEPT, FORMAT = 0.03, 0.9, 3, "stepfare-demo-1"
 _LONGEST_LINE, _LONGEST_BODY, _GREETING = 2**16, 2**28, 5.0
 
 
@@ -61,10 +60,7 @@ class Stop:
     def __init__(self) -> None:
         self.signal = 0
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, _: object) -> None:
-        self.signal = number
+            signal.signal(number, lambda caught, _: setattr(self, "signal", caught))
 
     def nap(self, seconds: float) -> None:
         """Sleeps, but not on after a signal."""
@@ -75,8 +71,7 @@ class Stop:
 
 def say(line: str) -> None:
     """A line of output, at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    os.write(1, f"{line}\n".encode())
 
 
 # The model: embedded letters, one hidden layer, a softmax. The weights are one vector.
@@ -161,8 +156,7 @@ class Examples:
         follows = np.cumsum(rng.dirichlet(np.full(LETTERS, 0.1), size=LETTERS), axis=1)
         self._letters = np.zeros(TEXT, np.int64)
         for index, draw in enumerate(rng.random(TEXT - 1)):
-            chosen = int(np.searchsorted(follows[self._letters[index]], draw))
-            self._letters[index + 1] = min(chosen, LETTERS - 1)
+            self._letters[index + 1] = min(int(np.searchsorted(follows[self._letters[index]], draw)), LETTERS - 1)
         self._rng = np.random.default_rng()
         self._rng.bit_generator.state = progress.rng
         self._order = self._rng.permutation(TEXT - CONTEXT)
@@ -179,18 +173,20 @@ class Examples:
 
 
 class Checkpoints:
-    """Files ``step-NNNNNNNN.ckpt`` in a folder, the last three, and ``metrics.jsonl``. None: nothing is kept."""
+    """Rank 0's files ``step-NNNNNNNN.ckpt`` in a folder, the last three, and ``metrics.jsonl``. None: nothing."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder, self._metrics = folder, -1
-        if folder is None:
+    def __init__(self, folder: Path | None, rank: int = 0, ranks: int = 1, limit: float = 0.0) -> None:
+        self._folder, self._metrics, self._kept = None if rank else folder, -1, None
+        with suppress(ImportError):
+            helper: Any = importlib.import_module("stepfare_checkpoint")
+            self._kept = folder and helper.Checkpoints(folder, KEPT, rank=rank, world=ranks, patience=limit)
+        if folder is None or rank:
             return
         folder.mkdir(parents=True, exist_ok=True)
         for part in folder.glob(".step-*.part"):
             part.unlink()
         self._metrics = os.open(folder / "metrics.jsonl", os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        size = os.fstat(self._metrics).st_size
-        if size and os.pread(self._metrics, 1, size - 1) != b"\n":
+        if (size := os.fstat(self._metrics).st_size) and os.pread(self._metrics, 1, size - 1) != b"\n":
             os.write(self._metrics, b"\n")
 
     def newest(self, seed: int) -> Progress:
@@ -209,21 +205,27 @@ class Checkpoints:
             return found
         return Progress.fresh(seed)
 
-    def save(self, progress: Progress) -> None:
-        """On the disk when this returns, whole or not at all."""
-        if self._folder is None:
-            return
-        path = self._folder / f"step-{progress.step:08d}.ckpt"
-        with (part := self._folder / f".{path.stem}.part").open("wb") as stream:
-            stream.write(progress.packed())
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-        for old in sorted(self._folder.glob("step-*.ckpt"))[:-KEPT]:
-            old.unlink(missing_ok=True)
+    def asked(self, step: int, steps: int) -> bool:
+        """Says that so many steps are done; whether somebody needs a checkpoint."""
+        return bool(self._kept and (self._kept.progress(step, steps) or self._kept.wanted(step)))
+
+    def save(self, progress: Progress, *, confirm: bool = True) -> None:
+        """On the disk when this returns, whole or not at all. All ranks call it, but with ``confirm`` False."""
+        path = self._folder / f"step-{progress.step:08d}.ckpt" if self._folder else None
+        if path is not None:
+            with (part := path.with_name(f".{path.stem}.part")).open("wb") as stream:
+                stream.write(progress.packed())
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+            os.fsync(folder := os.open(path.parent, os.O_RDONLY))
+            os.close(folder)
+            for old in sorted(other for other in path.parent.glob("step-*.ckpt") if other <= path)[:-KEPT]:
+                if not old.with_suffix(".manifest.json").exists():  # the helper removes those
+                    old.unlink(missing_ok=True)
+        if self._kept and confirm:
+            files = [path] if path else None
+            self._kept.save(progress.step, files, data_position=progress.position, rng=progress.rng)
 
     def note(self, **metrics: object) -> None:
         """A line of metrics.jsonl."""
@@ -319,34 +321,33 @@ class Gang:
         except OSError as error:
             raise TrainingError(f"rank {rank} was lost {when}: {error}") from None
 
-    def add_up(self, step: int, mine: dict[int, tuple[float, Array]]) -> tuple[float, Array, int]:
-        """Loss and gradient of a step over all shards, and the signal that some rank got; the same on all ranks."""
+    def add_up(self, step: int, mine: dict[int, tuple[float, Array]], asked: bool) -> tuple[float, Array, int, bool]:
+        """Loss, gradient, the signal that some rank got, whether one was asked to save: the same on all ranks."""
         signalled, own = self._stop.signal, range(self.rank, SHARDS, self.ranks)
         if self.rank:
-            told = {"losses": [mine[shard][0] for shard in own], "signal": signalled}
+            told = {"losses": [mine[shard][0] for shard in own], "signal": signalled, "asked": asked}
             with suppress(OSError):  # what is wrong is said by what is heard
                 self._links[0].send(told, b"".join(mine[shard][1].tobytes() for shard in own))
             head, body = self._heard(0, f"in step {step}")
-            return head["loss"], np.frombuffer(body), head["signal"]
+            return head["loss"], np.frombuffer(body), head["signal"], head["asked"]
         for rank in sorted(self._links):
             head, body = self._heard(rank, f"in step {step}")
             rows = zip(head["losses"], np.frombuffer(body).reshape(-1, SIZE), strict=True)
             mine |= dict(zip(range(rank, SHARDS, self.ranks), rows, strict=True))
-            signalled = signalled or head["signal"]
+            signalled, asked = signalled or head["signal"], asked or head["asked"]
         loss, gradient = 0.0, np.zeros(SIZE)
         for shard in range(SHARDS):
             loss, gradient = loss + mine[shard][0] / BATCH, gradient + mine[shard][1] / BATCH
         for link in self._links.values():
             with suppress(OSError):  # it will be missed in the next step
-                link.send({"loss": loss, "signal": signalled}, gradient.tobytes())
-        return loss, gradient, signalled
+                link.send({"loss": loss, "signal": signalled, "asked": asked}, gradient.tobytes())
+        return loss, gradient, signalled, asked
 
 
 def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """The exit code. TrainingError and OSError when it cannot go on; what was done is saved, if a disk takes it."""
-    stop = Stop()
-    gang = Gang(environment, options.seed, options.limit_seconds + options.step_seconds, stop)
-    store = Checkpoints(None if gang.rank else options.checkpoint_dir)
+    gang = Gang(environment, options.seed, options.limit_seconds + options.step_seconds, stop := Stop())
+    store = Checkpoints(options.checkpoint_dir, gang.rank, gang.ranks, options.limit_seconds / 4)
     progress = gang.meet(None if gang.rank else store.newest(options.seed))
     say(f"rank {gang.rank} of {gang.ranks} begins after step {progress.step}")
     examples, signalled, reported = Examples(progress), 0, (progress.step, time.perf_counter())
@@ -355,21 +356,20 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         used, shards = examples.batch(progress)
         mine = {n: loss_of(progress.weights, *shards[n]) for n in range(gang.rank, SHARDS, gang.ranks)}
         try:
-            loss, gradient, signalled = gang.add_up(step, mine)
+            loss, gradient, signalled, asked = gang.add_up(step, mine, store.asked(progress.step, options.steps))
         except TrainingError:
-            store.save(progress)
+            store.save(progress, confirm=False)
             if stop.signal:  # all are being stopped, and this rank is the last to hear of it
                 return 128 + stop.signal
             raise
         progress = used.after(gradient)
         stop.nap(options.step_seconds - (time.perf_counter() - began))
-        now = round(time.time(), 3)  # noqa: TID251
-        store.note(step=step, loss=loss, time=now, attempt=environment.get("STEPFARE_ATTEMPT"))
+        store.note(step=step, loss=loss, time=round(time.time(), 3), attempt=environment.get("STEPFARE_ATTEMPT"))  # noqa: TID251
         if gang.rank == 0 and (step % options.report_every == 0 or step == options.steps):
             seconds = (time.perf_counter() - reported[1]) / (step - reported[0])
             say(f"step {step}/{options.steps} loss {loss:.4f} step_s {seconds:.3f}")
             reported = (step, time.perf_counter())
-        if step % options.checkpoint_every == 0:
+        if asked or step % options.checkpoint_every == 0:
             store.save(progress)
     store.save(progress)
     say(f"rank {gang.rank} of {gang.ranks} ends after step {progress.step}/{options.steps}")

@@ -46,7 +46,7 @@ _MANIFEST = re.compile(r"step-(\d{8,})\.manifest\.json")
 _LEFT = re.compile(r"\.?step-(\d{8,})(\.manifest\.json\..*\.part)?")
 
 
-class NotSavedError(Exception):
+class NotSavedError(OSError):
     """A checkpoint did not come about; the ones before it are as they were."""
 
 
@@ -209,7 +209,7 @@ class Checkpoints:
         """On every rank, after the same step; the checkpoint is complete when it returns. ``write`` fills the folder
         that it is given, or is the files in :attr:`folder` that are there already, which the checkpoints then own;
         None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. What was just saved is
-        not saved again. NotSavedError, OSError, and what ``write`` raises."""
+        not saved again. OSError, of which NotSavedError is one, and what ``write`` raises."""
         began, request = time.monotonic(), self.agent.asked()
         json.dumps([data_position, rng])
         self._count += 1
