@@ -22,7 +22,6 @@ from router.running.orders import Order
 from router.running.site import Site
 from router.state.records import Attempt
 
-
 APPLY = "apply"  # as the audit log calls it
 
 
