@@ -211,23 +211,22 @@ class Checkpoints:
         None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. What was just saved is
         not saved again. OSError, of which NotSavedError is one, and what ``write`` raises."""
         began, request = time.monotonic(), self.agent.asked()
-        json.dumps([data_position, rng])
+        asked, about = request.id if request else "", {"data_position": data_position, "rng": rng}
+        json.dumps(about)
         self._count += 1
         place = self.folder / f"step-{step:08d}" / self._attempt
         if self._last is None or self._last[0].step != step:
             try:
-                about = {"data_position": data_position, "rng": rng}
-                self._last = self._saved(step, place, write, about, request.id if request else "")
+                self._last = self._saved(step, place, write, about, asked)
             except BaseException as error:
                 why = f"{type(error).__name__}: {error}"[:500]
                 if request is not None:
-                    self.agent.failed(request.id, why)
+                    self.agent.failed(asked, why)
                 with suppress(OSError):
                     _put(place / f"failed-{self._rank}.{self._count}.json", {"why": why})
                 raise
         if request is not None or self._rank == 0:
-            manifest = str(self._last[0].manifest)
-            self.agent.saved(request.id if request else "", step, manifest, time.monotonic() - began)
+            self.agent.saved(asked, step, str(self._last[0].manifest), time.monotonic() - began)
         return self._last[0]
 
     def _saved(
@@ -325,6 +324,7 @@ class Checkpoints:
     def _retire(self, step: int) -> None:
         """Removes what is older than the newest ``keep``, of which ``step``, just read to the last byte, is one, and
         what was passed over. Later steps, which this training did not go on from, count for nothing."""
+        self._bad.discard(step)
         older = [(at, path) for at, path in self._manifests() if at < step]
         kept = [at for at, _ in older if at not in self._bad][: self._keep - 1]
         for manifest in [path for at, path in older if at not in kept]:
