@@ -1,4 +1,5 @@
-"""The fault walk: `python -m tests.bench.fault_walk [WORD...]` walks the steps whose stage or fault has such a word.
+"""The fault walk: `python -m tests.bench.fault_walk [--engine PATH] [WORD...]` walks the steps whose stage or fault has
+such a word, all of them by default.
 
 Each step applies (or destroys) a gang of three on the sandbox, brings a fault about at one stage, runs one more command
 and then asks whether everything agrees. The table is printed; exit code 1 when something is wrong.
@@ -6,6 +7,8 @@ and then asks whether everything agrees. The table is printed; exit code 1 when 
 
 from __future__ import annotations
 
+import argparse
+import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -21,9 +24,9 @@ from tests.support.sightings import Sightings
 AT_ONCE = 4
 
 
-def walk(steps: Sequence[Step], folder: Path) -> list[Verdict]:
-    """All of them, some at a time, each in a site of its own below the folder."""
-    made = templates(folder)
+def walk(steps: Sequence[Step], folder: Path, engine: Path | None = None) -> list[Verdict]:
+    """All of them, some at a time, each in a site of its own below the folder; ``engine`` instead of the embedded."""
+    made = templates(folder, engine)
     with Sightings() as sightings, ThreadPoolExecutor(AT_ONCE) as pool:
         return list(
             pool.map(
@@ -35,13 +38,21 @@ def walk(steps: Sequence[Step], folder: Path) -> list[Verdict]:
 
 def main() -> int:
     """Prints the table and what is wrong."""
-    words = sys.argv[1:]
+    parser = argparse.ArgumentParser(description="What is left of an apply that something comes between.")
+    parser.add_argument("words", nargs="*", help="only steps whose stage or fault has one of these")
+    parser.add_argument("--engine", type=Path, help="path of terraform or tofu; else the embedded one")
+    asked = parser.parse_args()
+    words = asked.words
     steps = [s for s in (*kills(), *others()) if not words or any(w in f"{s.stage.name} {s.fault.name}" for w in words)]
     began = time.monotonic()
     with TemporaryDirectory(prefix="stepfare-walk-") as folder:
-        verdicts = walk(steps, Path(folder))
+        verdicts = walk(steps, Path(folder), asked.engine)
     print(table(verdicts))
-    print(f"{time.monotonic() - began:.0f} s, {AT_ONCE} at a time")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = used.ru_utime + used.ru_stime
+    print(
+        f"{time.monotonic() - began:.0f} s, {AT_ONCE} at a time, {busy:.0f} s of processor time in what was waited for"
+    )
     wrong = [verdict for verdict in verdicts if verdict.wrong]
     for verdict in wrong:
         print(f"\n{verdict.step.stage.name}, {verdict.step.fault.name}, {verdict.step.follow_up}:", *verdict.wrong)

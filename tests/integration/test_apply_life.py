@@ -55,7 +55,7 @@ def _gangs(text: str) -> Mapping[str, Mapping[str, Any]]:
 
 def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
     with Sightings() as sightings:
-        first = site.apply("-o", "json")
+        first = site.apply("-o", "json", "--approve-above", "0.01", "--approved-by", "Ann")
         assert (first.code, _gangs(first.out)["walk"]["result"]) == (0, "ready")
         again = site.apply("-o", "json")
         assert (again.code, _gangs(again.out)["walk"]["result"]) == (0, "runs already")
@@ -74,7 +74,28 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
     with site.store() as store:
         (attempt,) = store.attempts()
         assert (attempt.phase, attempt.reason) == (Phase.FAILED, "stopped")
-        assert [entry.what for entry in store.audit_log()] == ["apply", "apply", "destroy"]
+        log = store.audit_log()
+        assert [(entry.what, entry.digest) for entry in log] == [
+            ("apply", site.digest), ("apply", site.digest), ("destroy", ""),
+        ]  # fmt: skip
+        assert [entry.details.get("approved_by") for entry in log] == ["Ann", "", None]
+        assert log[2].details["attempts"] == [attempt.id]
+    assert site.run("audit").code == 0
+    over = [site.run("status", "--all", "-o", "json").json for _ in range(2)]
+    assert over[0] | {"as_of": ""} == over[1] | {"as_of": ""}
+
+
+def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+    site = planned(tmp_path_factory.getbasetemp(), "quick", job("quick", "true", machines=2)).site(tmp_path / "site")
+    try:
+        assert site.apply().code == 0
+        followed = site.apply("--follow")
+        assert (followed.code, _phases(site)) == (0, {"quick": "finished"}), followed.err
+        again = site.apply("-o", "json")
+        assert (again.code, _gangs(again.out)["quick"]["result"]) == (0, "done already")
+        assert disagreements(site) == []
+    finally:
+        site.end()
 
 
 def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:

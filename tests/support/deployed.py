@@ -196,10 +196,10 @@ class Site:
 
 
 class Template:
-    """A site that was planned once; ``jobs`` in one plan. Copies of it are sites."""
+    """A site that was planned once; ``jobs`` in one plan. Copies of it are sites, with ``engine`` (None: embedded)."""
 
-    def __init__(self, folder: Path, jobs: Sequence[Mapping[str, Any]], *plan_options: object) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, jobs: Sequence[Mapping[str, Any]], engine: Path | None = None) -> None:
+        self.folder, self._engine = folder, engine
         folder.mkdir(parents=True)
         (folder / "sandbox.yaml").write_text(yaml.safe_dump(_SANDBOX))
         (folder / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"sandbox": {"file": "sandbox.yaml"}}}))
@@ -208,7 +208,7 @@ class Template:
         site = Site(folder, "", "", Holds(folder / "holds"))
         for words in (
             ("prices", "refresh", "--cloud", "sandbox"),
-            ("plan", "jobs.yaml", "--limits", "limits.yaml", "--out", "plan.json", *plan_options),
+            ("plan", "jobs.yaml", "--limits", "limits.yaml", "--out", "plan.json"),
         ):
             said = folder / "said"
             done = site.run(*[folder / str(w) if str(w).endswith((".yaml", ".json")) else w for w in words])
@@ -223,7 +223,7 @@ class Template:
         shutil.copytree(self.folder / "home" / "books", folder / "home" / "books")
         text = (folder / "plan.json").read_text()
         holds = Holds(folder / "holds")
-        write_engine(folder / "bin", holds)
+        write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
         with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
             store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,9 @@ from terraform.strays import strays
 from tests.support.deployed import Site
 from tests.support.sightings import Marked, Sightings, settled
 
-# What holds tokens and the values of jobs' environments.
-_SECRET = ("secrets.auto.tfvars.json", "preview.tfplan", "token", "env.json", "script")
+# What holds tokens and the values of jobs' environments; and a word of every node's script.
+_SECRET = ("secrets.auto.tfvars.json", "token", "env.json", "script")
+_IN_SCRIPTS = b"STEPFARE_NODE_FOLDER"
 _STANDING = (Phase.READY, Phase.RUNNING)
 
 
@@ -65,6 +67,7 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
         yield from _unless(not (directory.is_dir() and strays(directory)), "its directory has processes")
         yield from _unless(whats[-1:] == ["released"], f"the journal ends with {whats[-1:]}")
         secret = [path.name for name in _SECRET for path in directory.rglob(name)]
+        secret += [path.name for path in directory.glob("*.tfplan") if _has_scripts(path)]
         yield from _unless(not secret, f"secrets are left: {secret}")
         existed: Counter[int | None] = Counter([node.rank for node in nodes if node.made_at is not None])
         yield from _unless(all(_is_gone(node) for node in nodes), "a node that was made is not gone")
@@ -84,6 +87,12 @@ def _unmetered(
     never = Counter(attempt for attempt, _ in metered - sightings.begun[store.id])
     # One that was about to be started just when all was ended: nobody may have looked in between.
     yield from (f"{n} machines of {a} are metered and never were" for a, n in never.items() if n > 1 and not mute)
+
+
+def _has_scripts(preview: Path) -> bool:
+    """Whether a preview holds user data. One that was made after all was forgotten does not."""
+    with zipfile.ZipFile(preview) as parts:
+        return any(_IN_SCRIPTS in parts.read(name) for name in parts.namelist())
 
 
 def _is_gone(node: NodeRecord) -> bool:

@@ -6,6 +6,7 @@ nobody else is held there. Terraform is held by a script that stands for it on t
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,9 +76,9 @@ def wait_while_held(folder: Path, place: str) -> None:
         time.sleep(0.02)
 
 
-def write_engine(folder: Path, holds: Holds) -> None:
-    """The script, as `terraform` in a folder for the PATH."""
-    engine = find_engine(None, "")
+def write_engine(folder: Path, holds: Holds, real: Path | None) -> None:
+    """The script, as `terraform` in a folder for the PATH; ``real`` runs behind it, by default the embedded one."""
+    engine = find_engine(real, os.defpath)
     folder.mkdir()
     script = folder / "terraform"
     script.write_text(_SCRIPT.format(version=engine.version, holds=holds.folder, engine=engine.path))

@@ -42,11 +42,11 @@ class Verdict:
         return "-" if self.skipped else "WRONG" if self.wrong else "ok"
 
 
-def templates(folder: Path) -> dict[str, Template]:
-    """The two plans that are walked through."""
+def templates(folder: Path, engine: Path | None = None) -> dict[str, Template]:
+    """The two plans that are walked through; ``engine`` instead of the embedded one."""
     return {
-        WAITING: Template(folder / WAITING, [job("walk", machines=MACHINES)]),
-        FAILING: Template(folder / FAILING, [job("walk", "exit 7", machines=MACHINES)]),
+        WAITING: Template(folder / WAITING, [job("walk", machines=MACHINES)], engine),
+        FAILING: Template(folder / FAILING, [job("walk", "exit 7", machines=MACHINES)], engine),
     }
 
 
