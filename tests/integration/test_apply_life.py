@@ -98,6 +98,7 @@ def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathF
         site.end()
 
 
+@pytest.mark.slow
 def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
     """Applied by a command that leaves; then somebody watches."""
     with Sightings() as sightings:
