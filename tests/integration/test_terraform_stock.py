@@ -222,7 +222,7 @@ def test_a_zombie_and_a_number_used_again_do_not_count(cloud: Path) -> None:
     assert _take(cloud, "r", "z", "m", "spot").returncode == 0
 
 
-@pytest.mark.parametrize("content", ["", "1 1\n", f"{os.getpid()} 1\n"])
+@pytest.mark.parametrize("content", ["", "1 1\n", f"{os.getpid()} 1\n"], ids=["empty", "somebody", "we before"])
 def test_a_turn_of_the_dead_is_over(cloud: Path, content: str) -> None:
     """As a kill -9 leaves it: nothing has to be given back."""
     (cloud / "stock").write_text("r z m spot 1\n")
