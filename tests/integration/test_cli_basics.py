@@ -71,7 +71,7 @@ def test_version_is_that_of_the_distribution() -> None:
         (("import", "x.yaml"), "did you mean import sky?"),
         (("validate",), "Missing argument"),
         (("validate", "x", "--nonsense"), "No such option"),
-        (("schema", "jobs"), "'job', 'limits', 'clouds', 'pool', 'sandbox', 'plan'"),
+        (("schema", "jobs"), "'job', 'limits', 'clouds', 'pool', 'sandbox', 'deploy', 'plan'"),
         (("validate", "x", "-o", "xml"), "table"),
         (("validate", "x", "--now", "2026-11-21"), "no time zone"),
         (("validate", "examples/nightly", "--book", "nowhere.parquet"), "nowhere.parquet"),

@@ -143,12 +143,15 @@ def test_children_that_outlive_their_node_are_strays_and_a_number_used_again_is_
     assert strays(directory) == (Stray("demo-1-0", group),)
     assert len(_processes(directory)) > 0
 
-    (directory / "nodes" / "demo-1-1").mkdir()
-    (directory / "nodes" / "demo-1-1" / "pid").write_text(f"{os.getpgrp()}\n")
-    (directory / "nodes" / "demo-1-1" / "born").write_text("1\n")
-    assert strays(directory) == (Stray("demo-1-0", group),)
-    assert stop_strays(directory) == (Stray("demo-1-0", group),)
-    assert _processes(directory) == []
+    with psutil.Popen(["sleep", "60"], start_new_session=True) as other:
+        (directory / "nodes" / "demo-1-1").mkdir()
+        (directory / "nodes" / "demo-1-1" / "pid").write_text(f"{other.pid}\n")
+        (directory / "nodes" / "demo-1-1" / "born").write_text("1\n")
+        assert strays(directory) == (Stray("demo-1-0", group),)
+        assert stop_strays(directory) == (Stray("demo-1-0", group),)
+        assert _processes(directory) == []
+        assert support.lives(other.pid)
+        other.kill()
 
 
 def test_what_cannot_be_ended_is_said(directory: Path) -> None:
