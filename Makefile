@@ -34,7 +34,7 @@ test: check ## check, then every test but the slow ones
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow"
 
 slow: $(READY) ## the slow tests: long properties, notebooks
-	$(BIN)/pytest -q -m slow
+	$(BIN)/pytest -q -n auto --dist loadfile -m slow
 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run

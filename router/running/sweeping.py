@@ -121,7 +121,7 @@ def _stands_for(attempt: Attempt | None) -> bool:
 
 
 def _orphan(site: Site, found: Found) -> Orphan:
-    place = f"{found.cloud}/{found.zone or found.region}"
+    place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
     return Orphan(
         f"{found.what} {found.machine_id}", place, found.attempt, ours=found.state_id == site.store.id, found=found
     )
