@@ -12,8 +12,9 @@ from tests.support.deployed import Running, Site, eventually
 from tests.support.sightings import Sightings
 
 MACHINES = 3
-# The job that waits until it is told to stop, and the one that fails at once.
-WAITING, FAILING = "waiting", "failing"
+# The job that waits until it is told to stop, one that then takes its time so that somebody can look, and one that
+# fails at once.
+WAITING, LINGERING, FAILING = "waiting", "lingering", "failing"
 _SLOW_START = "delay 0.7"
 
 
@@ -61,7 +62,7 @@ STAGES = (
     Stage("RELEASING, after the ledger", command=_FOLLOW, place="after-ledger", job=FAILING, in_stepfare=True),
     Stage("destroy: RELEASING", command=_DESTROY, place="releasing", made=True, in_stepfare=True),
     Stage("destroy: before it locks", command=_DESTROY, place="destroy", made=True, terraform=True),
-    Stage("destroy: 2 of 3 left", command=_DESTROY, up=2, made=True, terraform=True),
+    Stage("destroy: 2 of 3 left", command=_DESTROY, up=2, made=True, terraform=True, job=LINGERING),
     Stage("destroy: all gone", command=_DESTROY, place="after-destroy", made=True, terraform=True),
     Stage("destroy: before the ledger", command=_DESTROY, place="before-ledger", made=True, in_stepfare=True),
     Stage("destroy: after the ledger", command=_DESTROY, place="after-ledger", made=True, in_stepfare=True),
