@@ -24,7 +24,8 @@ class Entry:
 
     ``key`` is unique: the same happening again has the same key. ``usd`` is rate x hours, rounded once. A metered entry
     is about one machine (``attempt``, ``rank``), and all of its time is billed; a planned one is a line of a plan.
-    ``steps`` are those that the time was planned to do; 0 where nobody knows. ValueError when that does not hold.
+    ``steps`` are those that the time was planned to do, or, metered, those that were saved in it, which stand with rank
+    0 alone; ``lost_steps`` were done and then lost. 0 where nobody knows. ValueError when that does not hold.
     """
 
     key: str
@@ -53,6 +54,7 @@ class Entry:
     usd_per_hour: UsdPerHour
     usd: Usd
     steps: int = 0
+    lost_steps: int = 0
     price_as_of: str = ""
     price_source: str = ""
 

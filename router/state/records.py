@@ -11,12 +11,21 @@ from pricing.places import Market
 
 
 class Phase(StrEnum):
-    """Where an attempt is. From ``PROVISIONING`` on machines may exist; in the last two there are none any more."""
+    """Where an attempt is. From ``PROVISIONING`` on machines may exist; in the last two there are none any more.
+
+    ``RESUMING``: all ranks met, the training reads what an earlier attempt saved. ``NOTICED``: a machine is to be taken
+    back; ``CHECKPOINTING``: every rank was told to save; ``MIGRATING``: it is saved, or there was no time, and the job
+    goes elsewhere.
+    """
 
     PLANNED = "planned"
     PROVISIONING = "provisioning"
     READY = "ready"
+    RESUMING = "resuming"
     RUNNING = "running"
+    NOTICED = "noticed"
+    CHECKPOINTING = "checkpointing"
+    MIGRATING = "migrating"
     RELEASING = "releasing"
     FINISHED = "finished"
     FAILED = "failed"
@@ -25,6 +34,14 @@ class Phase(StrEnum):
     def is_over(self) -> bool:
         """Nothing exists any more, and nothing will."""
         return self in (Phase.FINISHED, Phase.FAILED)
+
+    @property
+    def is_up(self) -> bool:
+        """The gang is whole, and its training runs or is about to."""
+        return self in _UP
+
+
+_UP = frozenset({Phase.READY, Phase.RESUMING, Phase.RUNNING, Phase.NOTICED, Phase.CHECKPOINTING, Phase.MIGRATING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +54,14 @@ class Attempt:
     ``result`` is how the training went, as its ranks said it ("" while it runs): ``finished``, else a reason of
     :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the
     rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``,
-    ``stopped``, ``credentials``, ``failed``; ``message`` the same for a person. ``version`` rises with every change.
+    ``stopped``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``failed``; ``message`` the same for a person.
+    ``version`` rises with every change.
+
+    ``resumes``: the attempt that this one goes on from ("": none), at ``first_step``, the last step that was confirmed
+    to be saved, with ``first_manifest``. ``checkpoint_seconds``: how often the training is to save; None: as it likes.
+    ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is real
+    time of day whatever clock the cloud goes by; ``order_reason`` is a word of :mod:`router.agent.control`. When it is
+    over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost.
     """
 
     id: str
@@ -70,6 +94,16 @@ class Attempt:
     gone_at: datetime | None = None
     reason: str = ""
     message: str = ""
+    resumes: str = ""
+    first_step: int = 0
+    first_manifest: str = ""
+    checkpoint_seconds: float | None = None
+    order_id: str = ""
+    order_reason: str = ""
+    order_seconds: float = 0.0
+    ordered_at: datetime | None = None
+    last_step: int | None = None
+    kept_step: int | None = None
     version: int = 1
 
 

@@ -69,6 +69,11 @@ class NoticesSuite(StateSuite):
                 connection.execute(text("DROP TABLE notices"))
                 for name in ("step", "step_seconds", "saved_step", "saved_manifest", "saved_at"):
                     connection.execute(text(f"ALTER TABLE nodes DROP COLUMN {name}"))
+                for name in ("resumes", "first_manifest", "order_id", "order_reason", "first_step", "order_seconds"):
+                    connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {name}"))
+                for name in ("checkpoint_seconds", "ordered_at", "last_step", "kept_step"):
+                    connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {name}"))
+                connection.execute(text("ALTER TABLE ledger DROP COLUMN lost_steps"))
                 connection.execute(text("UPDATE stepfare_version SET version_num = '0001'"))
         with Store.open(url, now=NOW) as store:
             assert store.id == made
