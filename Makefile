@@ -15,7 +15,7 @@ $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "stepfare needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,aws,gcp,azure,embedded,postgres]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,aws,gcp,azure,embedded,notify,postgres]'
 	@touch $@
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
