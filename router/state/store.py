@@ -36,6 +36,7 @@ class Store:
         from router.state.journal import Journal, Shortages
         from router.state.ledger_store import LedgerStore
         from router.state.notices import Notices
+        from router.state.overview import Overview
         from router.state.plans import Plans
         from router.state.versions import ID
 
@@ -47,6 +48,7 @@ class Store:
         self._shortages = Shortages(database)
         self._audit = Audit(database)
         self.ledger = LedgerStore(database)
+        self.overview = Overview(database)
         self._id = self._plans.value(ID) or ""
 
     @classmethod

@@ -19,6 +19,7 @@ from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_notices import NoticesSuite
+from tests.support.state_suite_overview import OverviewSuite
 from tests.support.state_values import NOW, entry
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,10 @@ class TestNotes(NotesSuite):
 
 
 class TestNotices(NoticesSuite):
+    pass
+
+
+class TestOverview(OverviewSuite):
     pass
 
 

@@ -1,0 +1,74 @@
+"""What is asked again and again about a whole state. Lists that only grow are read from where a reader was before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from sqlalchemy import func, select
+
+from router.ledger.entry import Entry, Kind
+from router.state.database import Database
+from router.state.records import Attempt, JournalEntry, NodeRecord, Phase
+from router.state.rows import last_seq, records
+from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES
+
+# Below the most parameters of a statement that any build of SQLite takes.
+_IDS_AT_ONCE = 500
+_OVER = [phase for phase in Phase if phase.is_over]
+
+
+class Overview:
+    """Each method is one transaction, as those of the store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
+        """The attempts that are not over, by the time they were made and id, and their machines, by attempt and rank;
+        as of one moment."""
+        alive = ATTEMPTS.c.phase.not_in(_OVER)
+        attempts = select(ATTEMPTS).where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
+        ids = select(ATTEMPTS.c.id).where(alive)
+        nodes = select(NODES).where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        with self._database.read() as connection:
+            return (
+                tuple(records(connection, ATTEMPTS, attempts, Attempt)),
+                tuple(records(connection, NODES, nodes, NodeRecord)),
+            )
+
+    def over_since(self, since: datetime) -> tuple[Attempt, ...]:
+        """Those that are over, gone at that time or later, by that time and id."""
+        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_OVER) & (ATTEMPTS.c.gone_at >= since))
+        with self._database.read() as connection:
+            found = records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
+        return tuple(found)
+
+    def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
+        """Those of these ids that there are."""
+        wanted, found = sorted(set(ids)), {}
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), _IDS_AT_ONCE):
+                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + _IDS_AT_ONCE]))
+                found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
+        return found
+
+    def counts(self) -> dict[tuple[Phase, str], int]:
+        """How many attempts there are of each phase and reason, ever."""
+        query = select(ATTEMPTS.c.phase, ATTEMPTS.c.reason, func.count()).group_by(ATTEMPTS.c.phase, ATTEMPTS.c.reason)
+        with self._database.read() as connection:
+            return {(phase, reason): int(count) for phase, reason, count in connection.execute(query)}
+
+    def notes(self, what: Collection[str], after: int = 0) -> tuple[JournalEntry, ...]:
+        """Entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
+        query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
+        with self._database.read() as connection:
+            return tuple(records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
+
+    def metered(self, after: int = 0) -> tuple[int, tuple[Entry, ...]]:
+        """The head of the ledger, and what was metered above ``after``, in order."""
+        with self._database.read() as connection:
+            head = last_seq(connection, LEDGER)
+            new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == Kind.METERED)
+            query = select(LEDGER).where(new).order_by(LEDGER.c.seq)
+            return head, tuple(records(connection, LEDGER, query, Entry, without=("seq",)))
