@@ -4,6 +4,7 @@
 #
 # STEPFARE_SANDBOX may name a folder (absolute) that plays the cloud. Lines of its file `stock`:
 #   REGION ZONE INSTANCE_TYPE MARKET MACHINES   so many at a time (stock.sh); ZONE -: any zone, and nodes without one
+#   closed PLACE UNTIL [BY]                     none in that zone or region before UNTIL (seconds since 1970; -: for good)
 #   delay SECONDS                               every start takes so long
 #   sick PATTERN                                nodes of such a name come up, but never do anything
 set -eu

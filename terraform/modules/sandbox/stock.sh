@@ -1,15 +1,17 @@
 #!/bin/sh
 # stock.sh PID REGION ZONE INSTANCE_TYPE MARKET: takes a machine out of $STEPFARE_SANDBOX/stock for that process, as long as
-# the process lives. The first line that fits counts, over all run directories; what no line speaks of is not limited.
-# Exit 1 with the reason on stderr when none is left.
+# the process lives. The first line that fits counts, over all run directories; what no line speaks of is not limited; in a
+# place that is closed there is none. Exit 1 with the reason on stderr when none is left.
 set -eu
 umask 077
 . "$(dirname "$0")/birth.sh"
 pid=$1 region=$2 zone=$3 type=$4 market=$5
 
 # shellcheck disable=SC2046
-set -- $(awk -v r="$region" -v z="$zone" -v t="$type" -v m="$market" \
-    '$1 == r && ($2 == "-" || $2 == z) && $3 == t && $4 == m { print $2, $5; exit }' "$STEPFARE_SANDBOX/stock")
+set -- $(awk -v r="$region" -v z="$zone" -v t="$type" -v m="$market" -v now="$(date +%s)" '
+    $1 == "closed" && ($2 == r || $2 == z) && ($3 == "-" || $3 + 0 > now) { closed = 1 }
+    !fits && $1 == r && ($2 == "-" || $2 == z) && $3 == t && $4 == m { fits = 1; place = $2; machines = $5 }
+    END { if (closed) print z, 0; else if (fits) print place, machines }' "$STEPFARE_SANDBOX/stock")
 [ $# -gt 0 ] || exit 0
 place=$1 machines=${2:-}
 case $machines in

@@ -6,7 +6,8 @@ set -u
 folder=$1
 
 ended() {
-    rm -f "$folder/pid" "$folder/born" "$folder/script" "$folder/up" "$folder/refused"
+    # What was announced to this machine (notice.json) is not meant for the next one of its name.
+    rm -f "$folder/pid" "$folder/born" "$folder/script" "$folder/up" "$folder/refused" "$folder/notice.json"
     exit 0
 }
 
