@@ -55,16 +55,8 @@ class Attempts:
     def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
         """Sets fields, if nobody changed the attempt since it was read: MovedError. TypeError, MissingError."""
         only_fields(Attempt, changes, fixed=("id", "version"))
-        same = (ATTEMPTS.c.id == attempt.id) & (ATTEMPTS.c.version == attempt.version)
         with self._database.write() as connection:
-            statement = update(ATTEMPTS).where(same).values({**changes, "version": attempt.version + 1})
-            changed = connection.execute(statement).rowcount
-            now = _read(connection, attempt.id)
-            if now is None:
-                raise MissingError(f"there is no attempt {attempt.id}")
-            if changed != 1:
-                raise MovedError(f"attempt {attempt.id} was changed since it was read")
-            return now
+            return _changed(connection, attempt, changes)
 
     def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
         """Applies a change to what is there, again until nobody was in between. MissingError."""
@@ -75,14 +67,19 @@ class Attempts:
             after = change(before)
             if after is None:
                 return before
-            old, new = values(before), values(after)
-            changes = {name: new[name] for name in new if name != "version" and new[name] != old[name]}
+            changes = _differences(before, after)
             if not changes:
                 return before
             try:
                 return self.change(before, changes)
             except MovedError:
                 continue
+
+    def versions(self) -> dict[str, int]:
+        """The version of every attempt that is not over, by id."""
+        query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_OVER))
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(query)}
 
     def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
         """The machines of an attempt, by rank."""
@@ -106,6 +103,36 @@ class Attempts:
                 new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
                 if connection.execute(update(NODES).where(one).values(new), rows).rowcount != len(rows):
                     raise MissingError(f"one of these machines does not exist: {_named(rows)}")
+
+
+def change_within(
+    connection: Connection, attempt_id: str, change: Callable[[Attempt], Attempt | None]
+) -> Attempt:  # fmt: skip
+    """As :meth:`Attempts.update`, as a part of a transaction, and once: MovedError when somebody was in between, which
+    cannot be in a file. MissingError."""
+    before = _read(connection, attempt_id)
+    if before is None:
+        raise MissingError(f"there is no attempt {attempt_id}")
+    after = change(before)
+    changes = {} if after is None else _differences(before, after)
+    return _changed(connection, before, changes) if changes else before
+
+
+def _differences(before: Attempt, after: Attempt) -> dict[str, Any]:
+    old, new = values(before), values(after)
+    return {name: new[name] for name in new if name != "version" and new[name] != old[name]}
+
+
+def _changed(connection: Connection, attempt: Attempt, changes: Mapping[str, Any]) -> Attempt:
+    same = (ATTEMPTS.c.id == attempt.id) & (ATTEMPTS.c.version == attempt.version)
+    statement = update(ATTEMPTS).where(same).values({**changes, "version": attempt.version + 1})
+    changed = connection.execute(statement).rowcount
+    now = _read(connection, attempt.id)
+    if now is None:
+        raise MissingError(f"there is no attempt {attempt.id}")
+    if changed != 1:
+        raise MovedError(f"attempt {attempt.id} was changed since it was read")
+    return now
 
 
 def _named(rows: list[dict[str, Any]]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Text, delete, insert, select, type_coerce
 
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
@@ -24,13 +26,21 @@ class Journal:
             entry = JournalEntry(last_seq(connection, JOURNAL) + 1, at, attempt_id, what, details)
             connection.execute(insert(JOURNAL), values(entry))
 
-    def entries(self, attempt_id: str | None) -> tuple[JournalEntry, ...]:
-        """Those about an attempt (None: all), in order."""
+    def entries(
+        self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
+    ) -> tuple[JournalEntry, ...]:
+        """Those about an attempt, of one of the kinds, whose details have that ``id`` (None: any), in order."""
         query = select(JOURNAL).order_by(JOURNAL.c.seq)
         if attempt_id is not None:
             query = query.where(JOURNAL.c.attempt == attempt_id)
+        if what is not None:
+            query = query.where(JOURNAL.c.what.in_(what))
+        if id_ is not None:
+            # Most of the others are not read; what has it elsewhere is left out below.
+            query = query.where(type_coerce(JOURNAL.c.details, Text).contains(json.dumps(id_), autoescape=True))
         with self._database.read() as connection:
-            return tuple(records(connection, JOURNAL, query, JournalEntry))
+            found = records(connection, JOURNAL, query, JournalEntry)
+        return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
 class Shortages:

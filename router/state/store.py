@@ -6,7 +6,7 @@ library is imported when a state is opened, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -130,6 +130,10 @@ class Store:
         """Reads, applies ``change`` and writes, again until nobody was in between; None leaves it as it is."""
         return self._attempts.update(attempt_id, change)
 
+    def versions(self) -> dict[str, int]:
+        """The version of every attempt that is not over, by id: whether something changed, for little."""
+        return self._attempts.versions()
+
     def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
         """The machines of an attempt, by rank."""
         return self._attempts.nodes(attempt_id)
@@ -146,13 +150,21 @@ class Store:
         """Appends to the journal. TypeError for details that are not JSON data."""
         self._journal.note(attempt_id, what, at, details)
 
-    def journal(self, attempt_id: str | None = None) -> tuple[JournalEntry, ...]:
-        """The journal of an attempt (None: of all), in order."""
-        return self._journal.entries(attempt_id)
+    def journal(
+        self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
+    ) -> tuple[JournalEntry, ...]:
+        """The journal of an attempt (None: of all), in order; only entries of these kinds, whose details have this
+        ``id``, where given."""
+        return self._journal.entries(attempt_id, what, id_)
 
     def add_notice(self, notice: NoticeRecord) -> None:
         """Keeps what was announced to a machine; one that is there by attempt, rank and id stays as it is."""
         self._notices.add(notice)
+
+    def add_notice_with(self, notice: NoticeRecord, change: Callable[[Attempt], Attempt | None]) -> Attempt:
+        """As :meth:`add_notice`, and as :meth:`update` of its attempt, in one transaction. ``change`` is also asked
+        where the notice was there before."""
+        return self._notices.add_with(notice, change)
 
     def notices(self, attempt: str | None = None, since: datetime | None = None) -> tuple[NoticeRecord, ...]:
         """Those of an attempt (None: of all) heard at ``since`` or later, in the order in which they were heard."""

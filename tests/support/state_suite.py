@@ -129,6 +129,13 @@ class AttemptsSuite(StateSuite):
         store.add_attempt(attempt(phase=phase), [])
         assert bool(store.attempts(alive=True)) is not phase.is_over
 
+    def test_versions_of_those_that_live(self, store: Store) -> None:
+        for name in ("a1", "a2", "a3"):
+            store.add_attempt(attempt(name), [])
+        store.change(attempt("a2"), phase=Phase.RUNNING)
+        store.change(attempt("a3"), phase=Phase.FAILED)
+        assert store.versions() == {"a1": 1, "a2": 2}
+
     def test_a_change_needs_the_latest_version(self, store: Store) -> None:
         store.add_attempt(attempt(), [])
         first = store.change(attempt(), phase=Phase.PROVISIONING, made_at=NOW)
@@ -238,6 +245,18 @@ class NotesSuite(StateSuite):
         assert store.journal() == (first, second, third)
         assert store.journal("a1") == (first, third)
         assert store.journal("a3") == ()
+
+    def test_the_journal_is_asked_for_some(self, store: Store) -> None:
+        odd = 'c_1%"é'
+        for what, details in (("saved", {"id": odd}), ("saved", {"id": ""}), ("not_saved", {"id": odd}),
+                              ("saved", {"id": "c-2", "manifest": odd}), ("saved", {"id": odd + "x"})):  # fmt: skip
+            store.note("a1", what, NOW, **details)
+        store.note("a2", "saved", NOW, id=odd)
+        assert [e.seq for e in store.journal("a1", what=("saved",))] == [1, 2, 4, 5]
+        assert [e.seq for e in store.journal("a1", what=("saved", "not_saved"), id_=odd)] == [1, 3]
+        assert [e.seq for e in store.journal(id_=odd)] == [1, 3, 6]
+        assert [e.seq for e in store.journal("a1", id_="")] == [2]
+        assert store.journal("a1", what=()) == ()
 
     @pytest.mark.parametrize("bad", [Usd(1), {1, 2}, b"x", float("nan")])
     def test_details_are_json_data(self, store: Store, bad: object) -> None:

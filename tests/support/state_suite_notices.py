@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from router.state import versions
 from router.state.errors import StateError
-from router.state.records import NoticeRecord
+from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import Store
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import NOW, attempt, node
@@ -49,6 +49,42 @@ class NoticesSuite(StateSuite):
         assert store.notices() == (FIRST,)
         together(8, lambda _: store.add_notice(replace(FIRST, id="other")))
         assert len(store.notices()) == 2
+
+    def test_one_that_changes_its_attempt_does_so_with_it_or_not_at_all(self, store: Store) -> None:
+        def noticed(before: Attempt) -> Attempt | None:
+            if before.order_id:
+                return None
+            return replace(before, phase=Phase.NOTICED, order_id=FIRST.id, order_seconds=115.25, ordered_at=NOW)
+
+        after = store.add_notice_with(FIRST, noticed)
+        assert (after.phase, after.order_id, after.order_seconds, after.ordered_at, after.version) == (
+            Phase.NOTICED, FIRST.id, 115.25, NOW, 2,
+        )  # fmt: skip
+        assert store.attempt("a1") == after
+        assert store.add_notice_with(replace(FIRST, seconds=3.0), noticed) == after
+        assert store.notices() == (FIRST,)
+
+        def fails(_: Attempt) -> Attempt:
+            raise LookupError("no")
+
+        with pytest.raises(LookupError):
+            store.add_notice_with(replace(FIRST, rank=1), fails)
+        assert store.notices() == (FIRST,)
+        with pytest.raises(StateError):
+            store.add_notice_with(replace(FIRST, attempt="nobody"), noticed)
+
+    def test_those_of_many_threads_are_all_kept_and_one_changes_the_attempt(self, store: Store) -> None:
+        def first(before: Attempt) -> Attempt | None:
+            return None if before.order_id else replace(before, order_id="first")
+
+        def count(before: Attempt) -> Attempt:
+            return replace(before, first_step=before.first_step + 1)
+
+        together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"n-{n}"), first))
+        together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"m-{n}"), count))
+        found = store.attempt("a1")
+        assert found is not None
+        assert (len(store.notices()), found.version, found.first_step) == (16, 10, 8)
 
     def test_what_cannot_be_kept(self, store: Store) -> None:
         with pytest.raises(StateError):
