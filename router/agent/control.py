@@ -36,7 +36,7 @@ SAYING_SECONDS = 2.0
 WATCHED, UNWATCHED = 0.05, 0.5
 CONTROL = "STEPFARE_CONTROL"
 HELPER = "stepfare_checkpoint.py"
-_FILES = ("request.json", "saved.json", "progress.json", "wants-signal")
+_FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-signal")
 
 
 @dataclass(frozen=True)

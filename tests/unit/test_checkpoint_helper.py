@@ -309,3 +309,20 @@ def test_it_is_one_file_of_the_standard_library_in_python_3_9(tmp_path: Path) ->
     assert {name.split(".")[0] for name in wanted} <= sys.stdlib_module_names
     code = f"import sys; sys.path[:0] = [{str(HELPER.parent)!r}]; import stepfare_checkpoint as c; c.Checkpoints('run')"
     subprocess.run([sys.executable, "-I", "-W", "error", "-c", code], check=True, cwd=tmp_path)
+
+
+def test_with_an_uploader_what_is_saved_is_left_to_it_to_confirm(
+    folder: Path, control: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_CHECKPOINT_URL", "s3://bucket/run")
+    checkpoints = Checkpoints(folder, agent=Agent(str(control)), attempt="a")
+    _ask(control, "c-1")
+    assert checkpoints.wanted(1)
+    checkpoints.save(1, _write("x"))
+    assert not (control / "saved.json").exists()
+    assert _said(control, "written.json")["id"] == "c-1"
+    _ask(control, "c-2")
+    assert checkpoints.wanted(2)
+    with pytest.raises(ZeroDivisionError):
+        checkpoints.save(2, lambda _: 1 / 0)
+    assert "ZeroDivisionError" in _said(control, "written.json")["failed"]

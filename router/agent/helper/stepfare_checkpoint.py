@@ -12,8 +12,7 @@
         if request and request.ends:
             break
 
-Under a stepfare agent, STEPFARE_CONTROL names the folder through which both talk (docs/checkpoints.md). Without one
-nobody asks for anything, and the rest works the same.
+Under a stepfare agent, STEPFARE_CONTROL names the folder where both talk (docs/checkpoints.md); else nobody asks.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1
-CONTROL = "STEPFARE_CONTROL"
+CONTROL, UPLOAD_URL = "STEPFARE_CONTROL", "STEPFARE_CHECKPOINT_URL"
 ORDERED, STOP = "ordered", "stop"
 READERS = 4
 _CHUNK = 2**20
@@ -98,8 +97,9 @@ class Agent:
         self._path = os.path.join(folder, "request.json") if folder else ""  # noqa: PTH118  (asked for at every step)
         self._seen: tuple[int, int] | None = None
         self._request: Request | None = None
-        self._after = ""
-        self._stopped = False
+        self._after, self._stopped = "", False
+        # Who copies what is saved here to durable storage says that it is saved.
+        self._answers = "written.json" if os.environ.get(UPLOAD_URL) else "saved.json"  # noqa: TID251
         self._said: tuple[float, int] | None = None
 
     def catch_sigterm(self) -> None:
@@ -125,7 +125,7 @@ class Agent:
         return None
 
     def saved(self, request: str, step: int, manifest: str, seconds: float) -> None:
-        """A checkpoint is complete, on durable storage. ``request``: the id that it answers, or ""."""
+        """A checkpoint is complete, in its folder. ``request``: the id that it answers, or ""."""
         body = {"id": request, "step": step, "manifest": manifest, "seconds": round(seconds, 3), "after": self._after}
         self._answered(request, body)
 
@@ -137,7 +137,7 @@ class Agent:
         self._after = request or self._after
         if self._request is not None and self._request.id == request:
             self._request = None
-        self._say("saved.json", body)
+        self._say(self._answers, body)
 
     def progress(self, step: int, steps: int | None = None) -> None:
         """How far the training is: at most once a second that is written down."""
