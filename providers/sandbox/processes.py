@@ -18,8 +18,10 @@ import psutil
 
 ATTEMPT, NODE_ID = "STEPFARE_ATTEMPT", "STEPFARE_NODE_ID"
 STATE, RANK, NODE = "STEPFARE_STATE", "STEPFARE_RANK", "STEPFARE_NODE"
+# The node's own folder; what a node has until it is up; and what only its training has.
+FOLDER, WANTED, CONTROL = "STEPFARE_NODE_FOLDER", "STEPFARE_WANTED", "STEPFARE_CONTROL"
 _LOOKS, _BLINK_S = 3, 0.001
-_MARKS = (ATTEMPT, NODE_ID, STATE, RANK, NODE)
+_MARKS = (ATTEMPT, NODE_ID, STATE, RANK, NODE, FOLDER, WANTED, CONTROL)
 
 
 @dataclass(frozen=True, slots=True)

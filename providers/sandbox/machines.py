@@ -1,0 +1,131 @@
+"""The sandbox's machines in the hands of whoever plays the cloud: they are told of their end, and taken back.
+
+Only those of one state database: machines of another installation are not seen here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from providers.sandbox import processes
+from providers.sandbox.processes import Member
+
+NOTICE = "notice.json"
+_TAKEN = "taken"
+_KILL_S, _PAUSE_S, _LOOKS = 10.0, 0.02, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One that is up. ``id`` is what Terraform made of it, ``folder`` its disk."""
+
+    id: str
+    attempt: str
+    rank: int
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """What a machine is told: ``kind`` is a word of :mod:`router.agent.states`, ``seconds`` how long it has, None where
+    nobody says."""
+
+    id: str
+    kind: str
+    seconds: float | None
+    what: str
+
+
+class Machines:
+    """Those that ``state_id`` made. Nothing here sleeps but :meth:`switch_off`, for moments. OSError where a disk does
+    not take a file."""
+
+    def __init__(self, state_id: str) -> None:
+        self._state = state_id
+
+    def up(self) -> tuple[Machine, ...]:
+        """All that run, by attempt and rank. One that is being started is not up yet."""
+        found = []
+        for node in self._nodes().values():
+            eldest = min(node, key=_age)
+            rank = eldest.marks.get(processes.RANK, "")
+            if rank.isascii() and rank.isdecimal():
+                folder = Path(eldest.marks[processes.FOLDER])
+                found.append(Machine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
+        return tuple(sorted(found, key=lambda one: (one.attempt, one.rank, one.id)))
+
+    def announce(self, machine: Machine, said: Announcement) -> None:
+        """From now on its metadata service says so."""
+        body = {"kind": said.kind, "id": said.id, "what": said.what, "seconds": said.seconds}
+        _put(machine.folder / NOTICE, json.dumps(body))
+
+    def withdraw(self, machine: Machine) -> None:
+        """Its metadata service says nothing any more; who heard it has heard it."""
+        (machine.folder / NOTICE).unlink(missing_ok=True)
+
+    def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
+        """All processes of these machines end at once, without a word; those that could not be ended. ``mark`` is new
+        each time: by it Terraform sees that the machine it made is gone."""
+        for machine in machines:
+            if machine.folder.is_dir():
+                _put(machine.folder / _TAKEN, f"{mark}\n")
+        wanted = {machine.id for machine in machines}
+        left = self._all_gone(wanted)
+        return tuple(machine for machine in machines if machine.id in left)
+
+    def trainings(self, machines: Collection[Machine]) -> tuple[Sequence[Member], Sequence[Member]]:
+        """The processes of their trainings, without the agents; and all that were looked at."""
+        wanted, everybody = {machine.id for machine in machines}, processes.members()
+        mine = [one for one in everybody if self._is_ours(one) and one.key.node_id in wanted]
+        return [one for one in mine if processes.CONTROL in one.marks], everybody
+
+    def _all_gone(self, wanted: Collection[str]) -> Collection[str]:
+        until, quiet, left = time.monotonic() + _KILL_S, 0, set(wanted)
+        while quiet < _LOOKS and time.monotonic() < until:
+            everybody = processes.members()
+            nodes = {name: node for name, node in self._nodes(everybody).items() if name in wanted}
+            left = set(nodes)
+            quiet = 0 if left else quiet + 1
+            # Agents first: one that sees its training die would say so, and a machine that goes says nothing.
+            for node in nodes.values():
+                eldest = min(node, key=_age).group
+                _kill([one for one in node if one.group == eldest], everybody)
+            for node in nodes.values():
+                _kill(node, everybody)
+            time.sleep(_PAUSE_S)
+        return left
+
+    def _nodes(self, everybody: Sequence[Member] | None = None) -> Mapping[str, list[Member]]:
+        nodes: dict[str, list[Member]] = {}
+        for one in processes.members() if everybody is None else everybody:
+            if self._is_ours(one):
+                nodes.setdefault(one.key.node_id, []).append(one)
+        return nodes
+
+    def _is_ours(self, one: Member) -> bool:
+        marks = one.marks
+        up = processes.FOLDER in marks and processes.WANTED not in marks
+        return up and marks.get(processes.STATE) == self._state and one.pid != os.getpid()
+
+
+def _kill(some: Sequence[Member], everybody: Sequence[Member]) -> None:
+    processes.signal_groups(some, everybody, signal.SIGKILL)
+
+
+def _age(member: Member) -> tuple[float, int]:
+    return member.born, member.pid
+
+
+def _put(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
