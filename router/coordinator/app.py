@@ -10,7 +10,7 @@ import re
 import traceback
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -18,6 +18,11 @@ from fastapi import FastAPI, Request, Response
 
 from router.coordinator import bodies
 from router.coordinator.rules import Answer, Attendance
+from router.coordinator.waiting import Waiting
+from router.state.errors import StateError
+
+if TYPE_CHECKING:
+    from router.coordinator.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -28,15 +33,21 @@ THREADS = 8
 BODY_SECONDS = 20.0
 # Of a body that is too long so much is read and dropped, so that the answer is seen.
 DRAINED_BYTES = 4 * bodies.LARGEST_BODY
+# Whoever comes from this machine; what a proxy passed on comes from anywhere.
+_LOCAL = ("127.0.0.1", "::1")
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 _RANK = re.compile(r"[0-9]{1,6}")
 
 
-def make_app(attendance: Attendance, agent: bytes, state_id: str) -> FastAPI:
-    """``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart."""
+def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metrics | None = None) -> FastAPI:
+    """``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart. Without
+    ``metrics`` there are none to be had."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     digest = hashlib.sha256(agent).hexdigest()
     health = {"state": state_id, "version": _version()}
     threads: list[CapacityLimiter] = []
+    waiting = Waiting(attendance.look_again)
+    attendance.changed, app.state.close = waiting.ring, waiting.close
 
     @app.post("/v1/attempts/{attempt}/ranks/{rank}/{message}")
     async def take(attempt: str, rank: str, message: str, request: Request) -> Response:
@@ -52,7 +63,8 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str) -> FastAPI:
             threads.append(CapacityLimiter(THREADS))
         authorization = request.headers.get("Authorization", "")
         work = partial(_answer, attendance, attempt, rank, message, authorization, data)
-        return _json(*await run_sync(work, limiter=threads[0]))
+        ask = partial(run_sync, work, limiter=threads[0])
+        return _json(*await waiting.answer(attempt, _patience(message, data), ask))
 
     @app.get("/v1/agents/{sha256}")
     async def get_agent(sha256: str) -> Response:
@@ -64,7 +76,32 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str) -> FastAPI:
     async def get_health() -> Response:
         return _json(200, health)
 
+    if metrics is not None:
+        _serve(metrics, app)
     return app
+
+
+def _serve(metrics: Metrics, app: FastAPI) -> None:
+    scrapes: list[CapacityLimiter] = []
+
+    @app.get("/metrics")
+    async def get_metrics(request: Request) -> Response:
+        if not metrics.admits(request.headers.get("Authorization", ""), is_local=_is_local(request)):
+            return _json(401, {"error": "token"})
+        # One thread of its own: scrapes never wait for agents, nor agents for them.
+        if not scrapes:
+            scrapes.append(CapacityLimiter(1))
+        try:
+            text = await run_sync(metrics.text, limiter=scrapes[0])
+        except StateError as error:
+            _log.warning("metrics: %s", error)
+            return _json(503, {})
+        return Response(text, headers={"Content-Type": metrics.content_type})
+
+
+def _is_local(request: Request) -> bool:
+    here = request.client is not None and request.client.host in _LOCAL
+    return here and not any(name in request.headers for name in _PASSED_ON)
 
 
 def _answer(attendance: Attendance, attempt: str, rank: str, message: str, authorization: str, data: bytes) -> Answer:
@@ -80,6 +117,14 @@ def _answer(attendance: Attendance, attempt: str, rank: str, message: str, autho
         places = "".join(traceback.format_tb(error.__traceback__))
         _log.error("%s: %s\n%s", message, type(error).__name__, places)
         return 500, {}
+
+
+def _patience(message: str, data: bytes) -> float:
+    """How long the answer to a message may wait for something to say."""
+    try:
+        return bodies.orders(bodies.decoded(data)).wait if message == "orders" else 0.0
+    except bodies.BadBody:
+        return 0.0
 
 
 async def _body(request: Request) -> bytes | None:

@@ -1,0 +1,161 @@
+"""Running sums over what a state only ever adds to: its journal, its notices, its ledger."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from pricing.money import ZERO, Usd, divide_half_even
+from pricing.places import Market
+from router.ledger.entry import Entry
+from router.state.records import Attempt, JournalEntry, NoticeRecord
+from router.state.store import Store
+
+# Upper ends in seconds; clouds give 30 and 120 s, and 3.5 and 6.5 s are what is aimed at.
+DELAYS = (0.5, 1.0, 2.0, 3.5, 5.0, 6.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
+# So many jobs are counted by name, in the order in which they lost steps first; those after them together.
+MOST_JOBS = 200
+OTHERS = "(other jobs)"
+# Of so many announcements it is remembered when they came, and of so many checkpoints.
+MOST_REMEMBERED = 20_000
+# Notices are dated by a clock that may be set: so far back they are read once more.
+_AGAIN = timedelta(minutes=10)
+SAVED, NOT_SAVED = "saved", "not_saved"
+
+_Key = tuple[str, str]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """What of one machine's metered money trained nothing: until all ranks had met (all of it where they never did),
+    after the training's end, and for the share of the steps done that was lost."""
+
+    provisioning: Usd = ZERO
+    waiting: Usd = ZERO
+    lost_steps: Usd = ZERO
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long something took, by the upper ends in :data:`DELAYS`; the last count is of what took longer."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAYS) + 1))
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        """One more."""
+        self.counts[bisect_left(DELAYS, seconds)] += 1
+        self.seconds += seconds
+
+
+def waste_of(attempt: Attempt, entry: Entry) -> Waste:
+    """What of a metered entry of that attempt was wasted. The parts add up to no more than the entry, but for the
+    rounding of each."""
+    met = min(max(attempt.met_at or entry.end, entry.start), entry.end)
+    ended = min(max(attempt.result_at or entry.end, met), entry.end)
+    rate = entry.usd_per_hour
+    done = 0 if attempt.last_step is None else attempt.last_step - attempt.first_step
+    lost = 0 if attempt.last_step is None or attempt.kept_step is None else attempt.last_step - attempt.kept_step
+    trained = rate.over(ended - met)
+    return Waste(
+        provisioning=rate.over(met - entry.start),
+        waiting=rate.over(entry.end - ended),
+        lost_steps=Usd(divide_half_even(trained.nanos * lost, done)) if done > 0 and lost > 0 else ZERO,
+    )
+
+
+class Tallies:
+    """Each :meth:`look` reads what is new since the last one. For one thread at a time.
+
+    ``metered`` is by cloud and market, ``wasted`` by kind of waste; ``delays`` from an announcement, by its kind, to
+    the first checkpoint that answered it; ``notices`` counts announcements by kind.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seq = self._head = 0
+        self._since: datetime | None = None
+        self._heard: OrderedDict[_Key, NoticeRecord] = OrderedDict()
+        self._saved: OrderedDict[_Key, datetime] = OrderedDict()
+        self._seen: dict[tuple[str, int, str], datetime] = {}
+        self.delays: dict[str, Delays] = {}
+        self.notices: Counter[str] = Counter()
+        self.failed_saves = 0
+        self.lost_steps: Counter[str] = Counter()
+        self.metered: dict[tuple[str, Market], Usd] = {}
+        self.wasted = Waste()
+
+    def look(self) -> None:
+        """StateError leaves it to be done again."""
+        for note in self._store.overview.notes((SAVED, NOT_SAVED), self._seq):
+            self._note(note)
+        self._read_notices()
+        self._read_ledger()
+
+    def answered(self, attempt: Attempt) -> bool:
+        """Whether a checkpoint for the attempt's order is there, as far as that is remembered."""
+        return (attempt.id, attempt.order_id) in self._saved
+
+    def _note(self, note: JournalEntry) -> None:
+        self._seq = note.seq
+        if note.what == NOT_SAVED:
+            self.failed_saves += 1
+            return
+        key = (note.attempt, str(note.details.get("id") or ""))
+        if key[1] and key not in self._saved:
+            _remember(self._saved, key, note.at)
+            if key in self._heard:
+                self._took(self._heard[key], note.at)
+
+    def _read_notices(self) -> None:
+        for notice in self._store.notices(since=self._since):
+            one, key = (notice.attempt, notice.rank, notice.id), (notice.attempt, notice.id)
+            if one in self._seen:
+                continue
+            self._seen[one] = notice.heard_at
+            self.notices[notice.kind] += 1
+            # An announcement to several machines is answered by one checkpoint.
+            if key not in self._heard:
+                _remember(self._heard, key, notice)
+                # Notices and checkpoints come by different ways.
+                if key in self._saved:
+                    self._took(notice, self._saved[key])
+        if self._seen:
+            self._since = since = max(self._seen.values()) - _AGAIN
+            self._seen = {one: at for one, at in self._seen.items() if at >= since}
+
+    def _took(self, notice: NoticeRecord, saved_at: datetime) -> None:
+        delay = max(0.0, (saved_at - notice.heard_at).total_seconds())
+        self.delays.setdefault(notice.kind, Delays()).add(delay)
+
+    def _read_ledger(self) -> None:
+        head, entries = self._store.overview.metered(self._head)
+        attempts = self._store.overview.attempts(entry.attempt for entry in entries)
+        self._count(entries, attempts)
+        self._head = head
+
+    def _count(self, entries: Iterable[Entry], attempts: dict[str, Attempt]) -> None:
+        for entry in entries:
+            place = (entry.cloud, entry.market)
+            self.metered[place] = self.metered.get(place, ZERO) + entry.usd
+            if entry.lost_steps > 0:
+                known = entry.job in self.lost_steps or len(self.lost_steps) < MOST_JOBS
+                self.lost_steps[entry.job if known else OTHERS] += entry.lost_steps
+            attempt = attempts.get(entry.attempt)
+            more = Waste() if attempt is None else waste_of(attempt, entry)
+            self.wasted = Waste(
+                self.wasted.provisioning + more.provisioning,
+                self.wasted.waiting + more.waiting,
+                self.wasted.lost_steps + more.lost_steps,
+            )
+
+
+def _remember(known: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:
+    known[key] = value
+    while len(known) > MOST_REMEMBERED:
+        known.popitem(last=False)

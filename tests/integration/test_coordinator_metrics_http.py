@@ -1,0 +1,66 @@
+"""``GET /metrics`` of a coordinator that serves: who gets an answer, and what agents notice of it."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from router.coordinator.app import make_app
+from router.coordinator.metrics import Metrics
+from router.coordinator.server import Server
+from tests.support.coordinations import Scene, real_clock, scene
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Scene]:
+    with scene(tmp_path, 1) as made:
+        yield made
+
+
+@contextmanager
+def serving(one: Scene, *, token: str = "", metrics: bool = True) -> Iterator[Server]:
+    made = Metrics(one.store, real_clock, real_clock, token=token) if metrics else None
+    with Server(make_app(one.attendance, b"agent", one.store.id, made), "127.0.0.1", 0) as server:
+        yield server
+
+
+def get(server: Server, **headers: str) -> tuple[int, str, str]:
+    """(status, type, text)."""
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
+        connection.request("GET", "/metrics", headers={name.replace("_", "-"): text for name, text in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+
+def test_whoever_is_on_this_machine_is_answered(one: Scene) -> None:
+    with serving(one) as server:
+        status, kind, text = get(server)
+    assert status == 200
+    assert kind.startswith("text/plain")
+    assert 'stepfare_attempts{phase="provisioning"} 1.0' in text
+
+
+@pytest.mark.parametrize("header", ["X_Forwarded_For", "Forwarded", "X_Real_IP"])
+def test_what_a_proxy_passed_on_needs_the_token(one: Scene, header: str) -> None:
+    passed_on = {header: "for=203.0.113.9"}
+    with serving(one) as server:
+        assert get(server, **passed_on)[::2] == (401, '{"error": "token"}')
+        assert get(server, **passed_on, Authorization="Bearer ")[0] == 401
+    with serving(one, token="t-1") as server:
+        assert get(server, **passed_on, Authorization="Bearer t-2")[0] == 401
+        assert get(server, **passed_on, Authorization="Bearer t-1")[0] == 200
+
+
+def test_without_metrics_there_are_none(one: Scene) -> None:
+    with serving(one, metrics=False) as server:
+        assert get(server)[0] == 404
+
+
+def test_a_state_that_cannot_be_read_is_said_to_be_away(one: Scene) -> None:
+    with serving(one) as server:
+        one.store.close()
+        assert get(server)[0] == 503
