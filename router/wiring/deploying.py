@@ -35,11 +35,11 @@ from terraform.spec import Host
 _ASK_SECONDS = 120.0
 _PORT = "coordinator_port"
 _HEALTH_SECONDS = 2.0
+_SANDBOX = "STEPFARE_SANDBOX"
 # What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
 _PASSED = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY",
-    "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT",
-    "STEPFARE_SANDBOX", })  # fmt: skip
+    "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", })  # fmt: skip
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
 
 
@@ -79,6 +79,11 @@ class Opened:
     def runs(self) -> Path:
         """A run directory for each attempt."""
         return self.folder / "runs"
+
+    @property
+    def sandbox(self) -> Path:
+        """What plays the cloud for machines of the sandbox (terraform/modules/sandbox/start.sh); it need not exist."""
+        return Path(self.environment.get(_SANDBOX) or self.folder / "sandbox").absolute()
 
 
 def read_files(files: Files, environment: Mapping[str, str]) -> Opened:
@@ -132,6 +137,7 @@ def passed_on(opened: Opened) -> dict[str, str]:
                 kept.setdefault(variable, given[option])
     # The agent's own grace, and the time to say how it went.
     kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
+    kept[_SANDBOX] = str(opened.sandbox)
     return kept
 
 
