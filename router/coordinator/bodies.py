@@ -20,6 +20,8 @@ LONGEST_MESSAGE = 2_000
 LONGEST_PATH = 4_096
 LONGEST_ID = 200
 LARGEST_PORT = 65_535
+# So long a request for orders is held; what lies on the way ends connections that are silent for a minute.
+LONGEST_WAIT = 25.0
 
 _INCARNATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _SOURCE = re.compile(r"[0-9a-z_-]{1,32}")
@@ -109,6 +111,16 @@ class Notice:
     source: str
     seconds: float | None
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A rank asks what it is to do, and can wait so many seconds for something new. ``seen``: the last order that it
+    got, "" for none."""
+
+    incarnation: str
+    seen: str
+    wait: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +217,13 @@ def notice(body: dict[str, Any]) -> Notice:
         None if body.get("seconds") is None else _duration(body, "seconds"),
         shown(_text(body, "what"), LONGEST_MESSAGE),
     )
+
+
+def orders(body: dict[str, Any]) -> Orders:
+    """Raises :class:`BadBody`."""
+    _protocol(body)
+    seen = shown(_text(body, "seen"), LONGEST_ID)
+    return Orders(_matching(body, "incarnation", _INCARNATION), seen, min(_duration(body, "wait"), LONGEST_WAIT))
 
 
 def saved(body: dict[str, Any]) -> Saved:

@@ -24,7 +24,8 @@ class Member:
     """One rank. ``lock`` is for its output: ``offset``, ``size`` and the file. The rest is under the roll's lock.
 
     ``unwritten``: when it was last heard, while the database does not know; ``news``: what it said then of its training
-    that is not in the database either. ``told``: its last word about a checkpoint."""
+    that is not in the database either. ``told``: its last word about a checkpoint; ``answered``: the orders to save
+    that it said something to."""
 
     record: NodeRecord
     unwritten: datetime | None = None
@@ -33,6 +34,7 @@ class Member:
     size: int = 0
     no_room: bool = False
     told: Saved | None = None
+    answered: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -48,12 +50,14 @@ class Member:
 
 
 class Roll:
-    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``, in seconds of one clock."""
+    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``, in seconds of one clock.
+    ``clear``: whether it is known that no attempt before it can still train."""
 
     def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: float) -> None:
         self._store = store
         self.attempt = attempt
         self.read_at = now
+        self.clear = not attempt.resumes
         self.lock = threading.RLock()
         # By rank, as they come.
         self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}
@@ -80,7 +84,13 @@ class Roll:
                 return
             found = self._store.attempt(self.attempt.id)
             if found is not None:
-                self.attempt, self.read_at = found, now
+                self.know(found, now)
+
+    def know(self, attempt: Attempt, now: float) -> None:
+        """Takes over what was just read or written, unless something newer is known."""
+        with self.lock:
+            if attempt.version >= self.attempt.version:
+                self.attempt, self.read_at = attempt, now
 
     def set(self, member: Member, **changes: Any) -> None:
         """Durable when it returns; the roll changes only if the database did."""

@@ -17,7 +17,10 @@ from typing import Any
 from router.agent import states
 from router.coordinator import bodies
 from router.coordinator.logfiles import append, log_path
+from router.coordinator.ordering import after_notice, order_of
 from router.coordinator.roll import Member, Roll, Rolls
+from router.coordinator.saves import NOT_SAVED, SAVED
+from router.coordinator.succession import in_the_way
 from router.coordinator.verdict import verdict
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
@@ -49,12 +52,17 @@ class Attendance:
     that says nothing new reaches the database within ``write_seconds`` and the next heartbeat of anybody, all that
     wait in one go; so ``heard_at`` there may lag by that much. ``retry_seconds``: the least time between two hellos.
     ``clock`` only dates what is written: it may be set, or run fast. Durations are those of ``ticks``, in seconds.
+    ``wall_clock`` is the real time of day, by which orders have their time; ``clock`` if none is given. ``changed`` may
+    be set by one who wants to hear, from any thread, the id of each attempt that got another order.
     """
 
     def __init__(
         self, store: Store, logs: Path, clock: Callable[[], datetime], *, fresh_seconds: float = 1.0,
         write_seconds: float = 5.0, retry_seconds: float = 1.0, ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] | None = None,
     ) -> None:  # fmt: skip
+        self.changed: Callable[[str], None] = lambda _: None
+        self._wall_clock = wall_clock or clock
         self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
         self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
         self._rolls = Rolls(store)
@@ -62,7 +70,7 @@ class Attendance:
         self._flushed_at = ticks()
         self._handlers = {
             "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
-            "notice": self._notice, "saved": self._saved,
+            "notice": self._notice, "saved": self._saved, "orders": self._orders,
         }  # fmt: skip
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
@@ -93,6 +101,21 @@ class Attendance:
     def known(self) -> set[str]:
         """Ids of the attempts that are in memory."""
         return {roll.attempt.id for roll in self._rolls.known()}
+
+    def look_again(self) -> list[str]:
+        """Reads which of the attempts in memory were changed by others; their ids. A database that does not answer is
+        asked another time."""
+        try:
+            versions, now = self._store.versions(), self._ticks()
+            found = [roll for roll in self._rolls.known() if versions.get(roll.attempt.id) != roll.attempt.version]
+            for roll in found:
+                roll.refresh(now, 0.0)
+                if roll.attempt.phase.is_over:
+                    self._rolls.forget(roll.attempt.id)
+        except StateError as error:
+            _log.warning("looking for changes: %s", error)
+            return []
+        return [roll.attempt.id for roll in found]
 
     def _admit(self, attempt: str, authorization: str) -> tuple[Roll, str]:
         roll = self._rolls.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
@@ -138,12 +161,15 @@ class Attendance:
             no = attempt.met_at is not None or attempt.result or attempt.phase is Phase.RELEASING
             return None if no or attempt.phase.is_over else replace(attempt, met_at=now)
 
-        roll.attempt = self._store.update(roll.attempt.id, met)
+        roll.know(self._store.update(roll.attempt.id, met), self._ticks())
         if roll.attempt.met_at == now:
             self._store.note(roll.attempt.id, "met", now, ranks=roll.attempt.machines)
 
     def _go(self, roll: Roll) -> dict[str, Any]:
-        if roll.attempt.met_at is None or roll.stopping or roll.attempt.phase.is_over:
+        no = roll.attempt.met_at is None or roll.stopping or roll.attempt.phase.is_over
+        if not no and not roll.clear:
+            roll.clear = not in_the_way(self._store, roll.attempt)
+        if no or not roll.clear:
             seconds = min(LONGEST_RETRY, max(self._retry, roll.attempt.machines / HELLOS_PER_SECOND))
             return {"go": False, "retry_seconds": seconds}
         leader = roll.members[0].record
@@ -160,9 +186,18 @@ class Attendance:
             else:
                 member.unwritten = now
                 member.news = {**member.news, **news}
-            order = states.STOP if roll.stopping else states.CONTINUE
+            order = self._order(roll, member.answered)
         self._flush_when_due(self._ticks())
-        return 200, {"order": order}
+        return 200, order
+
+    def _orders(self, roll: Roll, member: Member, body: dict[str, Any], _: str) -> Answer:
+        said = bodies.orders(body)
+        with roll.lock:
+            _claim(member, said.incarnation)
+            return 200, self._order(roll, {*member.answered, said.seen})
+
+    def _order(self, roll: Roll, answered: set[str]) -> dict[str, Any]:
+        return order_of(roll.attempt, stopping=roll.stopping, answered=answered, now=self._wall_clock())
 
     def _take_logs(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
         piece = bodies.logs(body)
@@ -192,14 +227,15 @@ class Attendance:
             if member.told == told:
                 return 200, {}
             if said.failed:
-                self._note(roll, "not_saved", member, id=told.id, failed=told.failed)
+                self._note(roll, NOT_SAVED, member, id=told.id, failed=told.failed)
             else:
                 where = {"saved_step": said.step, "saved_manifest": _masked(said.manifest or "", token)}
                 again = {name: getattr(member.record, name) for name in where} == where
                 if told.id or not again:
-                    self._note(roll, "saved", member, id=told.id, seconds=said.seconds, **where)
+                    self._note(roll, SAVED, member, id=told.id, seconds=said.seconds, **where)
                 roll.set(member, **where, saved_at=now, heard_at=now)
             member.told = told
+            member.answered |= {told.id} - {""}
         return 200, {}
 
     def _notice(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
@@ -208,18 +244,23 @@ class Attendance:
         with roll.lock:
             _claim(member, said.incarnation)
             member.unwritten = now
-        self._store.add_notice(
-            NoticeRecord(
-                attempt=roll.attempt.id,
-                rank=member.record.rank,
-                id=_masked(said.id, token),
-                kind=said.kind,
-                source=said.source,
-                seconds=said.seconds,
-                what=_masked(said.what, token),
-                heard_at=now,
-            )
+        notice = NoticeRecord(
+            attempt=roll.attempt.id,
+            rank=member.record.rank,
+            id=_masked(said.id, token),
+            kind=said.kind,
+            source=said.source,
+            seconds=said.seconds,
+            what=_masked(said.what, token),
+            heard_at=now,
         )
+        if notice.kind != states.INTERRUPTION:
+            self._store.add_notice(notice)
+            return 200, {}
+        # Between announcement and order nothing may come: no crash, and no second look.
+        attempt = self._store.add_notice_with(notice, after_notice(notice, self._wall_clock()))
+        roll.know(attempt, self._ticks())
+        self.changed(attempt.id)
         return 200, {}
 
     def _ended(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
@@ -254,7 +295,8 @@ class Attendance:
             return replace(attempt, result=result, result_at=now) if result else None
 
         if not roll.attempt.result and concluded(roll.attempt) is not None:
-            roll.attempt = self._store.update(roll.attempt.id, concluded)
+            roll.know(self._store.update(roll.attempt.id, concluded), self._ticks())
+            self.changed(roll.attempt.id)
 
     def _note(self, roll: Roll, what: str, member: Member, **details: object) -> None:
         self._store.note(roll.attempt.id, what, self._clock(), rank=member.record.rank, **details)

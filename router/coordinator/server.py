@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import logging
+import resource
 import socket
 import ssl
 import threading
@@ -28,6 +29,7 @@ STOP_SECONDS = 2.0
 # A connection has to have sent the head of a request by then.
 HEAD_SECONDS = 15.0
 BACKLOG = 2048
+FILES = 65_536
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LARGEST_HEALTH = 4096
 
@@ -113,10 +115,15 @@ class Server:
     def _stop(self) -> None:
         assert self._server is not None
         assert self._thread is not None
+        # Held requests would be waited for.
+        close = getattr(self._app.state, "close", None)
+        if close is not None:
+            close()
         self._server.should_exit = True
         self._thread.join(STOP_SECONDS)
 
     def _listen(self) -> socket.socket:
+        _more_files()
         where = f"{self._host}:{self._wanted}"
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -154,6 +161,14 @@ class Server:
                 "give PEM files that this user can read: the certificate with its chain, and its key without passphrase"
             )
             raise ListenError(f"{files}: {reason or type(error).__name__}", remedy) from None
+
+
+def _more_files() -> None:
+    """Each agent holds a connection open, and many systems let a process open 1,024 files until it asks for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event) -> None:

@@ -133,6 +133,7 @@ class Scene:
                 "protocol": 1, "incarnation": f"life-{rank}", "id": "n-1", "kind": "interruption", "source": "sandbox",
                 "seconds": 30.0, "what": "taken back",
             },
+            "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
             "saved": {
                 "protocol": 1, "incarnation": f"life-{rank}", "id": "c-1", "step": 120, "manifest": "/b/120.json",
                 "seconds": 3.5,

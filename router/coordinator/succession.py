@@ -1,0 +1,22 @@
+"""Two gangs of one job never train at once: one that goes on from another waits for its end."""
+
+from __future__ import annotations
+
+from router.state.records import Attempt
+from router.state.store import Store
+
+
+def in_the_way(store: Store, attempt: Attempt) -> str:
+    """The id of an attempt that this one goes on from, itself or by way of others, and that may still train: it is not
+    over, and not every rank of it said that it ended. "" where there is none, and then there never will be one."""
+    known = {attempt.id}
+    name = attempt.resumes
+    while name and name not in known:
+        known.add(name)
+        before = store.attempt(name)
+        if before is None:
+            return ""
+        if not before.phase.is_over and not all(node.ended_reason for node in store.nodes(name)):
+            return name
+        name = before.resumes
+    return ""

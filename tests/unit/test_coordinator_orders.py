@@ -1,0 +1,300 @@
+"""The order to save: where it comes from, who is told and for how long, and who answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.coordinator.saves import saved_for
+from router.state.errors import BusyError
+from router.state.records import Attempt, Phase
+from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_records, scene
+
+CONTINUE: tuple[int, dict[str, Any]] = (200, {"order": "continue"})
+STOP = (200, {"order": "stop"})
+GO = (200, {"go": True, "master_address": "10.0.0.1", "master_port": 29500})
+WAIT = (200, {"go": False, "retry_seconds": 0.05})
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def wall() -> Clock:
+    return Clock(NOW + timedelta(days=400))
+
+
+@pytest.fixture
+def pair(tmp_path: Path, clock: Clock, wall: Clock) -> Iterator[Scene]:
+    with scene(tmp_path, 2, clock=clock, fresh_seconds=0, wall_clock=wall) as made:
+        yield made
+
+
+def _running(gang: Scene) -> None:
+    for rank in range(gang.nodes):
+        gang.say(rank, "hello")
+        gang.say(rank, "heartbeat")
+    gang.phase(Phase.RUNNING)
+
+
+def _checkpoint(seconds: float, name: str = "n-1", reason: str = "interruption") -> tuple[int, dict[str, Any]]:
+    return 200, {"order": "checkpoint", "id": name, "seconds": seconds, "reason": reason}
+
+
+def _set(gang: Scene, **changes: Any) -> None:
+    gang.store.update(ATTEMPT, lambda attempt: replace(attempt, **changes))
+
+
+def test_what_one_machine_is_told_is_an_order_to_all(pair: Scene, wall: Clock, clock: Clock) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    attempt = pair.attempt
+    assert (attempt.phase, attempt.order_id, attempt.order_reason) == (Phase.NOTICED, "n-1", "interruption")
+    assert (attempt.order_seconds, attempt.ordered_at) == (28.0, wall())
+    for message in ("orders", "heartbeat"):
+        assert pair.say(0, message) == _checkpoint(28.0)
+        assert pair.say(1, message) == _checkpoint(28.0)
+    # The cloud's clock may run fast; an order's does not.
+    clock.move(3600)
+    wall.move(10)
+    assert pair.say(0, "orders") == _checkpoint(18.0)
+    assert pair.say(0, "orders", seen="n-1") == CONTINUE
+    wall.move(-60)
+    assert pair.say(0, "orders") == _checkpoint(28.0)
+    wall.move(60 + 18)
+    assert pair.say(0, "orders") == pair.say(0, "heartbeat") == CONTINUE
+
+
+@pytest.mark.parametrize(("said", "given"), [(None, 28.0), (120.0, 118.0), (3.0, 1.5), (0.0, 1.0)])
+def test_how_long_there_is(pair: Scene, said: float | None, given: float) -> None:
+    _running(pair)
+    pair.say(0, "notice", seconds=said)
+    assert pair.say(1, "orders") == _checkpoint(given)
+
+
+@pytest.mark.parametrize("phase", [Phase.PROVISIONING, Phase.MIGRATING, Phase.NOTICED])
+def test_where_nothing_runs_yet_or_somebody_decided_a_notice_is_only_kept(pair: Scene, phase: Phase) -> None:
+    _running(pair)
+    pair.phase(phase)
+    assert pair.say(1, "notice") == (200, {})
+    assert (pair.attempt.phase, pair.attempt.order_id) == (phase, "")
+    assert len(pair.store.notices()) == 1
+    assert pair.say(1, "orders") == CONTINUE
+
+
+@pytest.mark.parametrize("kind", ["rebalance", "maintenance", "health"])
+def test_what_is_no_interruption_is_for_others_to_decide(pair: Scene, kind: str) -> None:
+    _running(pair)
+    pair.say(1, "notice", kind=kind)
+    assert (pair.attempt.phase, pair.attempt.order_id) == (Phase.RUNNING, "")
+
+
+def test_the_first_of_several_notices_orders(pair: Scene, wall: Clock) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    wall.move(5)
+    for _ in range(2):
+        pair.say(0, "notice", id="n-2", seconds=120)
+        pair.say(1, "notice")
+    assert pair.attempt.order_id == "n-1"
+    assert pair.say(0, "orders") == _checkpoint(23.0)
+    assert len(pair.store.notices()) == 2
+
+
+def test_one_after_the_time_of_the_first_is_a_new_order(pair: Scene, wall: Clock) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    pair.phase(Phase.RUNNING)
+    wall.move(10)
+    pair.say(0, "notice", id="n-2")
+    assert (pair.attempt.order_id, pair.attempt.phase) == ("n-1", Phase.RUNNING)
+    wall.move(20)
+    pair.say(0, "notice", id="n-3")
+    assert (pair.attempt.order_id, pair.attempt.phase) == ("n-3", Phase.NOTICED)
+
+
+def test_an_interruption_passes_a_hint(pair: Scene, wall: Clock) -> None:
+    _running(pair)
+    hint = {"order_id": "w-1", "order_reason": "rebalance", "order_seconds": 300.0, "ordered_at": wall()}
+    _set(pair, phase=Phase.CHECKPOINTING, **hint)
+    assert pair.say(0, "orders") == _checkpoint(300.0, "w-1", "rebalance")
+    pair.say(1, "notice")
+    assert (pair.attempt.phase, pair.attempt.order_id) == (Phase.NOTICED, "n-1")
+    assert pair.say(0, "orders", seen="w-1") == _checkpoint(28.0)
+
+
+def test_once_it_answered_a_rank_is_not_asked_again(pair: Scene) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    pair.say(0, "saved", id="n-1")
+    pair.say(0, "saved", id="", step=200, manifest="/b/200.json")
+    assert pair.say(0, "orders") == pair.say(0, "heartbeat") == CONTINUE
+    assert pair.say(1, "orders") == _checkpoint(28.0)
+    pair.say(1, "saved", id="n-1", failed="late")
+    assert pair.say(1, "heartbeat") == CONTINUE
+
+
+def test_notice_and_order_are_there_both_or_neither(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    _running(pair)
+
+    def locked(*_: Any) -> Any:
+        raise BusyError("locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.store, "add_notice_with", locked)
+        assert pair.say(1, "notice") == (503, {})
+    assert pair.store.notices() == ()
+    assert pair.attempt.order_id == ""
+    assert pair.say(1, "notice") == (200, {})
+    assert pair.attempt.order_id == "n-1"
+
+
+def test_a_new_coordinator_goes_on_with_the_order(pair: Scene) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    pair.attendance = pair.fresh()
+    assert pair.say(0, "heartbeat") == _checkpoint(28.0)
+
+
+def test_stop_comes_before_everything(pair: Scene) -> None:
+    _running(pair)
+    pair.say(1, "notice")
+    pair.phase(Phase.RELEASING)
+    assert pair.say(0, "orders") == pair.say(0, "heartbeat") == STOP
+    pair.phase(Phase.FAILED)
+    assert pair.say(0, "orders") == (410, {"error": "attempt_over"})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seen": None}, {"seen": 3}, {"wait": -1}, {"wait": "3"}, {"wait": None}, {"protocol": 2}]
+)
+def test_a_question_that_is_none(pair: Scene, wrong: dict[str, Any]) -> None:
+    assert pair.say(0, "orders", **wrong) == (400, {"error": "body"})
+
+
+def test_only_the_life_that_has_the_rank_is_told(pair: Scene) -> None:
+    _running(pair)
+    assert pair.say(0, "orders", incarnation="another") == (409, {"error": "rank_taken"})
+    assert pair.say(0, "orders", token="wrong") == (401, {"error": "token"})
+
+
+def test_whoever_listens_hears_what_this_process_changes_and_what_others_do(pair: Scene) -> None:
+    heard: list[str] = []
+    pair.attendance.changed = heard.append
+    _running(pair)
+    assert pair.attendance.look_again() == [ATTEMPT]
+    assert pair.attendance.look_again() == heard == []
+    pair.say(1, "notice")
+    assert heard == [ATTEMPT]
+    assert pair.attendance.look_again() == []
+    pair.phase(Phase.CHECKPOINTING)
+    assert pair.attendance.look_again() == [ATTEMPT]
+    pair.failed(0)
+    assert heard == [ATTEMPT, ATTEMPT]
+    pair.phase(Phase.FAILED)
+    assert pair.attendance.look_again() == [ATTEMPT]
+    assert pair.attendance.look_again() == []
+    assert pair.attendance.known() == set()
+
+
+def test_a_database_that_is_away_is_looked_at_later(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    _running(pair)
+
+    def locked() -> Any:
+        raise BusyError("locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pair.store, "versions", locked)
+        assert pair.attendance.look_again() == []
+    assert pair.attendance.look_again() == [ATTEMPT]
+
+
+def test_what_came_of_an_order(pair: Scene, clock: Clock) -> None:
+    _running(pair)
+    pair.say(0, "saved", id="n-0", step=90)
+    pair.say(0, "saved", id="", step=100)
+    assert not saved_for(pair.store, ATTEMPT, "n-1").is_saved
+    pair.say(0, "saved", id="n-1", failed="late")
+    assert dict(saved_for(pair.store, ATTEMPT, "n-1").failed) == {0: "late"}
+    clock.move(3)
+    pair.say(1, "saved", id="n-1", seconds=2.25)
+    found = saved_for(pair.store, ATTEMPT, "n-1")
+    assert (found.step, found.manifest, found.saved_at, found.seconds) == (120, "/b/120.json", clock(), 2.25)
+    assert (found.is_saved, set(found.ranks), dict(found.failed)) == (True, {1}, {0: "late"})
+    clock.move(3)
+    pair.say(0, "saved", id="n-1", step=121, manifest="/b/121.json", seconds=None)
+    found = saved_for(pair.store, ATTEMPT, "n-1")
+    assert (found.step, found.manifest, found.seconds) == (121, "/b/121.json", 2.25)
+    assert (set(found.ranks), dict(found.failed)) == ({0, 1}, {})
+    assert found.saved_at == clock() - timedelta(seconds=3)
+
+
+def _successor(gang: Scene, name: str, resumes: str) -> None:
+    attempt, nodes = gang_records(1, name=name)
+    gang.store.add_attempt(replace(attempt, resumes=resumes), nodes)
+
+
+def _hello(gang: Scene, name: str) -> tuple[int, dict[str, Any]]:
+    return gang.attendance.answer(name, 0, "hello", f"Bearer {TOKEN}", gang.body(0, "hello", nodes=1))
+
+
+def test_who_goes_on_from_another_waits_until_it_is_over(pair: Scene) -> None:
+    _running(pair)
+    _successor(pair, "attempt-2", ATTEMPT)
+    assert _hello(pair, "attempt-2") == WAIT
+    found = pair.store.attempt("attempt-2")
+    assert found is not None
+    assert found.met_at == NOW
+    pair.failed(0)
+    pair.phase(Phase.RELEASING)
+    assert _hello(pair, "attempt-2") == WAIT
+    pair.phase(Phase.FAILED)
+    assert _hello(pair, "attempt-2") == GO
+
+
+def test_or_until_every_rank_of_it_has_ended(pair: Scene) -> None:
+    _running(pair)
+    _successor(pair, "attempt-2", ATTEMPT)
+    pair.say(0, "ended")
+    assert _hello(pair, "attempt-2") == WAIT
+    pair.say(1, "ended")
+    assert _hello(pair, "attempt-2") == GO
+
+
+def test_one_in_between_that_never_ran_does_not_hide_the_first(pair: Scene) -> None:
+    _running(pair)
+    _successor(pair, "attempt-2", ATTEMPT)
+    pair.store.update("attempt-2", lambda attempt: replace(attempt, phase=Phase.FAILED))
+    _successor(pair, "attempt-3", "attempt-2")
+    assert _hello(pair, "attempt-3") == WAIT
+    pair.phase(Phase.FINISHED)
+    assert _hello(pair, "attempt-3") == GO
+
+
+def test_what_goes_on_from_nothing_known_or_from_itself_starts(pair: Scene) -> None:
+    for name, resumes in (("attempt-2", "gone"), ("attempt-3", "attempt-3")):
+        _successor(pair, name, resumes)
+        assert _hello(pair, name) == GO
+
+
+def test_that_the_way_is_clear_is_remembered(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.phase(Phase.FAILED)
+    _successor(pair, "attempt-2", ATTEMPT)
+    assert _hello(pair, "attempt-2") == GO
+    asked: list[str] = []
+    plain = pair.store.attempt
+
+    def attempt(name: str) -> Attempt | None:
+        asked.append(name)
+        return plain(name)
+
+    monkeypatch.setattr(pair.store, "attempt", attempt)
+    assert _hello(pair, "attempt-2") == GO
+    assert ATTEMPT not in asked
