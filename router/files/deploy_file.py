@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, fi
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.agent.config import LOOPBACK
+from router.files.notify_entry import NotifyEntry, Reference
 from router.files.refusals import problems_of, suggestion
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
@@ -53,6 +54,15 @@ def _no_password(value: str) -> str:
     return value
 
 
+def _a_queue(value: str) -> str:
+    if not re.fullmatch(r"https?://[\w.:-]+(?:/[\w.-]+)*/\d{12}/[\w-]{1,80}", value):
+        raise RefusedError(
+            "is no URL of an SQS queue",
+            "write https://sqs.REGION.amazonaws.com/ACCOUNT/NAME; FIFO queues take no events",
+        )
+    return value
+
+
 PublicKey = Annotated[Text, AfterValidator(_a_public_key)]
 
 
@@ -81,6 +91,11 @@ class CoordinatorEntry(Spec):
     certificate: Text | None = Field(default=None, description="PEM file; without one it speaks plain http.")
     key: Text | None = Field(default=None, description="PEM file of the certificate's key.")
     ca: Text | None = Field(default=None, description="PEM file of the authority that machines have to trust.")
+    metrics_token: Reference | None = Field(
+        default=None,
+        description="What a Prometheus server has to show; left out: only one on this machine is answered.",
+        examples=["env:STEPFARE_METRICS_TOKEN"],
+    )
 
     @field_validator("listen")
     @classmethod
@@ -168,6 +183,11 @@ class CloudDeploy(Spec):
     reservations: tuple[ReservedEntry, ...] = ()
     regions: dict[Text, RegionEntry] = Field(default_factory=dict)
     hosts: dict[Text, HostEntry] = Field(default_factory=dict, description="static: by address.")
+    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = Field(
+        default=None,
+        description="aws: URL of an SQS queue, for this state alone, that EventBridge feeds (docs/accounts.md).",
+        examples=["https://sqs.us-east-1.amazonaws.com/123456789012/stepfare-notices"],
+    )
     private_key_path: Annotated[Text, AfterValidator(_an_absolute_path)] | None = Field(
         default=None, description="static: file of the key to log in with."
     )
@@ -239,6 +259,7 @@ class Deploy(Spec):
         default=(), description="Variables that Terraform gets beside those that the clouds' own tools read."
     )
     patience: Patience = Patience()
+    notify: NotifyEntry = NotifyEntry()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
 
     @model_validator(mode="before")
@@ -258,6 +279,14 @@ class Deploy(Spec):
                     "no machines can be made there", suggestion(name, PROVISIONABLE_CLOUDS), at=(str(name),)
                 )
         return {name: entry if entry is not None else {} for name, entry in value.items()}
+
+    @model_validator(mode="after")
+    def _queues_where_they_exist(self) -> Deploy:
+        for name, entry in self.clouds.items():
+            if entry.interruption_queue is not None and name != "aws":
+                at = ("clouds", name, "interruption_queue")
+                raise RefusedError("only aws has such a queue", "remove it", at=at)
+        return self
 
     def cloud(self, name: str, region: str) -> CloudDeploy:
         """What is written for a cloud and region; the defaults where nothing is."""

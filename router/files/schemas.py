@@ -35,4 +35,6 @@ def schema_of_file(kind: str) -> Schema:
         or_one(schema["$defs"]["CloudEntry"]["properties"], "regions")
     if model is Deploy:
         or_one(schema["properties"], "pass_environment")
+        for name in ("urls", "events"):
+            or_one(schema["$defs"]["NotifyEntry"]["properties"], name)
     return schema

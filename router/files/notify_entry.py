@@ -1,0 +1,64 @@
+"""Who is told what, as the deploy file says it; and references to the environment, where secrets are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from pricing.problems import InvalidInputError
+from router.jobs.fields import RefusedError, Spec, Text, as_many
+
+_PREFIX = "env:"
+_NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _a_reference(value: str) -> str:
+    # Not shown: somebody may have written the secret itself.
+    if not _NAME.fullmatch(value):
+        raise RefusedError("is no reference to the environment", "write env:NAME, and set NAME where the command runs")
+    return value
+
+
+Reference = Annotated[Text, AfterValidator(_a_reference)]
+
+
+def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str:
+    """What ``env:NAME`` stands for. InvalidInputError, without any value, when it is not set or empty."""
+    name = reference.removeprefix(_PREFIX)
+    value = environment.get(name, "").strip()
+    if not value:
+        raise InvalidInputError.single(f"refers to the variable {name}, which is not set here", field=field,
+                                       remedy=f"export {name}")  # fmt: skip
+    return value
+
+
+class Happening(StrEnum):
+    """What people can be told of."""
+
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    MOVED = "moved"
+    LATE = "late"
+    BUDGET = "budget"
+    UNHEALTHY = "unhealthy"
+
+
+class NotifyEntry(Spec):
+    """Messages to people. Addresses hold secrets, so that the file only says where in the environment they are."""
+
+    urls: Annotated[tuple[Reference, ...], BeforeValidator(as_many)] = Field(
+        default=(),
+        description="Addresses as the library apprise writes them (slack://..., mailto://..., json://...).",
+        examples=[["env:SLACK_URL", "env:MAIL_URL"]],
+    )
+    events: Annotated[tuple[Happening, ...], BeforeValidator(as_many)] = Field(
+        default=tuple(Happening), description="What is told; left out: everything."
+    )
+
+    def addresses(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """The addresses themselves. InvalidInputError for one that is not set."""
+        return tuple(looked_up(url, environment, f"notify.urls[{i}]") for i, url in enumerate(self.urls))
