@@ -1,0 +1,204 @@
+"""A job against the weather, minute by minute: what a policy decides is carried out with honest delays.
+
+Work is in minutes of the on-demand machine. What was not confirmed to be saved is lost with the machines; a launch
+takes its whole time, also one that turns out to have failed; decisions fall at every tick, at the end of a launch or a
+move, and, where ``told`` is, at a loss or a notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.quoting.policy import Event, Here, Move, Observation, Place, Policy, Save
+
+BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+ON_DEMAND = UsdPerHour.parse("3.60")
+SPOT = UsdPerHour.parse("1.20")
+_GIVE_UP = 100_000
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A spot pool: minutes to start, work done a minute, its region, and whether it is up at a minute."""
+
+    start: int
+    speed: int
+    region: int
+    up: Callable[[int], bool]
+    notice: int = 0
+
+
+@dataclass(frozen=True)
+class World:
+    """What is fixed. ``far``: minutes to bring the checkpoint from one region to another, both ways alike."""
+
+    work: int
+    deadline: int
+    tick: int
+    start: int
+    save: int
+    interval: int
+    far: int
+    spots: tuple[Spot, ...]
+    told: bool = True
+    asked_while_starting: bool = False
+
+    @property
+    def always_on_demand(self) -> int:
+        """When the job ends that goes on demand at once, where its checkpoint is."""
+        return self.start + self.work
+
+
+@dataclass
+class Game:
+    """One run; ``play`` gives the minute of the end."""
+
+    world: World
+    policy: Policy
+    minute: int = 0
+    confirmed: int = 0
+    unsaved: int = 0
+    home: int = 0
+    here: str = ""
+    since_save: int = 0
+    saving: int = 0
+    nanos: int = 0
+    decisions: list[str] = field(default_factory=list)
+
+    def play(self) -> int:
+        """Until all work is done."""
+        event = Event.TICK
+        while self.minute < _GIVE_UP:
+            self._carry_out(self._observed(event))
+            event = self._until_next()
+            if self.confirmed + self.unsaved >= self.world.work:
+                return self.minute
+        raise AssertionError("it never ends")
+
+    def _observed(self, event: Event) -> Observation:
+        world = self.world
+        here = self._place(self.here) if self.here else None
+        at = None
+        if here is not None:
+            at = Here(here, self._leaves_in(), saved=self.unsaved == 0, unsaved_hours=self.unsaved / 60)
+        names = ["on-demand", *(f"spot-{i}" for i, s in enumerate(world.spots) if s.up(self.minute))]
+        return Observation(
+            now=BEGIN + self.minute * MINUTE,
+            deadline=BEGIN + world.deadline * MINUTE,
+            tick=world.tick * MINUTE,
+            event=event,
+            here=at,
+            places=tuple(self._place(name) for name in names),
+            save=world.save * MINUTE,
+        )
+
+    def _place(self, name: str) -> Place:
+        """On-demand is where the checkpoint is; so the first region's is not needed."""
+        left = self.world.work - self.confirmed
+        spot = self._spot(name)
+        if spot is None:
+            market, rate, start, speed, moves = Market.ON_DEMAND, ON_DEMAND, self.world.start, 1, self._far(0)
+        else:
+            market, rate, start, speed = Market.SPOT, SPOT, spot.start, spot.speed
+            moves = self._far(spot.region)
+        hours = left / speed / 60
+        cost = Usd(round(rate.nanos * (hours + start / 60)))
+        return Place(name, market, rate, hours, start / 60, cost, moves / 60)
+
+    def _far(self, region: int) -> int:
+        return 0 if region == self.home else self.world.far
+
+    def _spot(self, name: str) -> Spot | None:
+        return None if name == "on-demand" else self.world.spots[int(name.removeprefix("spot-"))]
+
+    def _leaves_in(self) -> timedelta | None:
+        spot = self._spot(self.here)
+        if spot is None or not spot.notice:
+            return None
+        soon = [n for n in range(1, spot.notice + 1) if not spot.up(self.minute + n)]
+        return soon[0] * MINUTE if soon else None
+
+    def _carry_out(self, o: Observation) -> None:
+        decision = self.policy.decide(o)
+        self.decisions.append(f"{self.minute} {decision}")
+        if isinstance(decision, Save) and self.here and not self.saving:
+            self.saving = self.world.save + 1
+        if isinstance(decision, Move) and decision.to[0] != self.here:
+            self._leave()
+            self._launch(decision.to[0])
+
+    def _leave(self) -> None:
+        """Saves as long as the machines last."""
+        spot = self._spot(self.here) if self.here else None
+        for _ in range(self.world.save if self.here and self.unsaved else 0):
+            self._pay()
+            self.minute += 1
+            if spot is not None and not spot.up(self.minute):
+                self.unsaved = 0
+                break
+        self._confirm()
+        self.here = ""
+
+    def _confirm(self) -> None:
+        if self.unsaved and self.here:
+            spot = self._spot(self.here)
+            self.home = 0 if spot is None else spot.region
+        self.confirmed += self.unsaved
+        self.unsaved = self.since_save = self.saving = 0
+
+    def _launch(self, name: str) -> None:
+        spot = self._spot(name)
+        minutes = self.world.start + self._far(0) if spot is None else spot.start + self._far(spot.region)
+        self.here = name
+        for number in range(minutes):
+            if self.world.asked_while_starting and number % self.world.tick == 0 and number:
+                o = self._observed(Event.TICK)
+                decision = self.policy.decide(o)
+                if isinstance(decision, Move) and decision.to[0] != name:
+                    self.decisions.append(f"{self.minute} gives up {name}: {decision}")
+                    self._launch(decision.to[0])
+                    return
+            self._pay()
+            self.minute += 1
+        if spot is not None and not spot.up(self.minute):
+            self.here = ""
+        self.since_save = 0
+
+    def _until_next(self) -> Event:
+        """Time passes until the next tick, or until somebody says something."""
+        noticed = bool(self.here) and self._leaves_in() is not None
+        lost = False
+        for _ in range(self.world.tick):
+            self.minute += 1
+            if not self.here:
+                continue
+            spot = self._spot(self.here)
+            if spot is not None and not spot.up(self.minute):
+                self.here, self.unsaved, self.saving, lost = "", 0, 0, True
+                if self.world.told:
+                    return Event.LOST
+                continue
+            self._pay()
+            self._work(1 if spot is None else spot.speed)
+            if self.confirmed + self.unsaved >= self.world.work:
+                return Event.TICK
+            if self.world.told and not noticed and self._leaves_in() is not None:
+                return Event.INTERRUPTION
+        return Event.LOST if lost else Event.TICK
+
+    def _work(self, speed: int) -> None:
+        self.unsaved += speed
+        self.since_save += 1
+        if self.saving:
+            self.saving -= 1
+        if self.saving == 1 or (self.world.interval and self.since_save >= self.world.interval):
+            self._confirm()
+
+    def _pay(self) -> None:
+        if self.here:
+            self.nanos += (SPOT if self._spot(self.here) else ON_DEMAND).nanos // 60
