@@ -3,8 +3,7 @@
     import stepfare_checkpoint
     checkpoints = stepfare_checkpoint.Checkpoints("/mnt/bucket/run-7", rank=rank, world=world, agree=agree)
     good = checkpoints.newest()                      # None: begin at the beginning
-    for step in ...:
-        ...                                          # one step of training
+    for step in ...:                                 # one step of training, then
         request = checkpoints.wanted(step)           # somebody needs one now (all ranks are told alike)
         if request or step % 500 == 0:
             checkpoints.save(step, lambda folder: torch.save(state, folder / "state.pt"), data_position=position)
@@ -36,10 +35,9 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1
-CONTROL, UPLOAD_URL = "STEPFARE_CONTROL", "STEPFARE_CHECKPOINT_URL"
-ORDERED, STOP = "ordered", "stop"
-READERS = 4
-_CHUNK = 2**20
+CONTROL, UPLOAD_URL, EVERY = "STEPFARE_CONTROL", "STEPFARE_CHECKPOINT_URL", "STEPFARE_CHECKPOINT_SECONDS"
+INTERVAL, ORDERED, STOP = "interval", "ordered", "stop"
+READERS, _CHUNK = 4, 2**20
 _MANIFEST = re.compile(r"step-(\d{8,})\.manifest\.json")
 # What older saves left: their folders, and manifests that were being written.
 _LEFT = re.compile(r"\.?step-(\d{8,})(\.manifest\.json\..*\.part)?")
@@ -51,8 +49,7 @@ class NotSavedError(OSError):
 
 @dataclass(frozen=True)
 class Request:
-    """Somebody needs a checkpoint. ``id`` is "" where another rank was asked, and ``until`` (a moment of
-    ``time.monotonic``) None where that is not known here."""
+    """A checkpoint is needed. ``id`` is "" where this rank was not asked; ``until``: a moment of ``time.monotonic``."""
 
     id: str
     reason: str
@@ -142,9 +139,7 @@ class Agent:
     def progress(self, step: int, steps: int | None = None) -> None:
         """How far the training is: at most once a second that is written down."""
         now = time.monotonic()
-        if self._folder is None:
-            return
-        if self._said is None:
+        if self._said is None or self._folder is None:
             self._said = (now, step)
         elif now - self._said[0] >= 1:
             each = (now - self._said[0]) / max(1, step - self._said[1])
@@ -180,6 +175,7 @@ class Checkpoints:
         self._attempt = re.sub(r"[^A-Za-z0-9._-]", "_", attempt).strip(".") or "local"
         self._count, self._bad = 0, set[int]()
         self._last: tuple[Good, list[str]] | None = None
+        self._interval, self._saved_at = float(os.environ.get(EVERY) or "inf"), time.monotonic()  # noqa: TID251
         self.folder.mkdir(parents=True, exist_ok=True)
         if rank == 0:
             # Of processes of this attempt that were started anew: nobody may take them for parts of a later save.
@@ -187,13 +183,15 @@ class Checkpoints:
                 _remove(part)
 
     def wanted(self, step: int) -> Request | None:
-        """Whether a checkpoint is needed now. Where ranks agree, all get an answer or none does, and all are to end or
-        none is."""
+        """Whether a checkpoint is needed now: somebody asks, or the last is older than STEPFARE_CHECKPOINT_SECONDS.
+        Where ranks agree, all get an answer or none does, and all are to end or none is."""
         request = self.agent.asked()
         if request is not None and self._last is not None and request.id in self._last[1]:
             # Another rank was asked the same, earlier: that checkpoint is there.
             self.agent.saved(request.id, self._last[0].step, str(self._last[0].manifest), 0.0)
             request = None
+        if request is None and time.monotonic() - self._saved_at >= self._interval:
+            request = Request("", INTERVAL)
         if self._agree is None:
             return request
         if step % self._every or not self._agree(request is not None):
@@ -210,8 +208,9 @@ class Checkpoints:
         that it is given, or is the files in :attr:`folder` that are there already, which the checkpoints then own;
         None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. What was just saved is
         not saved again. OSError, of which NotSavedError is one, and what ``write`` raises."""
-        began, request = time.monotonic(), self.agent.asked()
-        asked, about = request.id if request else "", {"data_position": data_position, "rng": rng}
+        began = self._saved_at = time.monotonic()
+        request, about = self.agent.asked(), {"data_position": data_position, "rng": rng}
+        asked = request.id if request else ""
         json.dumps(about)
         self._count += 1
         place = self.folder / f"step-{step:08d}" / self._attempt
@@ -227,6 +226,7 @@ class Checkpoints:
                 raise
         if request is not None or self._rank == 0:
             self.agent.saved(asked, step, str(self._last[0].manifest), time.monotonic() - began)
+        self._saved_at = time.monotonic()
         return self._last[0]
 
     def _saved(
