@@ -92,7 +92,7 @@ def opened_site(
         if not listen:
             yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, teller(clock))
             return
-        with listening(opened, store, clock) as home:
+        with listening(opened, store, clock, wall_clock) as home:
             yield opened, open_site(opened, store, home, clock, wall_clock, teller(clock))
 
 

@@ -44,7 +44,7 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
     ``metrics`` there are none to be had."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     digest = hashlib.sha256(agent).hexdigest()
-    health = {"state": state_id, "version": _version()}
+    health = {"state": state_id, "version": own_version()}
     threads: list[CapacityLimiter] = []
     waiting = Waiting(attendance.look_again)
     attendance.changed, app.state.close = waiting.ring, waiting.close
@@ -144,7 +144,8 @@ def _json(status: int, content: dict[str, Any]) -> Response:
     return Response(json.dumps(content), status_code=status, media_type="application/json")
 
 
-def _version() -> str:
+def own_version() -> str:
+    """That of this program, "" where it runs without being installed."""
     try:
         return version("stepfare")
     except PackageNotFoundError:

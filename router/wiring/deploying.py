@@ -21,6 +21,7 @@ from providers.static.pool import Pool
 from router.coordinator.rules import Attendance
 from router.files.clouds_file import LoadedClouds, load_clouds
 from router.files.deploy_file import CoordinatorEntry, Deploy, HostEntry, deploy_path, load_deploy
+from router.files.notify_entry import looked_up
 from router.prices.home import clouds_file, home
 from router.running.site import Site, Tell
 from router.running.workspaces import GRACE_SECONDS, Home
@@ -35,6 +36,7 @@ from terraform.spec import Host
 _ASK_SECONDS = 120.0
 _PORT = "coordinator_port"
 _HEALTH_SECONDS = 2.0
+_TOKEN_FIELD = "coordinator.metrics_token"
 _SANDBOX = "STEPFARE_SANDBOX"
 # What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
 _PASSED = frozenset({
@@ -163,10 +165,13 @@ def _host(address: str, entry: HostEntry | None) -> Host:
 
 
 @contextmanager
-def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> Iterator[Home]:
+def listening(
+    opened: Opened, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
+) -> Iterator[Home]:
     """A coordinator for as long as the block runs: one that is there already (of the same state), else our own.
     ListenError, InvalidInputError."""
-    from router.coordinator.app import make_app
+    from router.coordinator.app import make_app, own_version
+    from router.coordinator.metrics import Metrics
     from router.coordinator.server import ListenError, Server, existing
 
     entry = opened.deploy.coordinator
@@ -177,8 +182,10 @@ def listening(opened: Opened, store: Store, clock: Callable[[], datetime]) -> It
     if port and existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca):
         yield Home(entry.url or _here(entry, port), sha256, authority)
         return
-    attendance = Attendance(store, opened.logs, clock)
-    app = make_app(attendance, agent, store.id)
+    attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock)
+    token = looked_up(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
+    metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
+    app = make_app(attendance, agent, store.id, metrics)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
     server = Server(app, entry.host, port, certificate, key)
     try:

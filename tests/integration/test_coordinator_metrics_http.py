@@ -6,12 +6,16 @@ import http.client
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from pricing.problems import InvalidInputError
 from router.coordinator.app import make_app
 from router.coordinator.metrics import Metrics
 from router.coordinator.server import Server
+from router.state.store import Store
+from router.wiring.deploying import Files, listening, read_files
 from tests.support.coordinations import Scene, real_clock, scene
 
 
@@ -64,3 +68,25 @@ def test_a_state_that_cannot_be_read_is_said_to_be_away(one: Scene) -> None:
     with serving(one) as server:
         one.store.close()
         assert get(server)[0] == 503
+
+
+def test_whoever_listens_answers_with_the_token_of_the_deploy_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
+    (tmp_path / "deploy.yaml").write_text("coordinator: {metrics_token: env:METRICS}\n", encoding="utf-8")
+    opened = read_files(Files(), {"METRICS": "t-1"})
+    with Store.open(opened.state_url, now=real_clock()) as store:
+        with listening(opened, store, real_clock, real_clock) as home:
+            url = urlsplit(home.url)
+            for token, status in (("", 401), ("t-1", 200)):
+                headers = {"X-Forwarded-For": "203.0.113.9", "Authorization": f"Bearer {token}"}
+                with closing(http.client.HTTPConnection(url.netloc, timeout=10)) as connection:
+                    connection.request("GET", "/metrics", headers=headers)
+                    assert connection.getresponse().status == status
+        unset = read_files(Files(), {})
+        with (
+            pytest.raises(InvalidInputError, match=r"coordinator\.metrics_token"),
+            listening(unset, store, real_clock, real_clock),
+        ):
+            raise AssertionError
