@@ -1,0 +1,164 @@
+"""What the drills share: what they act on, how they are waited for, and how they are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pricing.money import Usd
+from router.cli import console
+from router.cli.clock import chosen_clock, wall_clock
+from router.cli.console import ExitCode
+from router.cli.site_options import opened_store, terminated_as_interrupted, who
+
+if TYPE_CHECKING:
+    from providers.sandbox.machines import Machines
+    from providers.sandbox.stock import Stock
+    from router.running.drills import Done, Taking, Target
+    from router.state.store import Store
+    from router.wiring.deploying import Opened
+
+SCHEMA_VERSION = 1
+_PAUSE_S = 0.1
+_MARK_BYTES = 4
+
+
+class DrillFormat(StrEnum):
+    """How what happened is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass
+class Stage:
+    """What a drill acts on; ``mark`` is its name, new for each. ``places`` are the zones and regions that the sandbox
+    sells in. What has happened so far is in ``done``."""
+
+    store: Store
+    hand: Machines
+    stock: Stock
+    places: frozenset[str]
+    mark: str = field(default_factory=lambda: f"drill-{os.urandom(_MARK_BYTES).hex()}")
+    done: list[Done] = field(default_factory=list)
+    interrupted: bool = False
+
+    def record(self, drill: str, targets: Sequence[Target], **details: object) -> None:
+        """Into the audit log, before anything is done."""
+        machines = [f"{target.attempt} {target.rank}" for target in targets]
+        now = chosen_clock()()
+        self.store.audit(who(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details)
+
+    def note(self, done: Iterable[Done]) -> None:
+        """Remembers what became of machines, and says it."""
+        for one in done:
+            console.note(_sentence(one))
+            self.done.append(one)
+
+    def told(self, targets: Iterable[Target], text: str) -> None:
+        """Says what these machines were told."""
+        for target in targets:
+            console.note(f"{named(target)} {text}")
+
+    def wait(self, taking: Taking) -> None:
+        """Until all is done. Ctrl-C leaves alive what is."""
+        with self.interruptible():
+            while not taking.over:
+                self.note(taking.look())
+                if not taking.over:
+                    time.sleep(min(_PAUSE_S, max(taking.seconds, _PAUSE_S / 10)))
+        if self.interrupted:
+            self.note(taking.let_go())
+
+    def rest(self, seconds: float | None, goes_on: Callable[[], bool]) -> None:
+        """Until so many seconds are over, or ``goes_on`` says no, or Ctrl-C, which without ``seconds`` is the end that
+        is meant."""
+        ends = None if seconds is None else time.monotonic() + seconds
+        with self.interruptible():
+            while (ends is None or time.monotonic() < ends) and goes_on():
+                time.sleep(_PAUSE_S)
+        self.interrupted = self.interrupted and seconds is not None
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the block, and are remembered."""
+        try:
+            with terminated_as_interrupted():
+                yield
+        except KeyboardInterrupt:
+            self.interrupted = True
+            console.note("\ninterrupted")
+
+    def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
+        """Writes what happened; the exit code that says it."""
+        from router.running.drills import Outcome
+
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "drill": drill,
+            "id": self.mark,
+            "interrupted": self.interrupted,
+            **more,
+            "machines": [_row(one) for one in self.done],
+        }
+        if output is DrillFormat.JSON:
+            console.out(json.dumps(document, indent=2))
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.PARTIAL if any(one.outcome is Outcome.STUCK for one in self.done) else ExitCode.OK
+
+
+@contextmanager
+def stage(deploy: Path | None, clouds: Path | None) -> Iterator[Stage]:
+    """Opens what a drill acts on; nothing is made that is not there."""
+    from providers.sandbox.machines import Machines
+    from providers.sandbox.stock import Stock
+
+    with opened_store(deploy, clouds, makes=False) as (opened, store):
+        yield Stage(store, Machines(store.id), Stock(opened.sandbox), _places(opened))
+
+
+def _places(opened: Opened) -> frozenset[str]:
+    from providers.sandbox.default import default_script
+    from providers.sandbox.script import Script
+
+    written = opened.clouds.documents.get("sandbox")
+    script = written if isinstance(written, Script) else default_script(wall_clock())
+    return frozenset(name for region in script.regions for name in (region.name, *region.zones))
+
+
+def named(target: Target) -> str:
+    """A machine for a person."""
+    return f"{target.attempt} rank {target.rank} in {target.place}"
+
+
+def _sentence(done: Done) -> str:
+    from router.running.drills import Outcome
+
+    words = {
+        Outcome.KILLED: "was switched off",
+        Outcome.RELEASED: "was released before its time was over",
+        Outcome.LEFT: "runs on",
+        Outcome.STUCK: "cannot be switched off",
+    }
+    return f"{named(done.target)} {words[done.outcome]}"
+
+
+def _row(done: Done) -> dict[str, Any]:
+    one = done.target
+    return {
+        "job": one.job,
+        "attempt": one.attempt,
+        "rank": one.rank,
+        "region": one.region,
+        "zone": one.zone,
+        "machine": one.machine.id,
+        "outcome": done.outcome.value,
+    }
