@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
+from providers.announcing import QUEUE, Announcements
 from providers.errors import SdkMissingError
 from providers.fleet import Fleet
 from providers.protocol import Provider
@@ -18,8 +19,8 @@ from providers.session import Session
 class Entry:
     """One cloud: how people call it, the ``module:function`` that makes its provider from (cloud, session), the
     extra of this package that installs its SDK ("" for none), what makes the provider of its public prices where the
-    first needs an account ("" where it does not), whether it is asked without being configured, and what makes its
-    fleet ("" where nothing is made by attempts that could be left there).
+    first needs an account ("" where it does not), whether it is asked without being configured, what makes its
+    fleet ("" where nothing is made by attempts that could be left there), and what hears its announcements.
     """
 
     title: str
@@ -28,13 +29,20 @@ class Entry:
     public: str = ""
     by_default: bool = True
     fleet: str = ""
+    notices: str = ""
 
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
 
 CLOUDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "aws": Entry("Amazon EC2", "providers.aws.provider:make", "aws", fleet="providers.aws.fleet:make"),
+        "aws": Entry(
+            "Amazon EC2",
+            "providers.aws.provider:make",
+            "aws",
+            fleet="providers.aws.fleet:make",
+            notices="providers.aws.interruptions:make",
+        ),
         "gcp": Entry(
             "Google Compute Engine", "providers.gcp.provider:make", "gcp", _NEOCLOUD, fleet="providers.gcp.fleet:make"
         ),
@@ -75,6 +83,15 @@ def open_fleet(cloud: str, session: Session) -> Fleet | None:
     attempts make none. Touches no network. SdkMissingError as :func:`open_provider`."""
     entry = CLOUDS[cloud]
     return cast(Fleet, _open(cloud, entry.fleet, session)) if entry.fleet else None
+
+
+def open_notices(cloud: str, session: Session) -> Announcements | None:
+    """The queue that the settings of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise) name; None where they name
+    none, or the cloud has no such thing. Touches no network. SdkMissingError as :func:`open_provider`."""
+    entry = CLOUDS[cloud]
+    if not entry.notices or QUEUE not in session.settings.options:
+        return None
+    return cast(Announcements, _open(cloud, entry.notices, session))
 
 
 def _open(cloud: str, factory: str, session: Session) -> object:

@@ -204,7 +204,7 @@ class Client:
             answer = self._ask(
                 "sqs",
                 "ReceiveMessage",
-                _queue_region(queue_url) or self.home,
+                queue_region(queue_url) or self.home,
                 QueueUrl=queue_url,
                 MaxNumberOfMessages=_QUEUE_BATCH,
                 VisibilityTimeout=0,
@@ -325,7 +325,7 @@ def _chain(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__ or error.__context__
 
 
-def _queue_region(url: str) -> str:
+def queue_region(url: str) -> str:
     """us-east-1 of https://sqs.us-east-1.amazonaws.com/123456789012/notices; "" of any other form."""
     host = url.partition("//")[2].partition("/")[0].split(".")
     return host[1] if len(host) > 3 and host[0] == "sqs" else ""

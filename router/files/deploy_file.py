@@ -148,6 +148,7 @@ class RegionEntry(Spec):
     zone: Text | None = Field(default=None, description="For a cloud that asks for one where no price names it.")
     network: NetworkEntry | None = None
     checkpoint_bucket: Text | None = None
+    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = None
 
 
 class ReservedEntry(Spec):
@@ -200,6 +201,15 @@ class CloudDeploy(Spec):
             except ValueError as error:
                 raise RefusedError(str(error), "write ADDRESS: {port: 22, user: root}", at=("hosts", address)) from None
         return self
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """URLs of queues of interruptions, by region; "" is for all."""
+        named = {
+            "": self.interruption_queue,
+            **{name: region.interruption_queue for name, region in self.regions.items()},
+        }
+        return {region: url for region, url in named.items() if url is not None}
 
     def in_region(self, region: str) -> CloudDeploy:
         """With what is written for that region in place of what is written for all."""
@@ -283,9 +293,8 @@ class Deploy(Spec):
     @model_validator(mode="after")
     def _queues_where_they_exist(self) -> Deploy:
         for name, entry in self.clouds.items():
-            if entry.interruption_queue is not None and name != "aws":
-                at = ("clouds", name, "interruption_queue")
-                raise RefusedError("only aws has such a queue", "remove it", at=at)
+            if entry.queues and name != "aws":
+                raise RefusedError("only aws has queues of interruptions", "remove it", at=("clouds", name))
         return self
 
     def cloud(self, name: str, region: str) -> CloudDeploy:

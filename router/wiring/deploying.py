@@ -6,16 +6,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from pricing.bookfile import embedded_book
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
+from providers.announcing import QUEUE, Announcements
 from providers.calling import Caller
 from providers.fleet import Fleet
-from providers.registry import open_fleet
+from providers.registry import open_fleet, open_notices
 from providers.session import Session
 from providers.static.pool import Pool
 from router.coordinator.rules import Attendance
@@ -34,6 +36,8 @@ from terraform.runner import Limits, Runner
 from terraform.spec import Host
 
 _ASK_SECONDS = 120.0
+# As long as anybody listens.
+_HEAR_SECONDS = timedelta(days=3650).total_seconds()
 _PORT = "coordinator_port"
 _HEALTH_SECONDS = 2.0
 _TOKEN_FIELD = "coordinator.metrics_token"
@@ -202,6 +206,24 @@ def listening(
     finally:
         server.__exit__(None, None, None)
         attendance.flush()
+
+
+def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[str, Callable[[], Announcements]]:
+    """What opens each queue of the deploy file, by cloud and region. Opening raises SdkMissingError."""
+    named = {
+        f"{cloud} {region}".rstrip(): (cloud, url)
+        for cloud, entry in opened.deploy.clouds.items()
+        for region, url in entry.queues.items()
+    }
+    return {name: partial(_queue, cloud, url, opened.clouds, clock) for name, (cloud, url) in named.items()}
+
+
+def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datetime]) -> Announcements:
+    settings = clouds.settings(cloud)
+    settings = replace(settings, options={**settings.options, QUEUE: url})
+    queue = open_notices(cloud, Session(settings, embedded_book(), clock(), Caller(cloud, _HEAR_SECONDS)))
+    assert queue is not None
+    return queue
 
 
 def nobody_listens(opened: Opened, store: Store) -> Home:

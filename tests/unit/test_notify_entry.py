@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import Deploy, load_deploy
+from router.files.deploy_file import CloudDeploy, Deploy, load_deploy
 from router.files.notify_entry import Happening, NotifyEntry, looked_up
 
 CANARY = "canary-51c0aa"
@@ -74,4 +74,15 @@ def test_what_is_no_queue(url: str) -> None:
 
 def test_only_one_cloud_has_queues() -> None:
     text = refused("clouds: {gcp: {interruption_queue: 'https://sqs.us-east-1.amazonaws.com/123456789012/q'}}")
+    assert "only aws" in text
+
+
+def test_queues_by_region() -> None:
+    url = "https://sqs.eu-west-1.amazonaws.com/123456789012/stepfare-q"
+    aws = read(f"clouds: {{aws: {{regions: {{eu-west-1: {{interruption_queue: '{url}'}}, us-east-1: {{}}}}}}}}").clouds[
+        "aws"
+    ]
+    assert aws.queues == {"eu-west-1": url}
+    assert CloudDeploy().queues == {}
+    text = refused(f"clouds: {{gcp: {{regions: {{r: {{interruption_queue: '{url}'}}}}}}}}")
     assert "only aws" in text

@@ -1,0 +1,54 @@
+"""A queue of EC2's announcements, fed by EventBridge (docs/accounts/aws-interruptions.tf.json makes one)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from providers.announcing import QUEUE, Announcements, Batch, Letter
+from providers.aws.access import FIND_CREDENTIALS
+from providers.aws.parse.letters import read_letters
+from providers.aws.queue import QueueClient
+from providers.errors import AccountNotUsedError, CredentialsError
+from providers.session import Session
+
+# SQS waits no longer.
+_LONGEST_WAIT_S = 20
+# A connection must not be given up while SQS waits on purpose.
+_MARGIN_S = 3.0
+
+
+def make(cloud: str, session: Session) -> Announcements:
+    """The queue that the option ``interruption_queue`` names; KeyError without it."""
+    return AwsQueue(cloud, session)
+
+
+class AwsQueue:
+    """See :class:`providers.announcing.Announcements`."""
+
+    def __init__(self, cloud: str, session: Session) -> None:
+        self._cloud, self._settings = cloud, session.settings
+        self._url = session.settings.options[QUEUE]
+        self._client = QueueClient(cloud, session)
+        self._is_checked = False
+
+    @property
+    def cloud(self) -> str:
+        return self._cloud
+
+    def receive(self, wait_s: float) -> Batch:
+        self._check_account()
+        wait = min(wait_s, _LONGEST_WAIT_S, self._settings.read_timeout_s - _MARGIN_S)
+        return read_letters(self._cloud, self._client.receive(self._url, max(0, int(wait))))
+
+    def done(self, letters: Sequence[Letter]) -> None:
+        if letters:
+            self._client.delete(self._url, [letter.receipt for letter in letters])
+
+    def _check_account(self) -> None:
+        if self._is_checked:
+            return
+        if not self._settings.credentials:
+            raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
+        if not self._client.has_credentials():
+            raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
+        self._is_checked = True
