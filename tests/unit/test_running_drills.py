@@ -8,48 +8,14 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from providers.sandbox.machines import Announcement, Machine
+from providers.sandbox.machines import Machine
 from providers.sandbox.stock import Stock
 from router.running import drills
 from router.running.drills import Done, Outcome, Taking, Target
 from router.state.records import Phase
 from router.state.store import Store
+from tests.support.drilled import Hand, Ticks
 from tests.support.state_values import HOUR, NOW, attempt, node
-
-
-class Hand:
-    """Machines that are only written down. ``stubborn`` ones cannot be ended."""
-
-    def __init__(self, *machines: Machine) -> None:
-        self.machines = list(machines)
-        self.told: dict[str, Announcement] = {}
-        self.taken: list[tuple[str, str]] = []
-        self.stubborn: set[str] = set()
-
-    def up(self) -> tuple[Machine, ...]:
-        return tuple(self.machines)
-
-    def announce(self, machine: Machine, said: Announcement) -> None:
-        if not machine.folder.exists():
-            raise FileNotFoundError(machine.folder)
-        self.told[machine.id] = said
-
-    def withdraw(self, machine: Machine) -> None:
-        self.told.pop(machine.id, None)
-
-    def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
-        self.taken += [(machine.id, mark) for machine in machines]
-        left = tuple(machine for machine in machines if machine.id in self.stubborn)
-        self.machines = [one for one in self.machines if one not in machines or one in left]
-        return left
-
-
-class Ticks:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
