@@ -10,6 +10,8 @@ from router.storage.errors import CancelledError, OutOfTimeError
 
 # Bandwidth that was not used is saved up for so long, and slept off in pieces so long.
 _SAVED_SECONDS, _NAP_SECONDS = 1.0, 0.2
+# What is read first lies in buffers, not at its goal: before so many seconds nothing is known of the speed.
+_MEASURED_SECONDS = 2.0
 
 
 class Pace:
@@ -32,6 +34,10 @@ class Pace:
         """Whoever works stops at the next chunk, with CancelledError."""
         self._cancelled = True
 
+    def lift(self) -> None:
+        """From now on bandwidth has no bound."""
+        self._most = None
+
     def check(self) -> None:
         """OutOfTimeError, CancelledError."""
         if self._cancelled:
@@ -49,9 +55,12 @@ class Pace:
                 return
             self._free_at = max(self._free_at, now - _SAVED_SECONDS) + count / self._most
             until = self._free_at
-        while (left := until - self._ticks()) > 0:
+        while (left := until - self._ticks()) > 0 and self._is_bounded():
             self._sleep(min(left, _NAP_SECONDS))
             self.check()
+
+    def _is_bounded(self) -> bool:
+        return self._most is not None
 
     @property
     def moved(self) -> int:
@@ -60,9 +69,9 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second since the beginning; None while nobody knows."""
+        """Bytes a second since the beginning, or as was said then; None while nobody knows."""
         took = self._ticks() - self._began
-        return self._moved / took if self._moved and took > 0 else self._rate
+        return self._moved / took if self._moved and took >= _MEASURED_SECONDS else self._rate
 
     @property
     def left(self) -> float | None:

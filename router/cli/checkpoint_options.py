@@ -1,0 +1,97 @@
+"""What the commands about checkpoints share: places, bounds, errors, words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from router.storage.depot import Depot
+    from router.storage.pace import Pace
+    from router.storage.transfer import Moved
+
+URL_HELP = "s3://, gs://, abfs(s):// or file://; or the URL of a manifest there."
+SECONDS_HELP = "How long it may take; what cannot end by then is not begun."
+MBPS_HELP = "The most bandwidth it takes, in megabits a second."
+PARALLEL_HELP = "Files at the same time."
+STEP_HELP = "Of this step; left out: the newest that is good."
+_MEGABIT = 1_000_000 / 8
+_MANIFEST_ENDS = ".manifest.json"
+
+
+class Format(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def place(url: str) -> tuple[Depot, int | None]:
+    """The place that a URL names, and the step where it is a manifest's. InvalidInputError."""
+    from router.storage.arrow import open_store
+    from router.storage.depot import opened
+    from router.storage.errors import StorageError
+    from router.storage.manifest import step_of
+
+    root, _, name = url.rpartition("/")
+    step = step_of(name)
+    if step is None and name.endswith(_MANIFEST_ENDS):
+        raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
+    try:
+        environment = os.environ  # noqa: TID251
+        return opened(url if step is None else root, lambda text: open_store(text, environment)), step
+    except StorageError as error:
+        raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
+
+
+def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
+    """The bounds of a transfer. InvalidInputError for none."""
+    from router.storage.pace import Pace
+
+    for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
+        if value is not None and not 0 < value < float("inf"):
+            raise InvalidInputError.single(f"{value} is not above zero", field=option)
+    most = None if max_mbps is None else max_mbps * _MEGABIT
+    return Pace(seconds=seconds, bytes_per_second=most, rate=most)
+
+
+@contextmanager
+def said() -> Iterator[None]:
+    """Errors of durable storage as those of a command."""
+    from router.storage.errors import OutOfTimeError, StorageError
+
+    try:
+        yield
+    except OutOfTimeError as error:
+        raise CommandError(str(error), ExitCode.PARTIAL, error.remedy) from None
+    except StorageError as error:
+        raise CommandError(str(error), ExitCode.FAILURE, error.remedy) from None
+    except OSError as error:
+        raise CommandError(str(error)) from None
+
+
+def passed(step: int, why: str) -> None:
+    """A checkpoint that does not count."""
+    console.note(f"step {step}: passed over: {why}", "warning")
+
+
+def size(count: int) -> str:
+    """``81.2 GB``."""
+    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count} B"
+
+
+def line(moved: Moved) -> str:
+    """One transfer for people."""
+    kept = f", {size(moved.kept)} were there" if moved.kept else ""
+    fast = f", {size(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
+    return f"step {moved.step}: {size(moved.bytes)} in {moved.seconds:.1f} s{fast}{kept}: {moved.manifest}"

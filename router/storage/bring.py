@@ -1,0 +1,47 @@
+"""The newest good checkpoints of a place, brought to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from router.storage.checkpoints import Journal, good, is_sized, manifest_at
+from router.storage.depot import Depot
+from router.storage.errors import NotWholeError, StorageError
+from router.storage.manifest import Manifest
+from router.storage.pace import Pace
+from router.storage.transfer import PARALLEL, Moved, transfer
+
+
+def bring(
+    source: Depot, target: Depot, pace: Pace, *, step: int | None = None, parallel: int = PARALLEL,
+    journal: Journal | None = None, passed: Callable[[int, str], None],
+) -> Iterator[Moved]:  # fmt: skip
+    """Copies checkpoints, the newest first, for as long as the caller goes on asking; only that of ``step``, if one is
+    named. What is not whole, or cannot be copied in the time that is left, is told to ``passed``, with the reason.
+
+    StorageError, of which OutOfTimeError and CancelledError are some.
+    """
+    for manifest in _wanted(source, step, passed):
+        if not pace.can_end(manifest.bytes):
+            passed(manifest.step, f"{manifest.bytes / 1e9:,.1f} GB cannot be copied in {pace.left:,.0f} s")
+            continue
+        try:
+            moved = transfer(source, manifest, target, pace, parallel=parallel, journal=journal)
+        except NotWholeError as error:
+            passed(manifest.step, str(error))
+            continue
+        yield moved
+
+
+def _wanted(source: Depot, step: int | None, passed: Callable[[int, str], None]) -> Iterator[Manifest]:
+    try:
+        if step is None:
+            yield from good(source, passed)
+            return
+        manifest = manifest_at(source, step)
+        if manifest is None or not is_sized(source, manifest):
+            passed(step, "it is not there, or not whole")
+            return
+        yield manifest
+    except OSError as error:
+        raise StorageError(f"{source.url}: {error}") from error
