@@ -72,8 +72,9 @@ class Coordinator:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to one message. Raises :class:`Away` or :class:`Refused`; neither quotes the token."""
+    def post(self, what: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
+        """The answer to one message, which may take ``wait`` seconds longer than others. Raises :class:`Away` or
+        :class:`Refused`; neither quotes the token."""
         request = urllib.request.Request(
             f"{self._base}/{what}",
             data=json.dumps(body).encode(),
@@ -81,7 +82,7 @@ class Coordinator:
             method="POST",
         )
         try:
-            with self._opener.open(request, timeout=self._seconds) as answer:
+            with self._opener.open(request, timeout=self._seconds + wait) as answer:
                 content = json.loads(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             raise _no(error) from None

@@ -36,6 +36,8 @@ class Config:
 
     ``master_address``: null lets the coordinator say it, once all ranks are there. ``master_port``: 0 lets rank 0 take
     a free one. ``address``: how the other ranks reach this one; null is the address that leads to the coordinator.
+    ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for none;
+    ``checkpoint_seconds``: how often the training is to save, null as it likes.
     """
 
     attempt: str
@@ -69,6 +71,9 @@ class Config:
     metadata: str = "none"
     metadata_url: str | None = None
     notice_poll_seconds: float | None = None
+    resume_step: int = 0
+    resume_manifest: str = ""
+    checkpoint_seconds: float | None = None
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -120,13 +125,22 @@ def _check(config: Config) -> None:
     for name in ("attempt", "job"):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", getattr(config, name)):
             raise BadConfig(f"{name}: letters, digits, '.', '_' and '-' only")
-    limits = {"nodes": 1, "processes_per_node": 1, "log_bytes": 1024, "log_files": 1, "spool_bytes": 1024}
+    limits = {
+        "resume_step": 0,
+        "nodes": 1,
+        "processes_per_node": 1,
+        "log_bytes": 1024,
+        "log_files": 1,
+        "spool_bytes": 1024,
+    }
     for name, least in limits.items():
         if getattr(config, name) < least:
             raise BadConfig(f"{name}: less than {least}")
     for name in ("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"):
         if not 0 < getattr(config, name) < 1e7:
             raise BadConfig(f"{name}: not between 0 and 10,000,000")
+    if config.checkpoint_seconds is not None and not 0 < config.checkpoint_seconds < 1e7:
+        raise BadConfig("checkpoint_seconds: not between 0 and 10,000,000")
     if not 0 <= config.rank < config.nodes:
         raise BadConfig("rank: not below nodes")
     if not 0 <= config.master_port < 65535:

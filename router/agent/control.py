@@ -25,6 +25,8 @@ VERSION = 1
 LARGEST_FILE = 65536
 LARGEST_NUMBER = 2**62
 LONGEST_TEXT = 4096
+# As the coordinator keeps them: its order has the id of the notice that it comes from.
+LONGEST_ID = 200
 INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP = "interruption", "maintenance", "rebalance", "ordered", "stop"
 REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
 _REASONS = {states.INTERRUPTION: INTERRUPTION, states.REBALANCE: REBALANCE}
@@ -81,12 +83,12 @@ class Control:
             left = SHORTEST_SECONDS if reason == INTERRUPTION else UNPRESSED_SECONDS
         else:
             left = max(left / 2, left - SAYING_SECONDS)
-        self.request(notice.id, reason, left)
+        self.request(notice.id[:LONGEST_ID], reason, left)
 
     def ordered(self, said: Mapping[str, Any]) -> None:
         """Asks for a checkpoint that the coordinator's answer orders: ``id``, ``seconds``, ``reason``."""
         name, seconds, reason = said.get("id"), said.get("seconds"), said.get("reason")
-        name = name[:128] if isinstance(name, str) and name else os.urandom(4).hex()
+        name = name[:LONGEST_ID] if isinstance(name, str) and name else os.urandom(4).hex()
         reason = reason if reason in REASONS else ORDERED
         self.request(name, reason, seconds if _number(seconds, 1e7) else UNPRESSED_SECONDS)
 
@@ -161,7 +163,7 @@ class Control:
         del self._pending[:count]
         saved = {"step": step, "manifest": manifest, "seconds": seconds if _number(seconds, 1e9) else None}
         own = said["id"] if isinstance(said.get("id"), str) else ""
-        return [{"id": name, **saved} for name in ids[:count] or [own[:128]]]
+        return [{"id": name, **saved} for name in ids[:count] or [own[:LONGEST_ID]]]
 
     def _failed(self, asked: Asked, why: str) -> dict[str, Any]:
         self._pending.remove(asked)

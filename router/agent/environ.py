@@ -9,6 +9,9 @@ from pathlib import Path
 
 from router.agent.config import BadConfig, Config
 
+RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
+CHECKPOINT_SECONDS = "STEPFARE_CHECKPOINT_SECONDS"
+
 
 @dataclass(frozen=True)
 class Given:
@@ -48,7 +51,8 @@ def contract(config: Config, master_address: str, master_port: int) -> dict[str,
     ``LOCAL_RANK`` only where one process a node is started: with more, whoever starts them numbers them.
 
     For the engine torchrun also the ``PET_`` names, from which the command ``torchrun`` takes its own options: so
-    ``torchrun train.py`` needs no arguments about the gang.
+    ``torchrun train.py`` needs no arguments about the gang. And what the training goes on from, and how often it is to
+    save, where that is said.
     """
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
@@ -63,4 +67,9 @@ def contract(config: Config, master_address: str, master_port: int) -> dict[str,
     if config.engine == "torchrun":
         values |= {f"PET_{name}": value for name, value in {**address, **shape}.items()}
         values["PET_NPROC_PER_NODE"] = str(config.processes_per_node)
+    if config.resume_manifest:
+        values[RESUME_STEP] = str(config.resume_step)
+        values[RESUME_MANIFEST] = config.resume_manifest
+    if config.checkpoint_seconds is not None:
+        values[CHECKPOINT_SECONDS] = f"{config.checkpoint_seconds:g}"
     return values

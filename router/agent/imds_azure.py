@@ -81,7 +81,10 @@ class ScheduledEvents:
         left = 0.0 if event.get("EventStatus") == "Started" else answer.left(event.get("NotBefore"))
         what = f"{kind}, not before {event.get('NotBefore')}: {event.get('Description') or ''}".rstrip(": ")
         word = INTERRUPTION if kind in ENDS else MAINTENANCE
-        return Notice(event["EventId"], word, self._source, left, what, answer.at)
+        # To approve is to approve for all that are named, and what others have is not known here; and a machine that is
+        # to be restarted may rather be left first.
+        alone = word == INTERRUPTION and len(event["Resources"]) == 1 and event.get("EventStatus") == "Scheduled"
+        return Notice(event["EventId"], word, self._source, left, what, answer.at, waits=alone)
 
     def _get(self, path: str, seconds: float | None = None) -> Answer:
         answer = self._service.ask(path, HEADERS, seconds=seconds)

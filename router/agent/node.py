@@ -21,6 +21,7 @@ from router.agent.guard import Guard
 from router.agent.masking import Mask
 from router.agent.messenger import Messenger
 from router.agent.notices import Notices
+from router.agent.orders import Orders
 from router.agent.outbox import Outbox
 from router.agent.rendezvous import NoGang, Stopped, meet
 from router.agent.rotation import RotatingLog, Tail
@@ -77,6 +78,7 @@ class Node:
             self._coordinator, Outbox(Path(config.spool_folder), config.spool_bytes), self._tail,
             every=config.heartbeat_seconds, status=self._status, order=self._ordered, note=self._note,
         )  # fmt: skip
+        self._orders = Orders(self._coordinator, who=self._who, order=self._ordered)
         # Beside the spool, which holds messages alone.
         folder = Path(config.spool_folder).resolve().with_name("control")
         self._control = Control(folder, signals=config.code.kind != "image")
@@ -87,6 +89,7 @@ class Node:
     def run(self) -> int:
         """The whole life; the exit code of the agent. Never raises for what a job, a disk or a coordinator does."""
         self._messenger.start()
+        self._orders.start()
         self._notices.start()
         try:
             outcome = self._live()
@@ -95,6 +98,7 @@ class Node:
             outcome = Outcome(reasons[type(end)], message=str(end))
         except OSError as error:
             outcome = Outcome(states.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
+        self._orders.finish()
         self._guard.close()
         self._write(self._mask.flush())
         self._state = outcome.state
@@ -171,7 +175,8 @@ class Node:
     def _tell(self, answers: list[dict[str, Any]]) -> None:
         """What the training said of its checkpoints, to the coordinator, at once."""
         for answer in answers:
-            self._messenger.urgent.put("saved", {**self._who, **answer})
+            then = self._notices.once_saved(answer["id"])
+            self._messenger.urgent.put("saved", {**self._who, **answer}, then)
 
     def _status(self) -> dict[str, Any]:
         self._sequence += 1

@@ -12,7 +12,7 @@ from typing import Protocol
 class Notice:
     """``id``: of this announcement, whoever reads it and however often; ``kind``: a word of
     :mod:`router.agent.states`. ``seconds``: how long was left ``at`` this moment of the monotonic clock; None: not
-    known."""
+    known. ``waits``: whether the cloud waits, at most so long, for this machine alone to say that it may begin."""
 
     id: str
     kind: str
@@ -20,6 +20,7 @@ class Notice:
     seconds: float | None
     what: str
     at: float = field(default_factory=time.monotonic)
+    waits: bool = False
 
     def left(self) -> float | None:
         """Seconds left now, at least 0."""

@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,17 @@ class Notices:
                     return False
                 return True
         return False
+
+    def once_saved(self, id_: str) -> Callable[[], None] | None:
+        """What is to be done when the coordinator knows that there is a checkpoint, or will be none, for the notice of
+        that id: the cloud is told that it may begin. None where it does not wait for that, or there is no such
+        notice."""
+        waits = any(notice.waits and notice.id == id_ for notice in self.heard)
+        return partial(self._agree, id_) if waits else None
+
+    def _agree(self, id_: str) -> None:
+        if self.acknowledge(id_):
+            self._note(f"notice {id_}: told the cloud that it may begin")
 
     def finish(self, seconds: float) -> bool:
         """Listens no more, and waits until the coordinator took all, at most so long; whether it did."""

@@ -44,13 +44,13 @@ def test_an_announcement_reaches_the_state(tmp_path: Path, service: MetadataServ
         ANNOUNCE[dialect](service.machine)
         gang.wait(lambda g: bool(g.store.notices()))
         (notice,) = gang.store.notices()
+        assert service.machine.acknowledged == []
         rank.process.terminate()
         rank.end()
     assert (notice.attempt, notice.rank, notice.kind, notice.source) == ("attempt-1", 0, "interruption", dialect)
     assert notice.seconds is not None
     assert 20.0 < notice.seconds <= 120.0
     assert f"notice {notice.id} (interruption, {dialect}, " in rank.log("agent.log")
-    assert service.machine.acknowledged == []
 
 
 def test_a_file_beside_the_spool_announces_on_the_sandbox(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -37,6 +37,8 @@ class Coordinator:
     stops: set[int] = field(default_factory=set)
     checkpoint: dict[str, Any] = field(default_factory=dict)
     over: bool = False
+    # Off, as a coordinator of an earlier version.
+    knows_orders: bool = True
     agent: bytes = b""
     url: str = ""
     _members: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -47,31 +49,52 @@ class Coordinator:
 
     def answer(self, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
         """(status, JSON)."""
+        if path.endswith("/orders"):
+            return self._held(path, authorization, body)
         with self._lock:
             if self._script:
                 return self._script.popleft(), {}
-            parts = path.strip("/").split("/")
-            if len(parts) != 6 or parts[:2] != ["v1", "attempts"] or parts[3] != "ranks":
-                self.problems.append(f"path {path}")
-                return 404, {}
-            if parts[2] != self.attempt:
-                return 404, {"error": "attempt_unknown"}
-            if authorization != f"Bearer {self.token}":
-                return 401, {"error": "token"}
-            if self.over:
-                return 410, {"error": "attempt_over"}
-            message = json.loads(body)
-            rank, what = int(parts[4]), parts[5]
-            handle = {"hello": self._hello, "heartbeat": self._heartbeat, "logs": _taken, "ended": self._ended}.get(
-                what, _any if what in ("saved", "notice") else None
-            )
-            if handle is None:
-                self.problems.append(f"message {what}")
-                return 404, {}
-            status, answer = handle(rank, message)
-            if status == 200:
-                self.heard.append(Heard(what, rank, message))
-            return status, answer
+            return self._take(path, authorization, body)
+
+    def _take(self, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        parts = path.strip("/").split("/")
+        if len(parts) != 6 or parts[:2] != ["v1", "attempts"] or parts[3] != "ranks":
+            self.problems.append(f"path {path}")
+            return 404, {}
+        if parts[2] != self.attempt:
+            return 404, {"error": "attempt_unknown"}
+        if authorization != f"Bearer {self.token}":
+            return 401, {"error": "token"}
+        if self.over:
+            return 410, {"error": "attempt_over"}
+        message = json.loads(body)
+        rank, what = int(parts[4]), parts[5]
+        handle = {"hello": self._hello, "heartbeat": self._heartbeat, "logs": _taken, "ended": self._ended}.get(
+            what, _any if what in ("saved", "notice", "orders") else None
+        )
+        if handle is None:
+            self.problems.append(f"message {what}")
+            return 404, {}
+        status, answer = handle(rank, message)
+        if status == 200 and what != "orders":
+            self.heard.append(Heard(what, rank, message))
+        return status, answer
+
+    def _held(self, path: str, authorization: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """The question for orders, held until there is one; or answered as by a coordinator that does not know it."""
+        server, message = self._server, json.loads(body)
+        limit = time.monotonic() + min(25.0, message["wait"])
+        while True:
+            with self._lock:
+                status, answer = self._take(path, authorization, body)
+                if status != 200 or not self.knows_orders:
+                    return (404, {"error": "message"}) if status == 200 else (status, answer)
+                _, answer = self._heartbeat(int(path.split("/")[-2]), message)
+            if answer["order"] == "checkpoint" and answer.get("id") == message["seen"]:
+                answer = {"order": "continue"}
+            if answer["order"] != "continue" or time.monotonic() > limit or self._server is not server:
+                return 200, answer
+            time.sleep(0.02)
 
     def _hello(self, rank: int, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if message["nodes"] != self.nodes or not 0 <= rank < self.nodes:
@@ -162,8 +185,10 @@ class Coordinator:
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                # One that was killed meanwhile, or waits no more.
+                with suppress(OSError):
+                    self.end_headers()
+                    self.wfile.write(data)
 
             def log_message(self, *_: Any) -> None:
                 """Nothing."""
