@@ -88,7 +88,8 @@ def _of_gangs(picture: Picture) -> Iterator[Metric]:
     for (phase, reason), count in picture.counts.items():
         if phase.is_over:
             ended[reason or "none"] += count
-    yield _counters("stepfare_attempts_ended", "Attempts that are over, by reason.", "reason", ended)
+    # No counter: a job that is given up changes the reason of its last attempt.
+    yield _gauges("stepfare_attempts_over", "Attempts that are over, by reason.", "reason", ended)
     late = sum(attempt.end < picture.now for attempt in picture.attempts)
     yield GaugeMetricFamily("stepfare_gangs_late", "Attempts that go on past their planned end.", late)
     yield GaugeMetricFamily("stepfare_shortages", "Pools that are taken to be short.", picture.shortages)

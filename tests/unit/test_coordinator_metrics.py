@@ -98,8 +98,8 @@ def test_attempts_by_phase_and_reason(state: Scraped) -> None:
         state.store.add_attempt(attempt(name, phase=Phase.FAILED, reason=reason), [])
     found = state.samples()
     assert (found[key("attempts", phase="running")], found[key("attempts", phase="provisioning")]) == (1, 1)
-    assert found[key("attempts_ended_total", reason="short")] == 2
-    assert found[key("attempts_ended_total", reason="interrupted")] == 1
+    assert found[key("attempts_over", reason="short")] == 2
+    assert found[key("attempts_over", reason="interrupted")] == 1
     assert found[key("gangs_late")] == 0
     assert state.samples(after=6 * 3600)[key("gangs_late")] == 2
 

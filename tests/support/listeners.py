@@ -1,0 +1,98 @@
+"""Loopback services that messages are sent to: a webhook, and a mail server that speaks as much SMTP as is needed."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import Message
+from email.policy import default
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Webhook:
+    """What came. ``statuses``: what the next calls are answered with; 200 when there is nothing left."""
+
+    url: str = ""
+    came: list[dict[str, Any]] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+
+
+@contextmanager
+def webhook() -> Iterator[Webhook]:
+    """Serves while the block runs."""
+    made = Webhook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status = made.statuses.pop(0) if made.statuses else 200
+            if status == 200:
+                made.came.append(json.loads(body))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        made.url = f"json://127.0.0.1:{server.server_port}/hook"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield made
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@dataclass
+class Mailbox:
+    """Mails that came, read."""
+
+    port: int = 0
+    came: list[Message] = field(default_factory=list)
+
+
+@contextmanager
+def mailbox() -> Iterator[Mailbox]:
+    """Serves while the block runs."""
+    made = Mailbox()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self._say("220 test")
+            while line := self.rfile.readline():
+                word = line.split()[0].upper() if line.split() else b""
+                if word == b"DATA":
+                    self._say("354 go on")
+                    made.came.append(message_from_bytes(b"".join(self._lines()), policy=default))
+                self._say("221 bye" if word == b"QUIT" else "250 fine")
+                if word == b"QUIT":
+                    return
+
+        def _say(self, text: str) -> None:
+            self.wfile.write(f"{text}\r\n".encode())
+
+        def _lines(self) -> Iterator[bytes]:
+            for line in self.rfile:
+                if line.rstrip() == b".":
+                    return
+                yield line.removeprefix(b".") if line.startswith(b"..") else line
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        made.port = server.server_address[1]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        try:
+            yield made
+        finally:
+            server.shutdown()
+            thread.join()
