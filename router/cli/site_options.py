@@ -21,7 +21,7 @@ from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
     from router.jobs.spec import Job
-    from router.running.site import Site
+    from router.running.site import Site, Tell
     from router.state.records import Shortage
     from router.state.store import Store
     from router.wiring.deploying import Opened
@@ -82,18 +82,20 @@ def remembered_shortages(moment: datetime) -> tuple[Shortage, ...]:
 
 @contextmanager
 def opened_site(
-    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True
+    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True, tell: Tell | None = None
 ) -> Iterator[tuple[Opened, Site]]:
-    """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile."""
+    """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile.
+    ``tell``: how to say what happens; else on stderr."""
     from router.wiring.deploying import listening, nobody_listens, open_site
 
     clock = chosen_clock()
+    tell = tell or teller(clock)
     with opened_store(deploy, clouds, makes=makes) as (opened, store):
         if not listen:
-            yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, teller(clock))
+            yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, tell)
             return
         with listening(opened, store, clock, wall_clock) as home:
-            yield opened, open_site(opened, store, home, clock, wall_clock, teller(clock))
+            yield opened, open_site(opened, store, home, clock, wall_clock, tell)
 
 
 @contextmanager
