@@ -17,10 +17,10 @@ from pricing.risk import GangRisk
 from router.jobs import goodput
 from router.jobs.goodput import Risk
 from router.jobs.limits import Limits
-from router.jobs.spec import GangOption, Job
+from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, gang_speed
 from router.planning.market import Listing, listings_by_accelerator
-from router.planning.sieve import refusal
+from router.planning.sieve import covers, refusal
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 
@@ -149,6 +149,12 @@ class CandidateFinder:
         self._now = now
         self._advisory = advisory
         self._listings: Mapping[str, tuple[Listing, ...]] = listings_by_accelerator(book, limits)
+        # By identity: listings are large to hash, and these live as long as the finder.
+        self._covering = {
+            id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
+            for listings in self._listings.values()
+            for listing in listings
+        }
 
     def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
         """As :func:`candidates_for`."""
@@ -175,7 +181,7 @@ class CandidateFinder:
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
     ) -> Candidate | Dropped | None:
-        refused = refusal(job, option, listing, self._limits)
+        refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
             return Dropped(*refused, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
@@ -313,17 +319,12 @@ def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
     rate = sum(r.interruptions_per_hour for r in risks)
     recovery = max(r.recovery_hours for r in risks)
     startup = job.startup / timedelta(hours=1)
-    checkpoint = job.checkpoint
-    if checkpoint is None:
-        interval, stall, extra = steps / speed.steps_per_hour, 0.0, 0.0
+    whole = steps / speed.steps_per_hour
+    if job.checkpoint is None:
+        interval, stall, extra = whole, 0.0, 0.0
     else:
-        write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
-        stall, extra = (0.0, write) if checkpoint.asynchronous else (write, 0.0)
-        if checkpoint.interval is not None:
-            interval = checkpoint.interval / timedelta(hours=1)
-        else:
-            interval = goodput.best_interval_hours(rate, stall, extra)
-        interval = min(interval, steps / speed.steps_per_hour)
+        stall, extra = write_hours(job.checkpoint)
+        interval = min(interval_hours(job.checkpoint, rate), whole)
     return Risk(
         nominal_steps_per_hour=speed.steps_per_hour,
         relative_error=speed.relative_error,
@@ -333,8 +334,21 @@ def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
         interval_hours=interval,
         stall_hours=stall,
         loss_extra_hours=extra,
-        resumes=checkpoint is not None,
+        resumes=job.checkpoint is not None,
     )
+
+
+def write_hours(checkpoint: Checkpoint) -> tuple[float, float]:
+    """Hours for which a checkpoint stops the training, and hours that it is written while the training goes on."""
+    write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
+    return (0.0, write) if checkpoint.asynchronous else (write, 0.0)
+
+
+def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> float:
+    """Hours of compute between checkpoints: as stated, else the best at this rate of interruptions of the gang."""
+    if checkpoint.interval is not None:
+        return checkpoint.interval / timedelta(hours=1)
+    return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
 def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from router.jobs.limits import Limits
-from router.planning.candidates import Candidate
+from router.planning.candidates import Candidate, Part
 from router.planning.sieve import covers, uses
 
 
@@ -25,8 +25,13 @@ Use = Mapping[str, int]
 
 def use_of(candidate: Candidate, limits: Limits) -> Use:
     """What a candidate takes of every limit of the file and of its offers' capacity."""
+    return use_of_parts(candidate.parts, limits)
+
+
+def use_of_parts(parts: Iterable[Part], limits: Limits) -> Use:
+    """The same of machines that are together no candidate; what a limit cannot count is left out."""
     taken: dict[str, int] = {}
-    for part in candidate.parts:
+    for part in parts:
         if part.listing.cap is not None:
             name = f"capacity {part.listing.name}"
             taken[name] = taken.get(name, 0) + part.machines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from pricing.places import Market
 from router.jobs.limits import Limit, Limits
@@ -11,8 +12,13 @@ from router.jobs.spec import GangOption, Job
 from router.planning.market import Listing
 
 
-def refusal(job: Job, option: GangOption, listing: Listing, limits: Limits) -> tuple[str, str] | None:
-    """``(code, reason)`` of the first rule the listing breaks for a gang of this size; None when it breaks none."""
+def refusal(
+    job: Job, option: GangOption, listing: Listing, limits: Limits, covering: Sequence[Limit] | None = None
+) -> tuple[str, str] | None:
+    """``(code, reason)`` of the first rule the listing breaks for a gang of this size; None when it breaks none.
+
+    ``covering``: the limits that count this listing, where the caller knows them already.
+    """
     per_machine = listing.machine.accelerator_count
     if option.count % per_machine:
         return "size", f"{option.count} {option.accelerator} is not a whole number of machines of {per_machine}"
@@ -28,7 +34,9 @@ def refusal(job: Job, option: GangOption, listing: Listing, limits: Limits) -> t
     if job.gang.rdma == "required" and machines > 1 and not listing.machine.has_rdma:
         known = listing.machine.fabric or "unknown"
         return "fabric", f"an RDMA fabric is required, {listing.machine.instance_type} has {known}"
-    return _capacity_refusal(job, listing, limits, machines)
+    if covering is None:
+        covering = [limit for limit in limits.limits if covers(limit, listing)]
+    return _capacity_refusal(job, listing, covering, machines)
 
 
 def _market_refusal(job: Job, listing: Listing) -> str | None:
@@ -40,14 +48,12 @@ def _market_refusal(job: Job, listing: Listing) -> str | None:
     return None
 
 
-def _capacity_refusal(job: Job, listing: Listing, limits: Limits, machines: int) -> tuple[str, str] | None:
+def _capacity_refusal(job: Job, listing: Listing, covering: Sequence[Limit], machines: int) -> tuple[str, str] | None:
     core = math.ceil(job.gang.on_demand_share * machines - 1e-9) if listing.offer.market is Market.SPOT else 0
     bought = machines - core if core < machines else machines
     if listing.cap is not None and bought > listing.cap:
         return "capacity", f"{listing.cap} machines to be had, {bought} needed"
-    for limit in limits.limits:
-        if not covers(limit, listing):
-            continue
+    for limit in covering:
         use = uses(limit, listing, bought)
         if use is None:
             return "limit", f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"

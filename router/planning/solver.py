@@ -12,17 +12,21 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal, Protocol
 
+import highspy
 import numpy as np
 import pulp
 
+from pricing.money import NANOS, Usd
 from pricing.problems import InvalidInputError
 from router.planning.program import Program
 
 Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
 _TINY = 1e-9
+_WHOLE = int(highspy.HighsVarType.kInteger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,13 @@ class PulpSolver:
         return Relaxed(outcome, float(pulp.value(problem.objective) or 0.0), duals)
 
 
+def usd_below(dollars: float) -> Usd:
+    """A bound in whole nano-dollars, below the solver's figure by a billionth for its arithmetic; never below zero."""
+    if not math.isfinite(dollars) or dollars <= 0:
+        return Usd(0)
+    return Usd(int((Decimal(dollars * (1 - 1e-9)) * NANOS).to_integral_value(ROUND_FLOOR)))
+
+
 def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
     """Short names (x0, r0): the solver's own limits on names then never matter."""
     problem = pulp.LpProblem("plan", pulp.LpMinimize)
@@ -150,6 +161,18 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
     """PuLP's HiGHS, begun from known values: its own interface has no way to say them."""
 
     known: Sequence[tuple[Any, float]] = ()
+    mip: bool
+
+    def buildSolverModel(self, lp: Any) -> None:  # noqa: N802  PuLP's name
+        """As PuLP does, but that whole numbers are said all at once: one by one that takes longer than all the rest."""
+        mip, self.mip = self.mip, False
+        try:
+            super().buildSolverModel(lp)
+        finally:
+            self.mip = mip
+        whole = np.array([v.index for v in lp.variables() if v.cat == pulp.LpInteger], dtype=np.int32)
+        if mip and whole.size:
+            lp.solverModel.changeColsIntegrality(whole.size, whole, np.full(whole.size, _WHOLE, dtype=np.uint8))
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802  PuLP's name
         """Between building the model and reading the answer."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Decimal
 
-from pricing.money import NANOS, Usd
+from pricing.money import Usd
 from router.planning.compaction import compacted
 from router.planning.costing import moves_of
 from router.planning.formulation import Formulation, free_starts
@@ -18,7 +16,7 @@ from router.planning.program import Program, Row
 from router.planning.scene import Scene
 from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
 from router.planning.shortlist import Shortlist
-from router.planning.solver import Solution, Solver
+from router.planning.solver import Solution, Solver, usd_below
 from router.planning.worth import shadow_prices
 
 _LEAST_SECONDS = 1.0
@@ -128,7 +126,7 @@ def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
     """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven
     only if nobody is left out."""
     left_out = len(answer.scene.jobs) - len(answer.runs)
-    bound = _rounded_down(shortlist.bound(left_out))
+    bound = usd_below(shortlist.bound(left_out))
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
 
 
@@ -175,7 +173,7 @@ def _answer(scene: Scene, formulation: Formulation, program: Program, solution: 
         stage_two=program,
         runs=runs,
         holdings=holdings,
-        bound_usd=_rounded_down(solution.bound),
+        bound_usd=usd_below(solution.bound),
         threshold=threshold_of(scene, runs),
         stage_one_proven=proven,
         hit_time_limit=solution.hit_time_limit,
@@ -190,7 +188,7 @@ def _by_hand(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...
         stage_two=program,
         runs=runs,
         holdings=holdings,
-        bound_usd=_rounded_down(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
+        bound_usd=usd_below(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
         threshold=threshold_of(scene, runs),
         stage_one_proven=False,
         hit_time_limit=True,
@@ -205,10 +203,3 @@ def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
         more = max(0.0, starts_of(found) - free_starts(job))
         total += round(more * job.gang.min_saving.nanos)
     return Usd(total)
-
-
-def _rounded_down(dollars: float) -> Usd:
-    """A bound in whole nano-dollars, below the solver's figure by a billionth for its arithmetic."""
-    if not math.isfinite(dollars) or dollars <= 0:
-        return Usd(0)
-    return Usd(int((Decimal(dollars * (1 - 1e-9)) * NANOS).to_integral_value(ROUND_FLOOR)))

@@ -1,0 +1,93 @@
+"""What is left of a job that ran: the job as it is to be placed again, where, at what cost, saving how often. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from pricing.book import PriceBook
+from pricing.egress import INTERNET
+from pricing.machines import Machine
+from pricing.money import Usd
+from pricing.offers import Offer
+from pricing.places import RegionId
+from pricing.units import gb_to_bytes
+from router.jobs.limits import Limits
+from router.jobs.quantities import Moment
+from router.jobs.spec import Job, Status
+from router.planning.candidates import Candidate, CandidateFinder, interval_hours, steps_to_do
+from router.planning.transfers import Transfer
+
+
+def job_left(
+    job: Job, steps_done: int, checkpoint_in: RegionId | None, as_of: datetime, data_in: Iterable[RegionId] = ()
+) -> Job:
+    """The job as it is to be placed again: not running, ``steps_done`` confirmed with the checkpoint in
+    ``checkpoint_in`` (None: there is none to move), its data in ``data_in`` too.
+
+    Times that were relative are fixed as they stood when the plan was made (``as_of``). At least one step is left:
+    who is placed again has still to end.
+    """
+    known = job.status.data_in if job.status is not None else ()
+    status = Status(
+        steps_done=max(0, min(steps_done, job.steps - 1)),
+        checkpoint_in=checkpoint_in,
+        data_in=tuple(sorted({*known, *data_in})),
+    )
+    fixed = {
+        name: Moment(absolute=moment.at(as_of))
+        for name, moment in (("earliest_start", job.earliest_start), ("deadline", job.deadline))
+        if moment is not None
+    }
+    return job.model_copy(update={"status": status, **fixed})
+
+
+def places_left(finder: CandidateFinder, job: Job, is_short: Callable[[Candidate], bool]) -> tuple[Candidate, ...]:
+    """Candidates of what is left of the job, by key, but for those that cannot be had now."""
+    return tuple(c for c in finder.find(job)[0] if not is_short(c))
+
+
+def left_hours(job: Job, candidate: Candidate) -> float:
+    """Hours of all the rest on a candidate that are expected to be billed, start-up included."""
+    steps = steps_to_do(job, running=candidate.running)
+    started = 0.0 if candidate.running else candidate.startup_hours
+    return started + steps * candidate.billed_share / candidate.steps_per_hour
+
+
+def moves_usd(candidate: Candidate, limits: Limits) -> Usd:
+    """Moving what it needs there, at the tier where the limits file says this month stands; free allowances are not
+    counted on."""
+    return Usd.total(
+        t.tariff.cost_of(_already_moved(t, limits), t.volume_bytes, 0) for t in candidate.transfers if not t.free
+    )
+
+
+def _already_moved(transfer: Transfer, limits: Limits) -> int:
+    if transfer.tariff.scope != INTERNET:
+        return 0
+    return gb_to_bytes(limits.egress_month_to_date_gb.get(transfer.tariff.cloud, 0))
+
+
+def left_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:
+    """Expected dollars of all the rest on a candidate: start-up, run, moves."""
+    compute = candidate.usd_per_hour.over(timedelta(hours=left_hours(job, candidate)))
+    return compute + moves_usd(candidate, limits)
+
+
+def checkpoint_interval(
+    job: Job, book: PriceBook, offer: Offer, machine: Machine, machines: int, *, lost: int = 0
+) -> timedelta | None:
+    """How often a gang of so many machines of one offer is to save; None for a job that cannot.
+
+    ``lost``: how often work of the job was lost because a checkpoint was not done in time. Each counts as one more
+    interruption in the time in which one is expected, so that what follows is shorter, unless the job states its own.
+    """
+    rate = book.risk.gang(offer, machine, machines).interruptions_per_hour
+    return interval_at(job, rate, lost=lost)
+
+
+def interval_at(job: Job, interruptions_per_hour: float, *, lost: int = 0) -> timedelta | None:
+    """The same at a rate that is known, as for a gang of several offers (the sum of its parts')."""
+    if job.checkpoint is None:
+        return None
+    return timedelta(hours=interval_hours(job.checkpoint, interruptions_per_hour * (1 + lost)))

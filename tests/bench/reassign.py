@@ -1,0 +1,90 @@
+"""How long it takes to place hundreds of gangs at once after they all lost their places.
+
+The example night again and again, every gang some way on, over every offer of the embedded book but for those of the
+region that is gone, with quotas that bind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from pricing.book import PriceBook
+from pricing.places import RegionId
+from router.jobs.limits import Limit, Limits
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, CandidateFinder
+from router.planning.reassign import Reassigned, Want, reassign
+from router.planning.solver import PulpSolver
+from router.planning.whats_left import job_left, places_left
+from router.wiring.planning import PlanOptions, plan_request
+from tests.bench.hundred_jobs import many_jobs, many_limits
+from tests.support.repository import ROOT
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+NIGHTLY = ROOT / "examples" / "nightly"
+GONE = RegionId("aws", "us-east-1")
+GANGS = 500
+
+
+def figures(gangs: int = GANGS) -> Iterator[str]:
+    """Seconds by phase with quotas that leave room for all but a few, and with quotas for a third of the gangs."""
+    book, jobs, plain = night(gangs)
+    yield f"JOINT PLACEMENT of {gangs} gangs, {len(book.offers):,} offers, {GONE} gone"
+    for title, share in (("enough for most", 1.0), ("enough for a third", 0.3)):
+        limits = tight(plain, gangs, share)
+        began = time.perf_counter()
+        finder = CandidateFinder(book, limits, NOW, advisory=False)
+        wants = [Want(job, places_left(finder, job, in_region_gone)) for job in jobs]
+        finding = time.perf_counter() - began
+        began = time.perf_counter()
+        found = reassign(wants, limits, solver=PulpSolver())
+        took = time.perf_counter() - began
+        yield f"  {title}: candidates {finding:.2f} s, placing {took:.2f} s, {shown(found)}"
+
+
+def shown(found: Reassigned) -> str:
+    """What came out, in a line."""
+    proven = "proven fewest" if found.fewest_waiting else "not proven fewest"
+    late = ", time limit hit" if found.hit_time_limit else ""
+    return (
+        f"{len(found.placed)} placed, {len(found.waiting)} waiting ({proven}), gap {found.gap:.2%}, "
+        f"{found.looked_at:,} of {found.of:,} candidates looked at{late}"
+    )
+
+
+def in_region_gone(candidate: Candidate) -> bool:
+    """Whether the candidate lies where nothing is to be had now."""
+    return candidate.region == GONE
+
+
+def night(gangs: int) -> tuple[PriceBook, list[Job], Limits]:
+    """The book, what is left of the jobs, and limits as large as the night."""
+    request = plan_request([str(NIGHTLY)], "embedded", NIGHTLY / "limits.yaml", NOW, PlanOptions()).request
+    jobs = many_jobs(request.jobs, gangs, NOW)
+    left = [job_left(job, job.steps * (1 + i % 7) // 10, GONE, NOW) for i, job in enumerate(jobs)]
+    return request.book, left, many_limits(request.limits, gangs / len(request.jobs))
+
+
+def tight(limits: Limits, gangs: int, share: float) -> Limits:
+    """With a quota of accelerators for every cloud besides that leaves room for about this share of the gangs."""
+    clouds = ("aws", "azure", "gcp")
+    more = tuple(
+        Limit(name=f"tight {cloud}", cloud=cloud, unit="accelerators", amount=int(16 * gangs * share / len(clouds)))
+        for cloud in clouds
+    )
+    return limits.model_copy(update={"limits": (*limits.limits, *more)})
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description="How long placing many gangs at once takes.")
+    parser.add_argument("--gangs", type=int, default=GANGS)
+    for line in figures(parser.parse_args().gangs):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

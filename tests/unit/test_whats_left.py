@@ -1,0 +1,135 @@
+"""What is left of a job that ran, and what machines that go on take of the limits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pricing.money import Usd
+from pricing.places import Market, RegionId
+from router.planning.candidates import CandidateFinder
+from router.planning.held import Held, held_use
+from router.planning.whats_left import checkpoint_interval, interval_at, job_left, left_usd, places_left
+from tests.support.made_up_book import book, offer
+from tests.support.made_up_jobs import make_limits
+from tests.support.scenes import ALPS, HOUR, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
+
+HOME = RegionId("aws", "north-1")
+
+
+def test_what_is_done_stays_done_and_times_stay_where_they_were() -> None:
+    job = a_job(deadline="+10h", earliest_start="+1h")
+    left = job_left(job, 120, HOME, NOW)
+    assert left.steps_left == 180
+    assert left.status is not None
+    assert (left.status.running, left.status.checkpoint_in) == (None, HOME)
+    assert left.deadline is not None
+    assert left.deadline.at(NOW + 3 * HOUR) == NOW + 10 * HOUR
+    assert left.earliest_start is not None
+    assert left.earliest_start.at(NOW + 3 * HOUR) == NOW + HOUR
+
+
+def test_a_job_without_times_gets_none() -> None:
+    left = job_left(a_job(), 0, None, NOW)
+    assert (left.deadline, left.earliest_start) == (None, None)
+
+
+def test_at_least_a_step_is_left() -> None:
+    assert job_left(a_job(), 300, HOME, NOW).steps_left == 1
+    assert job_left(a_job(), 999, HOME, NOW).steps_left == 1
+    kept, _ = found_for(job_left(a_job(), 300, HOME, NOW), [NORTH])
+    assert len(kept) == 1
+
+
+def test_data_that_were_brought_along_are_not_moved_again() -> None:
+    job = a_job(data={"uri": "s3://a/b", "at": "aws/north-1", "gib": 100}, status={"data_in": ["aws/alps-1"]})
+    south = RegionId("aws", "south-1")
+    left = job_left(job, 10, south, NOW, data_in=[south])
+    assert left.status is not None
+    assert left.status.data_in == (RegionId("aws", "alps-1"), south)
+    kept, _ = found_for(left, [SOUTH])
+    assert next(iter(kept.values())).transfers == ()
+
+
+def test_the_checkpoint_moves_and_is_paid_for() -> None:
+    job = a_job(checkpoint={"size_gib": 100})
+    here, _ = found_for(job_left(job, 100, HOME, NOW), [NORTH])
+    there, _ = found_for(job_left(job, 100, HOME, NOW), [SOUTH])
+    home, away = next(iter(here.values())), next(iter(there.values()))
+    limits = make_limits({})
+    left = job_left(job, 100, HOME, NOW)
+    moved = sum(t.dearest.dollars() for t in away.transfers)
+    assert moved > 0
+    hours = 0.2 + 200 * away.billed_share / away.steps_per_hour
+    assert left_usd(left, away, limits).dollars() == pytest.approx(50 * hours + moved, abs=1e-3)
+    assert left_usd(left, home, limits).dollars() == pytest.approx(
+        60 * (0.2 + 200 * home.billed_share / home.steps_per_hour), abs=1e-3
+    )
+
+
+def test_moves_are_priced_where_the_month_stands() -> None:
+    far = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "40")
+    left = job_left(a_job(checkpoint={"size_gib": 1000}), 100, HOME, NOW)
+    there = next(iter(found_for(left, [far])[0].values()))
+    early = left_usd(left, there, make_limits({}))
+    later = left_usd(left, there, make_limits({"egress_month_to_date_gb": {"aws": 200_000}}))
+    assert later < early
+    assert later > Usd(0)
+
+
+def test_what_is_short_is_left_out() -> None:
+    finder = CandidateFinder(book([NORTH, SOUTH, ALPS]), make_limits({}), NOW, advisory=False)
+    found = places_left(finder, a_job(), lambda c: c.region == HOME)
+    assert sorted(str(c.region) for c in found) == ["aws/alps-1", "aws/south-1"]
+
+
+def test_the_interval_is_that_of_the_candidate_and_shorter_after_a_loss() -> None:
+    job = a_job(steps=3000, checkpoint={"size_gib": 200})
+    known = book([NORTH_SPOT])
+    spot = next(iter(found_for(job, [NORTH_SPOT])[0].values()))
+    part = spot.parts[0]
+    first = checkpoint_interval(job, known, part.offer, part.machine, part.machines)
+    assert first is not None
+    assert first / HOUR == pytest.approx(spot.risk.interval_hours)
+    again = [checkpoint_interval(job, known, part.offer, part.machine, part.machines, lost=n) for n in range(4)]
+    shrinking = [tau for tau in again if tau is not None]
+    assert len(shrinking) == 4
+    assert shrinking == sorted(set(shrinking), reverse=True)
+
+
+def test_a_stated_interval_stays_and_no_checkpoint_has_none() -> None:
+    stated = a_job(checkpoint={"size_gib": 200, "interval": "30m"})
+    assert interval_at(stated, 0.1, lost=5) == timedelta(minutes=30)
+    assert interval_at(a_job(checkpoint=None), 0.1) is None
+
+
+def test_held_machines_take_of_quotas_capacity_and_stock() -> None:
+    zoned = offer("aws/north-1", "p9.48xlarge", "spot", "20", zone="north-1a", cap=3)
+    limits: dict[str, Any] = {
+        "limits": [
+            {"name": "all", "cloud": "aws", "amount": 64, "unit": "accelerators"},
+            {"name": "spot", "cloud": "aws", "market": "spot", "amount": 9, "unit": "machines"},
+        ]
+    }
+    held = [
+        Held("aws", "north-1", "north-1a", "p9.48xlarge", Market.SPOT, 2),
+        Held("aws", "south-1", None, "p9.48xlarge", Market.ON_DEMAND, 1),
+        Held("aws", "nowhere-1", None, "p9.48xlarge", Market.SPOT, 1),
+        Held("aws", "north-1", None, "x1.unknown", Market.SPOT, 1),
+    ]
+    use = held_use(held, book([zoned, NORTH]), make_limits(limits))
+    assert use == {"capacity aws/north-1/north-1a/p9.48xlarge/spot": 2, "all": 24, "spot": 2}
+
+
+def test_a_reservation_that_is_in_use_is_held() -> None:
+    limits = {
+        "reservations": [
+            {"name": "r", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 4}
+        ]
+    }
+    held = [Held("aws", "north-1", "north-1b", "p9.48xlarge", Market.RESERVED, 3)]
+    (name,) = held_use(held, book([NORTH]), make_limits(limits))
+    assert name.startswith("capacity ")
+    assert held_use(held, book([NORTH]), make_limits(limits))[name] == 3
