@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -116,6 +117,17 @@ def test_ctrl_c_leaves_the_machine_alive_and_a_false_alarm_hurts_nobody(running:
         assert (hint.code, _outcomes(hint.json), hint.json["kind"]) == (0, {1: "left"}, kind)
         assert json.loads(notices[1].read_text())["kind"] == kind
     assert _ranks(running) == {"0", "1"}
+    # Nobody waits for a machine that is released meanwhile.
+    drill = running.start("drill", "notice", "train", "--all", "--seconds", "120", "-o", "json")
+    eventually(lambda: all(path.exists() and _drill(path) != hint.json["id"] for path in notices))
+    assert running.run("destroy", "--all", "--yes").code == 0
+    ran = drill.wait()
+    assert (ran.code, _outcomes(ran.json)) == (0, {0: "released", 1: "released"})
+
+
+def _drill(notice: Path) -> str:
+    """Which drill announced it."""
+    return str(json.loads(notice.read_text())["id"]).rpartition("-")[0]
 
 
 def _names(site: Site) -> list[str]:
@@ -162,20 +174,24 @@ def test_a_zone_is_open_again_when_its_time_is_over_or_at_ctrl_c(site: Site) -> 
 
 
 def test_a_machine_that_is_slow_says_so_by_the_seconds_of_its_steps(running: Site) -> None:
+    done = running.folder / "checkpoints" / "metrics.jsonl"
+
     def pace(seconds: float) -> float:
-        began, before = time.monotonic(), _step(running, 0)
+        """Seconds a step, as they were done."""
+        began, before = time.monotonic(), done.read_bytes().count(b"\n")
         time.sleep(seconds)
-        return (time.monotonic() - began) / max(1, _step(running, 0) - before)
+        return (time.monotonic() - began) / max(1, done.read_bytes().count(b"\n") - before)
 
     freely = pace(3)
-    slow = running.start("drill", "slow-node", "train", "--for", "9s", "-o", "json")
+    slow = running.start("drill", "slow-node", "train", "--for", "10s", "-o", "json")
     eventually(lambda: "is slowed down, 3 times" in slow.err)
     time.sleep(1.5)
-    held = pace(5)
-    said = _progress(running, 0)["step_seconds"]
+    said, held = [], []
+    for _ in range(3):
+        held.append(pace(2))
+        said.append(_progress(running, 0)["step_seconds"])
     ran = slow.wait()
     assert (ran.code, _outcomes(ran.json)) == (0, {0: "left"})
-    assert 1.8 < held / freely < 5
-    assert said > 1.4 * STEP_S
-    time.sleep(1.5)
+    assert 1.8 < statistics.mean(held) / freely < 5
+    assert 1.5 < statistics.mean(said) / freely < 6
     assert pace(3) < 1.5 * freely + 0.02

@@ -67,6 +67,8 @@ def test_a_closed_zone_has_no_machine_until_it_is_opened(tmp_path: Path) -> None
     assert stock.closed(2**40) == (Closed("z1", None, "d-1"),)
     assert "InsufficientInstanceCapacity" in _take(cloud, "z1")
     assert "left in z1" in _take(cloud, "z1")
+    # Nobody waits for a turn where there is nothing.
+    assert not (cloud / "turns").exists()
     # The rest of the region, and machines that may be anywhere in it.
     assert _take(cloud, "z2") == _take(cloud, "-") == ""
     assert stock.open("z1")

@@ -7,12 +7,19 @@ umask 077
 . "$(dirname "$0")/birth.sh"
 pid=$1 region=$2 zone=$3 type=$4 market=$5
 
+none_left() {
+    [ "$zone" != - ] || zone=$region
+    echo "InsufficientInstanceCapacity: the sandbox has no $type $market left in $zone" >&2
+    exit 1
+}
+
 # shellcheck disable=SC2046
 set -- $(awk -v r="$region" -v z="$zone" -v t="$type" -v m="$market" -v now="$(date +%s)" '
     $1 == "closed" && ($2 == r || $2 == z) && ($3 == "-" || $3 + 0 > now) { closed = 1 }
     !fits && $1 == r && ($2 == "-" || $2 == z) && $3 == t && $4 == m { fits = 1; place = $2; machines = $5 }
-    END { if (closed) print z, 0; else if (fits) print place, machines }' "$STEPFARE_SANDBOX/stock")
+    END { if (closed) print "!"; else if (fits) print place, machines }' "$STEPFARE_SANDBOX/stock")
 [ $# -gt 0 ] || exit 0
+[ "$1" != ! ] || none_left
 place=$1 machines=${2:-}
 case $machines in
 '' | *[!0-9]*)
@@ -67,9 +74,5 @@ for entry in "$taken"/*; do
         rm -f "$entry"
     fi
 done
-if [ "$count" -ge "$machines" ]; then
-    [ "$zone" != - ] || zone=$region
-    echo "InsufficientInstanceCapacity: the sandbox has no $type $market left in $zone" >&2
-    exit 1
-fi
+[ "$count" -lt "$machines" ] || none_left
 birth "$pid" >"$taken/$pid"
