@@ -64,7 +64,9 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
         authorization = request.headers.get("Authorization", "")
         work = partial(_answer, attendance, attempt, rank, message, authorization, data)
         ask = partial(run_sync, work, limiter=threads[0])
-        return _json(*await waiting.answer(attempt, _patience(message, data), ask))
+        seconds, seen = _patience(message, data)
+        peek = partial(attendance.peek, attempt, rank, seen)
+        return _json(*await waiting.answer(attempt, seconds, ask, peek))
 
     @app.get("/v1/agents/{sha256}")
     async def get_agent(sha256: str) -> Response:
@@ -119,12 +121,13 @@ def _answer(attendance: Attendance, attempt: str, rank: str, message: str, autho
         return 500, {}
 
 
-def _patience(message: str, data: bytes) -> float:
-    """How long the answer to a message may wait for something to say."""
+def _patience(message: str, data: bytes) -> tuple[float, str]:
+    """How long the answer to a message may wait for an order, and which one is known."""
     try:
-        return bodies.orders(bodies.decoded(data)).wait if message == "orders" else 0.0
+        said = bodies.orders(bodies.decoded(data)) if message == "orders" else None
     except bodies.BadBody:
-        return 0.0
+        return 0.0, ""
+    return (0.0, "") if said is None else (said.wait, said.seen)
 
 
 async def _body(request: Request) -> bytes | None:

@@ -92,6 +92,14 @@ class Roll:
             if attempt.version >= self.attempt.version:
                 self.attempt, self.read_at = attempt, now
 
+    def is_at(self, version: int | None, now: float) -> bool:
+        """Whether what is known is that version; if so it counts as read then."""
+        with self.lock:
+            if version == self.attempt.version:
+                self.read_at = max(self.read_at, now)
+                return True
+            return version is not None and version < self.attempt.version
+
     def set(self, member: Member, **changes: Any) -> None:
         """Durable when it returns; the roll changes only if the database did."""
         self._store.set_node(self.attempt.id, member.record.rank, **changes)
@@ -111,8 +119,7 @@ class Rolls:
 
     def get(self, attempt_id: str, now: float) -> Roll | None:
         """That of an attempt, from the database if need be; None where there is no such attempt."""
-        with self._lock:
-            known = self._rolls.get(attempt_id)
+        known = self.of(attempt_id)
         if known is not None:
             return known
         attempt = self._store.attempt(attempt_id)
@@ -121,6 +128,11 @@ class Rolls:
         roll = Roll(self._store, attempt, self._store.nodes(attempt_id), now)
         with self._lock:
             return self._rolls.setdefault(attempt_id, roll)
+
+    def of(self, attempt_id: str) -> Roll | None:
+        """That of an attempt, if it is in memory."""
+        with self._lock:
+            return self._rolls.get(attempt_id)
 
     def forget(self, attempt_id: str) -> None:
         """What is over is answered from the database alone."""

@@ -106,8 +106,10 @@ class Attendance:
         """Reads which of the attempts in memory were changed by others; their ids. A database that does not answer is
         asked another time."""
         try:
-            versions, now = self._store.versions(), self._ticks()
-            found = [roll for roll in self._rolls.known() if versions.get(roll.attempt.id) != roll.attempt.version]
+            now = self._ticks()
+            versions = self._store.versions()
+            # What comes after these versions is found the next time; so nobody has to read an attempt for a heartbeat.
+            found = [roll for roll in self._rolls.known() if not roll.is_at(versions.get(roll.attempt.id), now)]
             for roll in found:
                 roll.refresh(now, 0.0)
                 if roll.attempt.phase.is_over:
@@ -195,6 +197,18 @@ class Attendance:
         with roll.lock:
             _claim(member, said.incarnation)
             return 200, self._order(roll, {*member.answered, said.seen})
+
+    def peek(self, attempt: str, rank: str, seen: str) -> Answer | None:
+        """The answer to one whose question for orders was taken before, by what is in memory, at once; None where more
+        has to be looked at, or somebody else is looking."""
+        roll = self._rolls.of(attempt)
+        if roll is None or not roll.lock.acquire(blocking=False):
+            return None
+        try:
+            answered = roll.members[int(rank)].answered
+            return None if roll.attempt.phase.is_over else (200, self._order(roll, {*answered, seen}))
+        finally:
+            roll.lock.release()
 
     def _order(self, roll: Roll, answered: set[str]) -> dict[str, Any]:
         return order_of(roll.attempt, stopping=roll.stopping, answered=answered, now=self._wall_clock())

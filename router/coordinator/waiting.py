@@ -36,16 +36,19 @@ class Waiting:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking: asyncio.Task[None] | None = None
 
-    async def answer(self, attempt: str, seconds: float, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def answer(
+        self, attempt: str, seconds: float, ask: Callable[[], Awaitable[Answer]], peek: Callable[[], Answer | None]
+    ) -> Answer:  # fmt: skip
         """What ``ask`` answers, once that is not that there is nothing to do, else after so many seconds. Where no more
-        can be held, it is at once, with ``retry_seconds``."""
+        can be held, it is at once, with ``retry_seconds``. Later looks are by ``peek``, which waits for nothing, and
+        says None where ``ask`` has to be asked."""
         if seconds <= 0:
             return await ask()
         limit = asyncio.get_running_loop().time() + seconds
         # Before the first look: what happens after it is not missed.
         with self._place(attempt) as bell:
+            said = await ask()
             while True:
-                said = await ask()
                 if said != (200, NOTHING) or self._closed:
                     return said
                 if bell is None:
@@ -56,6 +59,7 @@ class Waiting:
                 except TimeoutError:
                     return said
                 bell.clear()
+                said = peek() or await ask()
 
     def ring(self, attempt: str) -> None:
         """Something happened to the attempt. From any thread, at any time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -202,6 +203,45 @@ def test_whoever_listens_hears_what_this_process_changes_and_what_others_do(pair
     assert pair.attendance.look_again() == [ATTEMPT]
     assert pair.attendance.look_again() == []
     assert pair.attendance.known() == set()
+
+
+def test_what_is_in_memory_can_be_told_without_waiting_for_anybody(pair: Scene, wall: Clock) -> None:
+    attendance = pair.attendance
+    assert attendance.peek(ATTEMPT, "0", "") is None
+    _running(pair)
+    attendance.look_again()
+    assert attendance.peek(ATTEMPT, "0", "") == CONTINUE
+    pair.say(1, "notice")
+    assert attendance.peek(ATTEMPT, "0", "") == _checkpoint(28.0)
+    assert attendance.peek(ATTEMPT, "0", "n-1") == CONTINUE
+    pair.say(0, "saved", id="n-1")
+    assert attendance.peek(ATTEMPT, "0", "") == CONTINUE
+    wall.move(3)
+    assert attendance.peek(ATTEMPT, "1", "") == _checkpoint(25.0)
+    roll = attendance._rolls.of(ATTEMPT)
+    assert roll is not None
+    with ThreadPoolExecutor(1) as pool, roll.lock:
+        assert pool.submit(attendance.peek, ATTEMPT, "1", "").result() is None
+    pair.phase(Phase.RELEASING)
+    attendance.look_again()
+    assert attendance.peek(ATTEMPT, "1", "") == STOP
+    pair.phase(Phase.FAILED)
+    attendance.look_again()
+    assert attendance.peek(ATTEMPT, "1", "") is None
+
+
+def test_whoever_looks_saves_others_the_reading(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    with scene(tmp_path, 1, clock=clock, fresh_seconds=1.0) as gang:
+        _running(gang)
+        clock.move(5)
+        gang.attendance.look_again()
+        reads: list[str] = []
+        monkeypatch.setattr(gang.store, "attempt", reads.append)
+        clock.move(0.9)
+        assert gang.attendance.look_again() == []
+        clock.move(0.9)
+        assert gang.say(0, "heartbeat") == CONTINUE
+        assert reads == []
 
 
 def test_a_database_that_is_away_is_looked_at_later(pair: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
