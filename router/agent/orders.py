@@ -63,9 +63,11 @@ class Orders(threading.Thread):
         if answer.get("order") == states.STOP:
             self._end(answer)
             return None
-        if answer.get("order") == states.CHECKPOINT and not self._ending.is_set():
-            self._seen = str(answer.get("id"))
+        name = str(answer.get("id"))
+        if answer.get("order") == states.CHECKPOINT and name != self._seen and not self._ending.is_set():
+            self._seen = name
             self._order(states.CHECKPOINT, answer)
+            return 0.0
         asked = answer.get("retry_seconds")
         return min(LONGEST_PAUSE, max(PAUSE, asked)) if isinstance(asked, (int, float)) else PAUSE
 

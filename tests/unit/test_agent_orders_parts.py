@@ -73,6 +73,10 @@ def test_a_question_says_who_asks_what_was_seen_and_how_long_it_can_wait() -> No
     assert orders == [("checkpoint", CHECKPOINT)]
 
 
+def test_the_same_order_again_is_none() -> None:
+    assert _ran(CHECKPOINT, CHECKPOINT, CHECKPOINT)[1] == [("checkpoint", CHECKPOINT)]
+
+
 def test_after_an_order_to_stop_nothing_is_asked() -> None:
     calls, orders = _ran({"order": "stop"}, CHECKPOINT, ends=True)
     assert (len(calls.asked), orders) == (1, [("stop", {"order": "stop"})])
