@@ -43,10 +43,10 @@ class SafetyNet:
         wanted = self.inner.decide(o)
         sure = [p for p in o.places if p.sure]
         left, here = o.left, o.here
+        if left is not None and here is not None and here.place.sure and not o.must_go:
+            return _from_sure(o, wanted, [*sure, here.place], left)
         if left is None or not sure:
             return wanted
-        if here is not None and here.place.sure and not o.must_go:
-            return _from_sure(o, wanted, sure, left)
         in_time = [p for p in sure if o.last_words + p.needs <= left]
         if not in_time:
             return _too_late(o, wanted, left)
@@ -85,7 +85,7 @@ def _allowed(o: Observation, wanted: Move, sure: list[Place], left: timedelta) -
 
 
 def _from_sure(o: Observation, wanted: Decision, sure: list[Place], left: timedelta) -> Decision:
-    """What runs on demand stays there unless there is time to lose."""
+    """What runs on demand stays there unless there is time to lose; one can come back to it."""
     if not isinstance(wanted, Move):
         return wanted
     to = _allowed(o, wanted, sure, left)

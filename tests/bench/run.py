@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
 from router.wiring.planning import PlanOptions, plan_request
-from tests.bench import agent, coordinator, orders, price_history, prices, terraform_nodes
+from tests.bench import agent, coordinator, orders, price_history, prices, reassign, terraform_nodes
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan
 from tests.support.repository import ROOT
@@ -48,6 +48,9 @@ def main() -> None:
     prices.main()
     examples()
     many(asked.jobs, timedelta(seconds=asked.time_limit))
+    print()
+    for line in reassign.figures():
+        print(line, flush=True)
     print()
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         for line in price_history.figures(Path(folder), asked.history_rows):

@@ -154,6 +154,8 @@ def test_what_runs_on_demand_is_not_moved_to_spot_late() -> None:
     assert isinstance(net(saving, SURE, left=11, here=here, event=Event.PRICE), Stay)
     assert isinstance(net(saving, SURE, left=12, here=here, event=Event.PRICE), Move)
     assert net(saving, SURE, left=1, here=here) == Stay()
+    assert isinstance(net(saving, left=11, here=here, event=Event.PRICE), Stay)
+    assert isinstance(net(saving, left=12, here=here, event=Event.PRICE), Move)
 
 
 def test_when_on_demand_is_too_late_it_says_so_and_takes_the_fastest() -> None:
