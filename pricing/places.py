@@ -8,6 +8,9 @@ from enum import StrEnum
 # Clouds on which a plan can be carried out; the rest (neoclouds for now) are advisory.
 PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
 
+# Those that announce interruptions in a queue of ours too.
+ANNOUNCING_CLOUDS = frozenset({"aws"})
+
 
 # The ``geo`` and ``continent`` of a region that nobody has looked up.
 UNKNOWN_GEO = "?"

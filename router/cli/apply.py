@@ -122,7 +122,7 @@ class _Work:
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
         self._digest: str = plan_content(plan)["digest"]
-        self._book = load_book(book)
+        self._book, self._book_name = load_book(book), book
         self._limits = Limits.none() if limits is None else read_limits(limits)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
@@ -168,6 +168,7 @@ class _Work:
     def carry_out(self, accepted: Accepted, guard: Guard, *, follow: bool) -> tuple[Outcome, ...]:
         """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
         no money for this. Then nothing was made or written."""
+        from router.cli.watch import watcher_of
         from router.planning.plan_json import plan_to_json
         from router.running.accepting import record
         from router.running.applying import Applying
@@ -177,14 +178,14 @@ class _Work:
             if refused := self.judged(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
             specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
-            record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs)
+            record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs, self._limits)
 
         applying = Applying(self._site, accepted.errands)
         with terminated_as_interrupted():
             outcomes = applying.now(accept, _stopping)
             if follow:
                 try:
-                    outcomes = applying.stay(_stopping)
+                    outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _stopping)
                 except KeyboardInterrupt:
                     console.note("\nno longer followed; what runs goes on: see `stepfare status`")
                     raise

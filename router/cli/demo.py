@@ -9,8 +9,9 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,12 +22,20 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.cli.demo_commands import Commands
+    from router.cli.demo_commands import Beside, Commands
     from router.demo.stage import Trained
 
 _JOB = "letters"
 _APPLY = "stepfare apply plan.json --limits limits.yaml --jobs job.yaml --yes --follow"
 _DESTROY = "stepfare destroy --all --yes"
+# When so much of the training is done, as in another terminal.
+_WEATHER = (
+    (0.2, f"stepfare drill notice {_JOB} --rank 1 --seconds 20", "The cloud takes a machine back, and says so."),
+    (0.45, f"stepfare drill notice {_JOB} --rank 0 --seconds 20", "And again, now the one that leads."),
+    (0.7, f"stepfare drill zone-down {_JOB}", "A whole zone fails, without a word."),
+)
+# In fewer the machines would be gone before they could be taken.
+_LEAST_STEPS = 200
 
 
 def demo(
@@ -36,8 +45,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the new folder there when all went well.")] = False,
     steps: Annotated[int, typer.Option(min=1, max=20_000, help="Steps of the training, 20 a second.")] = 400,
     seed: Annotated[int, typer.Option(min=0, help="Another text to learn.")] = 0,
+    calm: Annotated[bool, typer.Option("--calm", help="Nobody takes machines back.")] = False,
 ) -> ExitCode:
-    """Fetch prices, plan, make two machines, train on them, release them, and count the cost: about a minute.
+    """Fetch prices, plan, make two machines, train on them, lose them three times, go on elsewhere each time, release
+    all, and count the cost: about a minute and a half.
 
     The machines are processes of this computer, their prices are made up, and no cloud account is touched. All else is
     what a real night goes through: Terraform, the node agent, the state, the ledger. What lies in the folder is yours
@@ -47,7 +58,8 @@ def demo(
     stepfare demo
     stepfare demo --dir my-demo --steps 2000
 
-    Exit code 0 only if every step was trained, the money is in the ledger, and nothing is left running.
+    Exit code 0 only if every step was trained with the very losses of a training that nobody disturbed, no step that
+    was saved was done again, the money is in the ledger, and nothing is left running.
     """
     from router.cli.demo_commands import Commands
 
@@ -55,7 +67,7 @@ def demo(
     place = _empty_folder(folder)
     commands = Commands(place, _environment(place, dict(os.environ)))  # noqa: TID251
     with commands.listening():
-        had = _had(commands, steps, seed)
+        had = _had(commands, steps, seed, calm=calm or steps < _LEAST_STEPS)
     console.out(had.text(time.monotonic() - began))
     if folder is None and not keep:
         shutil.rmtree(place)
@@ -72,14 +84,18 @@ class _Had:
     trained: Trained
     spent: str
     machines: int
+    gangs: int
+    lost: int
 
     def text(self, seconds: float) -> str:
         """For the end of the narrative."""
         t = self.trained
-        again = f" ({t.again} of them twice)" if t.again else ""
+        times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
             f"\n{console.styled('Done', 'good')} in {seconds:.0f} s.\n"
-            f"  trained     {t.steps} steps{again} without a gap on {self.machines} machines\n"
+            f"  trained     {t.steps} steps without a gap on {self.machines} machines{times}\n"
+            f"  lost        {self.lost} steps that were saved; {t.again} that were not yet, done again\n"
+            f"  the same    as undisturbed: every loss and the last checkpoint, to the last bit\n"
             f"  loss        {t.first_loss:.4f} in step 1, {t.last_loss:.4f} in step {t.steps}\n"
             f"  checkpoint  {t.checkpoint.name}, {t.checkpoint.stat().st_size:,} bytes\n"
             f"  spent       ${self.spent} by the ledger\n"
@@ -87,13 +103,13 @@ class _Had:
         )
 
 
-def _had(commands: Commands, steps: int, seed: int) -> _Had:
+def _had(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
     """What came of it; what runs when it fails or is interrupted is released."""
     from router.cli.demo_commands import FailedError
     from router.demo.stage import NotTrainedError
 
     try:
-        return _play(commands, steps, seed)
+        return _play(commands, steps, seed, calm=calm)
     except KeyboardInterrupt:
         console.note("\ninterrupted: releasing what runs")
         _release(commands)
@@ -106,9 +122,9 @@ def _had(commands: Commands, steps: int, seed: int) -> _Had:
         raise CommandError(f"the demo failed: {error}", remedy=remedy) from None
 
 
-def _play(commands: Commands, steps: int, seed: int) -> _Had:
+def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
     from router.cli.demo_commands import Beside
-    from router.demo.stage import lay_out, trained
+    from router.demo.stage import lay_out, trained, undisturbed
 
     place = commands.folder
     names = lay_out(place, steps, seed)
@@ -127,22 +143,38 @@ def _play(commands: Commands, steps: int, seed: int) -> _Had:
         "Beside it, as in another terminal, what rank 0 prints.",
     )
     logs = place / "home" / "logs"
-    commands.show(_APPLY, Beside(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log"))))
+    log = Beside(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log")))
+    commands.show(_APPLY, log, *(() if calm else _weather(place, steps)))
     _tell("5. What did it cost?")
-    commands.show("stepfare status")
+    commands.show("stepfare status --all")
     _tell("6. Is anything left? (What is there of other installations is shown, and never touched.)")
     commands.show("stepfare sweep")
-    return _checked(commands, trained(place, steps))
+    _tell("7. The same training in one process that nobody disturbs, to compare.")
+    alone = undisturbed(place, steps, seed, commands.environment)
+    return _checked(commands, trained(place, steps), alone, gangs=1 if calm else 1 + len(_WEATHER))
 
 
-def _checked(commands: Commands, trained_: Trained) -> _Had:
+def _weather(place: Path, steps: int) -> list[Beside]:
+    from router.cli.demo_commands import Beside
+    from router.demo.stage import steps_done
+
+    def after(share: float) -> Callable[[], bool]:
+        return lambda: steps_done(place) >= share * steps
+
+    return [Beside(line, after(share), says) for share, line, says in _WEATHER]
+
+
+def _checked(commands: Commands, trained_: Trained, alone: Trained, *, gangs: int) -> _Had:
     """What the state says of it; FailedError where that is not the end of a demo."""
     from router.cli.demo_commands import FailedError
+    from router.demo.stage import differences
 
+    if differ := differences(trained_, alone):
+        raise FailedError(f"other than undisturbed: {', '.join(differ[:3])}")
     status = json.loads(commands.ask("stepfare status --all -o json"))
-    gangs = [gang for gang in status["gangs"] if gang["job"] == _JOB]
-    finished = [gang for gang in gangs if gang["state"] == "finished"]
-    if not finished or any(gang["gone_at"] is None for gang in gangs):
+    made = [gang for gang in status["gangs"] if gang["job"] == _JOB]
+    finished = [gang for gang in made if gang["state"] == "finished"]
+    if not finished or any(gang["gone_at"] is None for gang in made):
         raise FailedError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
     metered = _metered(commands.folder / "home" / "state.db")
     if metered <= ZERO or status["spent_usd"] != str(metered):
@@ -151,7 +183,17 @@ def _checked(commands: Commands, trained_: Trained) -> _Had:
     left = [orphan["what"] for orphan in swept["orphans"] if orphan["ours"]]
     if left or swept["lost"] or swept["gaps"]:
         raise FailedError(f"by `stepfare sweep`, not all is released: {', '.join(left) or swept}")
-    return _Had(trained_, status["spent_usd"], finished[0]["machines"])
+    if len(made) < gangs:
+        raise FailedError(f"machines were taken {gangs - 1} times, and only {len(made)} gangs were made")
+    lost = _lost_for_good(made)
+    if lost:
+        raise FailedError(f"{lost} steps that were saved were done again")
+    return _Had(trained_, status["spent_usd"], finished[0]["machines"], len(made), lost)
+
+
+def _lost_for_good(gangs: list[dict[str, int]]) -> int:
+    """Steps that were confirmed to be saved, and after which the next gang did not go on."""
+    return sum(max(0, one["kept_step"] - other["first_step"]) for one, other in pairwise(gangs))
 
 
 def _metered(database: Path) -> Usd:
@@ -187,6 +229,7 @@ def _environment(place: Path, given: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "STEPFARE_HOME": str(place / "home"),
         "STEPFARE_CLOUDS": str(place / "clouds.yaml"),
+        "STEPFARE_DEPLOY": str(place / "deploy.yaml"),
         "PATH": path,
         "PYTHONUNBUFFERED": "1",
         "COLUMNS": str(max(40, columns)),

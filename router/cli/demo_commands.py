@@ -33,10 +33,12 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Beside:
-    """A second command, as in another terminal: begun once ``when`` holds, ended soon after the first one."""
+    """A command as in another terminal: begun once ``when`` holds, after what the demo ``says`` about it; ended soon
+    after the first one."""
 
     line: str
     when: Callable[[], bool]
+    says: str = ""
 
 
 @dataclass
@@ -63,22 +65,28 @@ class Commands:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.interrupted.set()
 
-    def show(self, line: str, beside: Beside | None = None) -> None:
-        """Runs it, with its output as it comes. FailedError unless it ends with 0."""
-        first, second = self._start(line), None
+    def show(self, line: str, *besides: Beside) -> None:
+        """Runs it, with its output as it comes. FailedError unless it ends with 0, and those beside it that had their
+        moment do unless they were ended."""
+        first = self._start(line)
+        waiting, begun = list(besides), list[tuple[Beside, subprocess.Popen[str]]]()
         while first.poll() is None and not self.interrupted.is_set():
             self._print_for(_POLL_S)
-            if beside is not None and second is None and beside.when():
-                second = self._start(beside.line)
+            if waiting and waiting[0].when():
+                beside = waiting.pop(0)
+                if beside.says:
+                    console.out(f"\n{beside.says}")
+                begun.append((beside, self._start(beside.line)))
         if self.interrupted.is_set():
             first.send_signal(signal.SIGINT)
             self._drain(first, _PATIENCE_S)
-        if second is not None:
-            self._drain(second, _BESIDE_S)
+        for _, other in begun:
+            self._drain(other, _BESIDE_S)
         self._drain(first, _BESIDE_S)
         self._stop_if_interrupted()
-        if first.returncode:
-            raise FailedError(f"`{line}` ended with exit code {first.returncode}: what it said is above")
+        for said, ended in [(line, first), *((beside.line, other) for beside, other in begun)]:
+            if ended.returncode not in (0, -signal.SIGTERM):
+                raise FailedError(f"`{said}` ended with exit code {ended.returncode}: what it said is above")
 
     def ask(self, line: str) -> str:
         """What it writes to standard output, not shown. FailedError unless it ends with 0, after all that it said."""

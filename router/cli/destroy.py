@@ -22,6 +22,7 @@ from router.cli.site_options import (
 from router.cli.text import columns, dollars
 
 if TYPE_CHECKING:
+    from router.running.chains import Chain
     from router.running.site import Site
     from router.state.records import Attempt
 
@@ -48,8 +49,9 @@ def destroy(
 
     Exit code 5 when something could not be released; run it again.
     """
-    from router.running.applying import one_at_a_time
+    from router.running.chains import give_up
     from router.running.metering import spent
+    from router.running.work import one_at_a_time
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
@@ -57,11 +59,12 @@ def destroy(
         )
     # Agents may call while their machines are released: what they say last is worth having.
     with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
+        now = site.clock()
         alive = _chosen(site, wanted or [])
-        if not alive:
+        waiting = _waiting(site, wanted or [])
+        if not alive and not waiting:
             console.out("nothing runs that fits")
             return ExitCode.OK
-        now = site.clock()
         rows = [
             (
                 a.job,
@@ -78,11 +81,15 @@ def destroy(
                 ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"), rows, frozenset({"MACHINES", "SPENT"}), {}
             )
         )
-        if not yes and not _agreed(len(alive)):
+        for chain in waiting:
+            console.note(f"{chain.last.job} waits for a place, and will not be made again")
+        if not yes and not _agreed(len(alive) + len(waiting)):
             console.note("nothing was released")
             return ExitCode.OK
         with one_at_a_time(site):
             site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            for chain in waiting:
+                give_up(site.store, chain, "stopped", _DESTROYED, now)
             failed = _release(site, alive)
         console.out(f"{len(alive) - failed} released" + (f", {failed} not" if failed else ""))
         return ExitCode.PARTIAL if failed else ExitCode.OK
@@ -97,6 +104,16 @@ def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
         )
     return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
+
+
+def _waiting(site: Site, wanted: list[str]) -> list[Chain]:
+    """Jobs without machines that would be made again."""
+    from router.running.chains import waits
+
+    patience, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
+    ended = site.store.ended_last(site.clock() - patience.again)
+    found = waits(site.store, ended, crashes=patience.crashes)
+    return [c for c in found if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 
 def _plan_or_name(text: str) -> str:

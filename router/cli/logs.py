@@ -26,7 +26,7 @@ def logs(
     ] = None,
     tail: Annotated[int | None, typer.Option("--tail", min=0, metavar="LINES", help="Only the last lines.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as more arrives, until the attempt is over.")
+        bool, typer.Option("--follow", "-f", help="Go on as more arrives, until the attempt is over, or the job.")
     ] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -37,14 +37,11 @@ def logs(
     stepfare logs llama-7b --rank 0 --follow
     stepfare logs llama-7b --tail 50
     """
+    from router.running.lifecycle import GOES_ON
+
     with opened_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)
-        ranks = [rank] if rank is not None else list(range(attempt.machines))
-        if ranks[-1] >= attempt.machines:
-            raise CommandError(f"{attempt.id} has ranks 0 to {attempt.machines - 1}", ExitCode.INVALID_INPUT)
-        readers = [
-            _Reader(opened.logs / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks
-        ]
+        readers = _readers(opened.logs, attempt, rank)
         for reader in readers:
             reader.show(tail)
         while follow:
@@ -52,12 +49,23 @@ def logs(
             over = now is None or now.phase.is_over
             for reader in readers:
                 reader.show(None)
-            if over:
+            newest = _attempt(store, wanted)
+            if newest.id != attempt.id and over:
+                console.note(f"{newest.job} goes on as {newest.id}")
+                attempt, readers = newest, _readers(opened.logs, newest, rank)
+            elif over and not (wanted == newest.job and newest.reason in GOES_ON):
                 break
             time.sleep(_SECONDS)
         if not any(reader.offset for reader in readers):
             console.note(f"{attempt.id} has printed nothing yet ({attempt.phase})")
     return ExitCode.OK
+
+
+def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:
+    ranks = [rank] if rank is not None else list(range(attempt.machines))
+    if ranks[-1] >= attempt.machines:
+        raise CommandError(f"{attempt.id} has ranks 0 to {attempt.machines - 1}", ExitCode.INVALID_INPUT)
+    return [_Reader(folder / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks]
 
 
 def _attempt(store: Store, wanted: str) -> Attempt:

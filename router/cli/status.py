@@ -146,6 +146,10 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
         "result": a.result,
         "reason": a.reason,
         "message": a.message,
+        "resumes": a.resumes,
+        "first_step": a.first_step,
+        "last_step": a.last_step,
+        "kept_step": a.kept_step,
         "team": a.team,
         "cloud": a.cloud,
         "region": a.region,
@@ -167,6 +171,8 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
                 "exit_code": node.exit_code,
                 "heard_at": None if node.heard_at is None else node.heard_at.isoformat(),
                 "log_bytes": node.log_offset,
+                "step": node.step,
+                "saved_step": node.saved_step,
             }
             for node in gang.nodes
         ],

@@ -52,8 +52,8 @@ def sweep(
 
     Exit code 5 when a cloud could not be asked, or something could not be released.
     """
-    from router.running.applying import one_at_a_time
     from router.running.sweeping import clean, look
+    from router.running.work import one_at_a_time
 
     with opened_site(deploy, clouds, listen=yes, makes=yes) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts()}
@@ -74,8 +74,8 @@ def sweep(
 
 
 def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]]) -> Sweep:
-    from router.running.applying import one_at_a_time
     from router.running.sweeping import look
+    from router.running.work import one_at_a_time
     from router.state.errors import HeldError
 
     try:

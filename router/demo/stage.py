@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
 
 SECONDS_PER_STEP = 0.05
-REPORTS = 12
-_FILES = ("clouds.yaml", "sandbox.yaml", "limits.yaml", "job.yaml")
-_CHECKPOINTS = "checkpoints"
+REPORTS, SAVES = 12, 10
+DEPLOY = "deploy.yaml"
+_FILES = ("clouds.yaml", "sandbox.yaml", "limits.yaml", DEPLOY, "job.yaml")
+_CHECKPOINTS, _ALONE = "checkpoints", "undisturbed"
 
 
 class NotTrainedError(Exception):
@@ -21,13 +25,14 @@ class NotTrainedError(Exception):
 @dataclass(frozen=True, slots=True)
 class Trained:
     """What a finished training left: steps without a gap, the loss of the first and of the last, and the newest
-    checkpoint. ``again``: steps that were done more than once."""
+    checkpoint. ``again``: steps that were done more than once; ``losses`` by step."""
 
     steps: int
     again: int
     first_loss: float
     last_loss: float
     checkpoint: Path
+    losses: Mapping[int, float]
 
 
 def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
@@ -38,6 +43,7 @@ def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
         "seed": str(seed),
         "seconds": str(SECONDS_PER_STEP),
         "report": str(max(1, steps // REPORTS)),
+        "every": str(max(1, steps // SAVES)),
         # A JSON string is a YAML string, whatever characters the path has.
         "checkpoints": json.dumps(str(folder.resolve() / _CHECKPOINTS)),
     }
@@ -53,7 +59,11 @@ def trained(folder: Path, steps: int) -> Trained:
     try:
         lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         rows: list[dict[str, Any]] = [json.loads(line) for line in lines if line]
-        losses = {int(row["step"]): float(row["loss"]) for row in rows}
+        losses: dict[int, float] = {}
+        for row in rows:
+            step, loss = int(row["step"]), float(row["loss"])
+            if losses.setdefault(step, loss) != loss:
+                raise NotTrainedError(f"{place / 'metrics.jsonl'} has two losses of step {step}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotTrainedError(f"{place / 'metrics.jsonl'}: {error}") from None
     missing = sorted(set(range(1, steps + 1)) - set(losses))
@@ -62,4 +72,34 @@ def trained(folder: Path, steps: int) -> Trained:
     checkpoint = place / f"step-{steps:08d}.ckpt"
     if not checkpoint.exists():
         raise NotTrainedError(f"there is no {checkpoint}")
-    return Trained(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint)
+    return Trained(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint, losses)
+
+
+def steps_done(folder: Path) -> int:
+    """How far the training in the demo's folder is, by its own account; 0 before it says anything."""
+    try:
+        lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
+        return int(json.loads(lines[-1])["step"]) if lines else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> Trained:
+    """The same training, in one process and with nobody to disturb it. NotTrainedError."""
+    alone = folder / _ALONE
+    words = [sys.executable, "-m", "router.demo.train", "--steps", str(steps), "--seed", str(seed)]
+    words += ["--checkpoint-dir", str(alone / _CHECKPOINTS), "--checkpoint-every", str(steps)]
+    done = subprocess.run(
+        words, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise NotTrainedError(f"the training without a cloud ended with exit code {done.returncode}: {done.stderr}")
+    return trained(alone, steps)
+
+
+def differences(one: Trained, other: Trained) -> tuple[str, ...]:
+    """Where two trainings are not the same to the last bit; empty when they are."""
+    found = [f"the losses of step {step}" for step in sorted(one.losses) if one.losses[step] != other.losses.get(step)]
+    if one.checkpoint.read_bytes() != other.checkpoint.read_bytes():
+        found.append("the state after the last step")
+    return tuple(found)

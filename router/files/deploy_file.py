@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from pricing.places import PROVISIONABLE_CLOUDS
+from pricing.places import ANNOUNCING_CLOUDS, PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.agent.config import LOOPBACK
 from router.files.notify_entry import NotifyEntry, Reference
@@ -247,6 +247,13 @@ class Patience(Spec):
     meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
     lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
     shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
+    quarantine: Duration = Field(
+        default=timedelta(minutes=10),
+        description="For so long a pool is left that took machines back or lost them; twice as long each time again.",
+    )
+    again: Duration = Field(default=timedelta(days=1), description="For so long a job that lost its machines is tried.")
+    tries: Count = Field(default=20, description="Gangs made one after the other that saved nothing, then it is left.")
+    crashes: Count = Field(default=3, description="The same for a training that crashes.")
     early: Duration = Field(
         default=timedelta(0), description="So long before its start a gang is made; costs more than was planned."
     )
@@ -293,8 +300,9 @@ class Deploy(Spec):
     @model_validator(mode="after")
     def _queues_where_they_exist(self) -> Deploy:
         for name, entry in self.clouds.items():
-            if entry.queues and name != "aws":
-                raise RefusedError("only aws has queues of interruptions", "remove it", at=("clouds", name))
+            if entry.queues and name not in ANNOUNCING_CLOUDS:
+                those = ", ".join(sorted(ANNOUNCING_CLOUDS))
+                raise RefusedError(f"only {those} has queues of interruptions", "remove it", at=("clouds", name))
         return self
 
     def cloud(self, name: str, region: str) -> CloudDeploy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from pricing.book import PriceBook
@@ -13,6 +14,24 @@ from router.prices.home import books_folder
 LATEST = "latest"
 EMBEDDED = "embedded"
 _DIGEST = re.compile(r"[0-9a-fA-F]{8,64}")
+
+
+@dataclass(slots=True)
+class CurrentBook:
+    """The book of a name (as for :func:`load_book`) whenever it is asked for; read again only where ``latest`` is
+    another one than before."""
+
+    name: str
+    _digest: str | None = None
+    _book: PriceBook | None = None
+
+    def __call__(self) -> PriceBook:
+        """InvalidInputError, as :func:`load_book`."""
+        stored = BookStore(books_folder()).latest() if self.name == LATEST else None
+        digest = "" if stored is None else stored.digest
+        if self._book is None or digest != self._digest:
+            self._book, self._digest = load_book(self.name), digest
+        return self._book
 
 
 def load_book(name: str) -> PriceBook:

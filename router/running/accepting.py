@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from pricing.book import PriceBook
 from pricing.money import Usd
@@ -17,7 +17,8 @@ from router.planning.plan import Plan
 from router.running.choices import choices_of, most_at_risk
 from router.running.deploying import Errand
 from router.running.guardrails import Cause, Refusal
-from router.running.metering import planned_entries
+from router.running.kept_limits import keep_limits
+from router.running.metering import in_month, planned_entries
 from router.running.orders import Order
 from router.running.site import Site
 from router.state.records import Attempt
@@ -84,7 +85,7 @@ def over_budget(
     refused = []
     entries = [e for e in ledger if e.kind is Kind.METERED]
     for budget in limits.teams:
-        metered = Usd.total(_in_month(e, month) for e in entries if e.team == budget.team)
+        metered = Usd.total(in_month(e, month) for e in entries if e.team == budget.team)
         committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
         wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
         total = max(metered, budget.spent) + committed + wanted
@@ -100,29 +101,22 @@ def over_budget(
     return tuple(refused)
 
 
-def _in_month(entry: Entry, month: datetime) -> Usd:
-    """The part of the entry that falls into the month: all of a metered entry's time is billed."""
-    begins = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    ends = (begins + timedelta(days=31)).replace(day=1)
-    overlap = min(entry.end, ends) - max(entry.start, begins)
-    return entry.usd_per_hour.over(overlap) if overlap > timedelta(0) else Usd(0)
-
-
 def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
     what = f"{whose} would come to ${total.dollars():,.2f} of a budget of ${budget.dollars():,.2f}"
     return Refusal(Cause.BUDGET, job, what, "raise the budget, or plan again with less")
 
 
 def record(
-    site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str]
+    site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str], limits: Limits
 ) -> None:
-    """Writes down that the plan was accepted: the plan, the jobs, planned entries of the ledger, the audit log. Again
-    is harmless, and adds a line to the audit log only."""
+    """Writes down that the plan was accepted: the plan, the jobs, the limits that hold for them, planned entries of the
+    ledger, the audit log. Again is harmless, and adds a line to the audit log only."""
     now = site.clock()
     errands = accepted.errands
     digest = errands[0].plan
     site.store.put_plan(digest, plan_text, now)
     site.store.put_jobs(specs, now)
+    keep_limits(site.store, digest, limits)
     site.store.ledger.add(
         planned_entries(
             digest,

@@ -3,12 +3,14 @@ due."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
+from router.agent import states
 from router.running.causes import Cause
+from router.running.chains import chain_of
 from router.running.deploying import (
     Errand,
     Outcome,
@@ -18,32 +20,15 @@ from router.running.deploying import (
     release_interrupted,
     standing,
 )
-from router.running.following import Silence, pass_over
-from router.running.release import NotReleasedError
+from router.running.lifecycle import Reason, how_it_ended
+from router.running.release import NotReleasedError, release
 from router.running.site import Site
+from router.running.watching import Watcher
+from router.running.work import one_at_a_time
 from router.state.errors import HeldError
-from router.state.holder import Holder
-from router.state.lease import Lease
 from router.state.records import Attempt
 
-LOCK = "apply"
 _POLL_S = 0.25
-
-
-@contextmanager
-def one_at_a_time(site: Site, *, patient: bool = False) -> Iterator[Lease]:
-    """Whoever makes or releases machines holds this. HeldError at once, or, if ``patient``, when the site is
-    stopped."""
-    holder = Holder.of_this_process()
-    while True:
-        try:
-            # A lease runs out in real time, whatever clock the clouds go by.
-            with site.store.lease(LOCK, holder, site.wall_clock) as lease:
-                yield lease
-            return
-        except HeldError:
-            if not patient or site.stop.wait(_POLL_S):
-                raise
 
 
 @dataclass(slots=True)
@@ -65,29 +50,38 @@ class Applying:
             self._carry_out(range(len(self.errands)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
-    def stay(self, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
-        """Until every gang of the plan is over: releases what ends, makes what becomes due, waits for what others are
-        making or releasing. What cannot be released is left as it is. Ends early when stopped; what runs then
-        goes on running."""
-        silence = Silence(self.site.deploy.patience.lost.total_seconds())
-        while not self.site.stop.is_set():
-            alive = [a for a in self._alive() if a.id not in self._given_up]
-            between = [a for a in alive if is_interrupted(a)]
-            waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
-            if not alive and not waiting:
-                break
-            pass_over(
-                self.site, [a for a in alive if not is_interrupted(a)], silence,
-                lambda: one_at_a_time(self.site, patient=True),
-            )  # fmt: skip
-            for attempt in between:
-                self._end(attempt)
-            due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
-            if due:
-                with one_at_a_time(self.site, patient=True):
-                    self._carry_out(due, interrupted)
-            self.site.stop.wait(_POLL_S)
-        return tuple(self.outcomes[number] for number in sorted(self.outcomes))
+    def stay(self, watcher: Watcher, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
+        """Until every gang of the plan is over: releases what ends, makes again what is lost, makes what becomes due,
+        waits for what others are making or releasing. What cannot be released is left as it is. Ends early when
+        stopped; what runs then goes on running."""
+        try:
+            while not self.site.stop.is_set():
+                alive = [a for a in self._alive() if a.id not in self._given_up]
+                waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
+                if not watcher.look(besides=self._given_up) and not waiting:
+                    break
+                for attempt in alive:
+                    if is_interrupted(attempt) and not watcher.is_busy(attempt):
+                        self._end(attempt)
+                due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
+                if due and watcher.idle:
+                    with one_at_a_time(self.site, patient=True):
+                        self._carry_out(due, interrupted)
+                self.site.stop.wait(_POLL_S)
+        except BaseException:
+            if not watcher.idle:
+                self.site.stop.set()
+                interrupted()
+            raise
+        finally:
+            watcher.close()
+        return tuple(self._as_it_is_now(self.outcomes[number]) for number in sorted(self.outcomes))
+
+    def _as_it_is_now(self, outcome: Outcome) -> Outcome:
+        """With the last of the gangs that the order had."""
+        if outcome.attempt is None:
+            return outcome
+        return replace(outcome, attempt=chain_of(self.site.store, outcome.attempt).last)
 
     def _alive(self) -> list[Attempt]:
         return list(self.site.store.attempts(plan=self.errands[0].plan, alive=True))
@@ -107,9 +101,10 @@ class Applying:
     def _tidy(self) -> None:
         """What earlier commands left: gangs that ended while nobody watched, attempts of other plans that were
         interrupted."""
-        silence = Silence(self.site.deploy.patience.lost.total_seconds())
         alive = self.site.store.attempts(alive=True)
-        pass_over(self.site, [a for a in alive if a.result], silence, _unlocked)
+        for attempt in alive:
+            if attempt.result and attempt.phase.is_up:
+                self._ended(attempt)
         mine = {(e.plan, e.order.job) for e in self.errands}
         jobs = {e.order.job for e in self.errands}
         for attempt in alive:
@@ -119,6 +114,16 @@ class Applying:
                     release_interrupted(self.site, attempt)
                 except NotReleasedError as error:
                     self.site.tell(attempt.job, f"not released: {error}")
+
+    def _ended(self, attempt: Attempt) -> None:
+        fine = attempt.result == states.FINISHED
+        reason = Reason.FINISHED if fine else Reason.FAILED
+        self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
+        try:
+            nodes = self.site.store.nodes(attempt.id)
+            release(self.site, attempt, reason.value, how_it_ended(nodes, attempt.result))
+        except NotReleasedError as error:
+            self.site.tell(attempt.job, f"not released: {error}")
 
     def _carry_out(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:
         with ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang") as pool:
@@ -145,8 +150,3 @@ class Applying:
                 self.outcomes[number] = carry_out(self.site, errand)
             except NotReleasedError as error:
                 self.outcomes[number] = Outcome(errand.order, Result.FAILED, None, f"not released: {error}", Cause.HERE)
-
-
-@contextmanager
-def _unlocked() -> Iterator[None]:
-    yield

@@ -16,6 +16,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.spec import Job
+from router.planning.candidates import Candidate
 from router.planning.market import Listing
 from router.planning.plan import Alternative, Line, Plan
 from router.running.orders import Order
@@ -98,6 +99,20 @@ def choices_of(
     return tuple(found[:tries])
 
 
+def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
+    """The gang of a candidate from now on; ``rank`` is 0: a plan of its own. Ceilings as those of next choices."""
+    seats = tuple(
+        Seat(
+            part.offer.zone, part.offer.instance_type, part.offer.market, candidate.accelerator,
+            part.machine.accelerator_count, part.offer.usd_per_hour,
+            _ceiling(part.offer.usd_per_hour, part.offer.market),
+        )
+        for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
+        for _ in range(part.machines)
+    )  # fmt: skip
+    return Choice(0, candidate.region.cloud, candidate.region.region, seats, start, end)
+
+
 def most_at_risk(choices: Iterable[Choice]) -> Usd:
     """The most that one gang may cost, wherever it is made and however often it is tried: at each moment it is in one
     place, so at most the dearest of those whose stretch is not over."""
@@ -178,7 +193,7 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
     seats = tuple(
         Seat(
             alternative.zone, alternative.instance_type, market, alternative.accelerator,
-            alternative.accelerators // alternative.machines, price, price.scaled(_SPOT_CEILING) if spot else price,
+            alternative.accelerators // alternative.machines, price, _ceiling(price, market),
         )
         for price in _shares(alternative.usd_per_hour, alternative.machines)
     )  # fmt: skip
@@ -186,6 +201,10 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
     # It needs no longer than the plan has it take, wherever in the plan it begins.
     end = max(order.end, order.start + (alternative.finish - earliest))
     return Choice(rank, alternative.cloud, alternative.region, seats, order.start, end)
+
+
+def _ceiling(price: UsdPerHour, market: Market) -> UsdPerHour:
+    return price.scaled(_SPOT_CEILING) if market is Market.SPOT else price
 
 
 def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: Job) -> bool:

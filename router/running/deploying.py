@@ -7,8 +7,8 @@ that cannot be taken up is released before anything else is tried.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
 from router.jobs.spec import Job
 from router.running.causes import Cause
+from router.running.chains import order_chain
 from router.running.choices import Choice, short_of, with_zones, zones_sold
 from router.running.hosts import TooFewHostsError, free_hosts
 from router.running.making import Trouble, make
@@ -23,7 +24,7 @@ from router.running.orders import Order
 from router.running.release import NotReleasedError, release
 from router.running.secretrefs import resolved
 from router.running.site import Site
-from router.running.workspaces import Secrets, attempt_name, new_attempt, workspace
+from router.running.workspaces import Before, Secrets, attempt_name, new_attempt, workspace
 from router.state.records import Attempt, NodeRecord, Phase, Shortage
 from terraform.boot import needs_zones
 from terraform.render import MAIN, SECRETS
@@ -57,7 +58,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """An order with everything that carrying it out needs. ``plan`` is the digest; ``choices`` best first."""
+    """An order with everything that carrying it out needs. ``plan`` is the digest; ``choices`` best first.
+    ``checkpoint_seconds``: how often the training is to save; None: as it likes."""
 
     plan: str
     order: Order
@@ -65,12 +67,13 @@ class Errand:
     job: Job
     digest: str
     book: PriceBook
+    checkpoint_seconds: float | None = None
 
 
 def standing(site: Site, plan: str, order: Order) -> Outcome | None:
     """What already came of the order, None when it is to be carried out. Changes nothing."""
     for attempt in site.store.attempts(job=order.job, alive=True):
-        if attempt.phase in (Phase.READY, Phase.RUNNING):
+        if attempt.phase.is_up:
             mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
             return Outcome(order, Result.RUNS if mine else Result.ELSEWHERE, attempt, f"as {attempt.id}")
     # A training that ended well is done, whatever stretches the plan still has for it.
@@ -144,7 +147,69 @@ def _in_order(site: Site, errand: Errand) -> Iterator[Choice]:
             site.tell(errand.order.job, f"{choice.place}: passed over, {shortage.why} (until {shortage.until:%H:%MZ})")
 
 
-def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An attempt that is in the store, and of which nothing was made yet. ``token`` is known here alone."""
+
+    attempt: Attempt
+    choice: Choice
+    token: str = field(repr=False)
+
+
+def place(site: Site, errand: Errand, choice: Choice, checkpoint_seconds: float | None) -> Placed | Outcome:
+    """Writes down where the order is to be made next; nothing is made. It goes on from what earlier attempts saved."""
+    found = _new(site, errand, choice, checkpoint_seconds)
+    if isinstance(found, Outcome):
+        return found
+    placed, nodes = found
+    site.store.add_attempt(placed.attempt, nodes)
+    return placed
+
+
+def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable[[], None] | None) -> Outcome:
+    """Makes the gang of :func:`place`; it knows what the attempts before it have saved by now. As :func:`carry_out`, in
+    one place."""
+    before = _before(site, errand)
+    step, manifest = before.step, before.manifest
+    attempt = site.store.update(placed.attempt.id, lambda a: replace(a, first_step=step, first_manifest=manifest))
+    if attempt.phase is not Phase.PLANNED:
+        return Outcome(errand.order, Result.STOPPED, attempt, "released meanwhile", Cause.STOPPED)
+    try:
+        with site.choosing:
+            known = site.store.nodes(attempt.id)
+            spec, nodes = _workspace(site, errand.job, attempt, known, placed.choice, placed.token, errand.book)
+            for old, new in zip(known, nodes, strict=True):
+                if old != new:
+                    site.store.set_node(attempt.id, new.rank, **_changed(old, new))
+    except TooFewHostsError as error:
+        return _not_made(site, errand, attempt, Cause.SHORT, str(error))
+    except (ValueError, InvalidInputError) as error:
+        return _not_made(site, errand, attempt, Cause.HERE, str(error))
+    site.tell(attempt.job, f"making {placed.choice.place} as {attempt.id}")
+    return _made(site, errand, attempt, spec, when_whole)
+
+
+def _changed(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
+    names = (item.name for item in fields(NodeRecord))
+    return {name: getattr(new, name) for name in names if getattr(new, name) != getattr(old, name)}
+
+
+def _not_made(site: Site, errand: Errand, attempt: Attempt, cause: Cause, message: str) -> Outcome:
+    if cause.is_the_pools:
+        _remember(site, attempt, cause)
+    return Outcome(errand.order, Result.FAILED, release(site, attempt, cause.value, message), message, cause)
+
+
+def _before(site: Site, errand: Errand) -> Before:
+    order = errand.order
+    chain = order_chain(site.store, errand.plan, order.job, order.gang, order.start)
+    # Of the newest itself, which is about to be made, nothing can be gone on from.
+    return Before() if chain is None else chain.before
+
+
+def _new(
+    site: Site, errand: Errand, choice: Choice, checkpoint_seconds: float | None
+) -> tuple[Placed, tuple[NodeRecord, ...]] | Outcome:
     order = errand.order
     number = len(_earlier(site, errand.plan, order)) + 1
     name = attempt_name(site.store.id, errand.plan, order, number)
@@ -158,18 +223,29 @@ def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
         return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
     attempt, nodes = new_attempt(
-        name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock()
-    )
+        name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock(),
+        _before(site, errand), checkpoint_seconds,
+    )  # fmt: skip
+    return Placed(attempt, choice, token), nodes
+
+
+def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
+    order = errand.order
+    found = _new(site, errand, choice, errand.checkpoint_seconds)
+    if isinstance(found, Outcome):
+        return found
+    placed, nodes = found
+    attempt, choice = placed.attempt, placed.choice
     try:
         # Hosts are free until an attempt with them is in the store.
         with site.choosing:
-            spec, nodes = _workspace(site, errand.job, attempt, nodes, choice, token, errand.book)
+            spec, nodes = _workspace(site, errand.job, attempt, nodes, choice, placed.token, errand.book)
             site.store.add_attempt(attempt, nodes)
     except TooFewHostsError as error:
         return Outcome(order, Result.FAILED, None, str(error), Cause.SHORT)
     except (ValueError, InvalidInputError) as error:
         return Outcome(order, Result.FAILED, None, str(error), Cause.HERE)
-    site.tell(order.job, f"making {choice.place} as {name}")
+    site.tell(order.job, f"making {choice.place} as {attempt.id}")
     return _made(site, errand, attempt, spec)
 
 
@@ -187,21 +263,24 @@ def _workspace(
     return spec, nodes
 
 
-def _made(site: Site, errand: Errand, attempt: Attempt, spec: WorkspaceSpec | None) -> Outcome:
+def _made(
+    site: Site, errand: Errand, attempt: Attempt, spec: WorkspaceSpec | None,
+    when_whole: Callable[[], None] | None = None,
+) -> Outcome:  # fmt: skip
     try:
-        ready = make(site, attempt, spec)
+        ready = make(site, attempt, spec, when_whole)
     except Trouble as trouble:
         site.tell(attempt.job, f"{attempt.id}: {trouble.cause}: {trouble}")
         now = site.store.attempt(attempt.id) or attempt
         if trouble.cause.is_the_pools:
-            _remember(site, now, trouble)
+            _remember(site, now, trouble.cause)
         released = release(site, now, trouble.cause.value, str(trouble))
         result = Result.STOPPED if trouble.cause is Cause.STOPPED else Result.FAILED
         return Outcome(errand.order, result, released, str(trouble), trouble.cause)
     return Outcome(errand.order, Result.READY, ready, f"as {ready.id}")
 
 
-def _remember(site: Site, attempt: Attempt, trouble: Trouble) -> None:
+def _remember(site: Site, attempt: Attempt, cause: Cause) -> None:
     now = site.clock()
     pools = {(node.zone, node.instance_type, node.market) for node in site.store.nodes(attempt.id)}
     for zone, instance_type, market in sorted(pools, key=str):
@@ -215,7 +294,7 @@ def _remember(site: Site, attempt: Attempt, trouble: Trouble) -> None:
                 machines=attempt.machines,
                 at=now,
                 until=now + site.deploy.patience.shortage,
-                why=trouble.cause.value,
+                why=cause.value,
             )
         )
 

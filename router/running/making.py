@@ -41,8 +41,11 @@ class Trouble(Exception):  # noqa: N818  (a verdict on a place)
         self.cause = cause
 
 
-def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
+def make(
+    site: Site, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
+) -> Attempt:
     """The attempt with its gang complete: all ranks have met. ``spec`` None takes up what lies in its directory.
+    ``when_whole`` is called once every rank has called, before they may begin.
 
     Raises :class:`Trouble`: some machines may exist then, and the attempt has to be released.
     """
@@ -69,7 +72,7 @@ def make(site: Site, attempt: Attempt, spec: WorkspaceSpec | None) -> Attempt:
         raise Trouble(cause, f"{error}{remedy}") from error
     nodes = _counted(site, attempt, applied)
     site.tell(attempt.job, f"{len(nodes)} machines are there, {attempt.id} waits for all ranks")
-    attempt = _meet(site, attempt)
+    attempt = _meet(site, attempt, when_whole)
     forget_secrets(directory)
     return attempt
 
@@ -125,7 +128,7 @@ def _release_doubles(site: Site, attempt: Attempt, known: set[str]) -> None:
         site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
 
 
-def _meet(site: Site, attempt: Attempt) -> Attempt:
+def _meet(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
     limit_s = site.deploy.patience.meet.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
@@ -142,6 +145,9 @@ def _meet(site: Site, attempt: Attempt) -> Attempt:
             raise Trouble(cause, _how_it_went(site.store.nodes(attempt.id), now.result))
         if site.stop.is_set():
             raise Trouble(Cause.STOPPED, "stopped")
+        if when_whole is not None and all(node.agent for node in site.store.nodes(attempt.id)):
+            when_whole()
+            when_whole, ends = None, max(ends, time.monotonic() + _START_S)
         if time.monotonic() > ends:
             missing = [str(node.rank) for node in site.store.nodes(attempt.id) if not node.agent]
             raise Trouble(Cause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from pricing.money import Usd
@@ -63,7 +63,10 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
 
 def metered_entries(attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime) -> tuple[Entry, ...]:
     """One a machine that existed and is gone, for all of its time at the price it was planned with. A machine that was
-    gone within the same microsecond cost nothing and has none."""
+    gone within the same microsecond cost nothing and has none. The gang's steps, and those it lost, stand with rank
+    0."""
+    kept = (attempt.kept_step or attempt.first_step) - attempt.first_step
+    lost = (attempt.last_step or 0) - (attempt.kept_step or 0)
     return tuple(
         Entry(
             key=f"metered {attempt.id} {node.rank} {utc(node.made_at).isoformat()}",
@@ -93,6 +96,8 @@ def metered_entries(attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime)
             ),
             usd_per_hour=node.usd_per_hour,
             usd=node.usd_per_hour.over(node.gone_at - node.made_at),
+            steps=kept if node.rank == 0 else 0,
+            lost_steps=lost if node.rank == 0 else 0,
         )
         for node in nodes
         if node.made_at is not None and node.gone_at is not None and node.gone_at > node.made_at
@@ -106,3 +111,11 @@ def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
         for node in nodes
         if node.made_at is not None
     )
+
+
+def in_month(entry: Entry, month: datetime) -> Usd:
+    """The part of the entry that falls into the month: all of a metered entry's time is billed."""
+    begins = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    ends = (begins + timedelta(days=31)).replace(day=1)
+    overlap = min(entry.end, ends) - max(entry.start, begins)
+    return entry.usd_per_hour.over(overlap) if overlap > timedelta(0) else Usd(0)

@@ -13,7 +13,9 @@ from datetime import datetime
 
 from providers.errors import ProviderError
 from providers.fleet import Found
+from router.agent import states
 from router.agent.config import Config
+from router.running.lifecycle import kept_step, last_step
 from router.running.metering import metered_entries
 from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
@@ -170,7 +172,16 @@ def _over(site: Site, attempt: Attempt) -> Attempt:
     for node in site.store.nodes(attempt.id):
         if node.made_at is not None and node.gone_at is None:
             site.store.set_node(attempt.id, node.rank, gone_at=now)
-    site.store.ledger.add(metered_entries(attempt, site.store.nodes(attempt.id), now))
+    nodes = site.store.nodes(attempt.id)
+    last, kept = last_step(attempt, nodes), kept_step(attempt, nodes)
+    if attempt.result == states.FINISHED:
+        kept = last  # what it leaves behind is more than a checkpoint
+
+    def counted(current: Attempt) -> Attempt | None:
+        return None if current.kept_step is not None else replace(current, last_step=last, kept_step=kept)
+
+    attempt = site.store.update(attempt.id, counted)
+    site.store.ledger.add(metered_entries(attempt, nodes, now))
     site.store.note(attempt.id, "released", now, reason=attempt.reason)
     phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
 

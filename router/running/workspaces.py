@@ -58,9 +58,19 @@ def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
     return f"{slug}-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST_CHARACTERS]}"
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What an attempt goes on from: the attempt before it, and the last step that is confirmed to be saved."""
+
+    attempt: str = ""
+    step: int = 0
+    manifest: str = ""
+
+
 def new_attempt(
-    name: str, plan: str, order: Order, choice: Choice, number: int, job: Job, digest: str, token: str, now: datetime
-) -> tuple[Attempt, tuple[NodeRecord, ...]]:
+    name: str, plan: str, order: Order, choice: Choice, number: int, job: Job, digest: str, token: str, now: datetime,
+    before: Before = Before(), checkpoint_seconds: float | None = None,
+) -> tuple[Attempt, tuple[NodeRecord, ...]]:  # fmt: skip
     """The records of an attempt that is about to be made."""
     attempt = Attempt(
         id=name,
@@ -85,6 +95,10 @@ def new_attempt(
         directory=name,
         token_hash=hashlib.sha256(token.encode()).hexdigest(),
         created_at=now,
+        resumes=before.attempt,
+        first_step=before.step,
+        first_manifest=before.manifest,
+        checkpoint_seconds=checkpoint_seconds,
     )
     return attempt, tuple(_node(name, rank, seat) for rank, seat in enumerate(choice.seats))
 
@@ -222,6 +236,9 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
         metadata=metadata_of(attempt.cloud),
+        resume_step=attempt.first_step,
+        resume_manifest=attempt.first_manifest,
+        checkpoint_seconds=attempt.checkpoint_seconds,
     )
 
 

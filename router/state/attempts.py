@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from router.state.database import Database
 from router.state.errors import ExistsError, MissingError, MovedError
@@ -49,6 +50,21 @@ class Attempts:
             query = query if wanted is None else query.where(column == wanted)
         if alive:
             query = query.where(ATTEMPTS.c.phase.not_in(_OVER))
+        with self._database.read() as connection:
+            return tuple(records(connection, ATTEMPTS, query, Attempt))
+
+    def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
+        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id."""
+        one, other = ATTEMPTS.c, ATTEMPTS.alias("other")
+        order = (other.c.created_at, other.c.number, other.c.id)
+        newer = select(other.c.id).where(
+            other.c.job == one.job, tuple_(*order) > tuple_(one.created_at, one.number, one.id)
+        )
+        query = (
+            select(ATTEMPTS)
+            .where(one.phase == Phase.FAILED, one.gone_at >= since, ~newer.exists())
+            .order_by(one.created_at, one.id)
+        )
         with self._database.read() as connection:
             return tuple(records(connection, ATTEMPTS, query, Attempt))
 

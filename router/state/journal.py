@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Text, delete, insert, select, type_coerce
 
@@ -43,6 +43,10 @@ class Journal:
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
+# So long after its end a shortage is known, for whoever counts how often a pool fails.
+KEPT = timedelta(days=1)
+
+
 class Shortages:
     """The pools that are taken to be short."""
 
@@ -50,13 +54,19 @@ class Shortages:
         self._database = database
 
     def remember(self, shortage: Shortage) -> None:
-        """Adds one; those that are past when it is found are forgotten."""
+        """Adds one; those that are long past when it is found are forgotten."""
         with self._database.write() as connection:
-            connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= shortage.at))
+            connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= shortage.at - KEPT))
             connection.execute(insert(SHORTAGES), values(shortage))
 
     def in_force(self, now: datetime) -> tuple[Shortage, ...]:
         """Those that hold until after ``now``, in the order they were found."""
         query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
+        with self._database.read() as connection:
+            return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))
+
+    def found_since(self, moment: datetime) -> tuple[Shortage, ...]:
+        """Those found at ``moment`` or later, in force or past, as far as they are remembered."""
+        query = select(SHORTAGES).where(SHORTAGES.c.at >= moment).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
             return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))

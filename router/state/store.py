@@ -122,6 +122,10 @@ class Store:
         """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over."""
         return self._attempts.find(plan, job, gang, alive)
 
+    def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
+        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id."""
+        return self._attempts.ended_last(since)
+
     def change(self, attempt: Attempt, **changes: object) -> Attempt:
         """The attempt with these fields changed. MovedError when it was changed since it was read; TypeError."""
         return self._attempts.change(attempt, changes)
@@ -177,6 +181,10 @@ class Store:
     def shortages(self, now: datetime) -> tuple[Shortage, ...]:
         """Those still in force, in the order they were found."""
         return self._shortages.in_force(now)
+
+    def shortages_since(self, moment: datetime) -> tuple[Shortage, ...]:
+        """Those found at ``moment`` or later, also past ones; of these the ones of the last day."""
+        return self._shortages.found_since(moment)
 
     def audit(self, who: str, what: str, digest: str, usd: Usd, at: datetime, **details: object) -> AuditEntry:
         """Appends to the audit log. TypeError for details that are not JSON data."""

@@ -282,9 +282,27 @@ class NotesSuite(StateSuite):
         store.remember_short(shortage("us-east-1a", hours=3))
         assert store.shortages(NOW) == (shortage(hours=1), shortage("us-east-1a", hours=3))
         assert store.shortages(NOW + HOUR) == (shortage("us-east-1a", hours=3),)
-        later = shortage("us-east-1b", at=NOW + 2 * HOUR)
+        assert store.shortages_since(NOW) == (shortage(hours=1), shortage("us-east-1a", hours=3))
+        later = shortage("us-east-1b", at=NOW + 26 * HOUR)
         store.remember_short(later)
-        assert store.shortages(NOW) == (shortage("us-east-1a", hours=3), later)
+        # What is over for more than a day is forgotten.
+        assert store.shortages_since(NOW) == (shortage("us-east-1a", hours=3), later)
+        assert store.shortages_since(NOW + HOUR) == (later,)
+
+    def test_the_newest_attempt_of_a_job_that_failed_is_found(self, store: Store) -> None:
+        gone = {"phase": Phase.FAILED, "gone_at": NOW + HOUR}
+        for one in (
+            attempt("first", number=1, **gone),
+            attempt("second", number=2, **gone),
+            attempt("other", job="other", **gone),
+            attempt("fine", job="fine", phase=Phase.FINISHED, gone_at=NOW),
+            attempt("before", job="up", number=1, **gone),
+            attempt("up", job="up", number=2, phase=Phase.RUNNING),
+            attempt("old", job="old", phase=Phase.FAILED, gone_at=NOW - HOUR),
+        ):
+            store.add_attempt(one, [])
+        assert [one.id for one in store.ended_last(NOW)] == ["other", "second"]
+        assert [one.id for one in store.ended_last(NOW - HOUR)] == ["old", "other", "second"]
 
     def test_a_closed_state_says_so(self, url: str) -> None:
         store = Store.open(url, now=NOW)

@@ -231,7 +231,7 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
     accepted = errands_of(plan, digest, orders_of(plan), jobs, BOOK, 3)
     specs = {job.digest: spec_json(job) for job in jobs.values()}
     for _ in range(2):
-        record(site, accepted, plan_to_json(plan), "ada", "grace", specs)
+        record(site, accepted, plan_to_json(plan), "ada", "grace", specs, Limits.none())
     assert site.store.plan(digest) == plan_to_json(plan)
     assert {name: job_of(site.store.job(job.digest) or "") for name, job in jobs.items()} == jobs
     entries = site.store.ledger.entries(kind=Kind.PLANNED)

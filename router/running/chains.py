@@ -1,0 +1,112 @@
+"""The attempts of one order, one after the other: how far they came, what the next one goes on from, how often it was
+tried in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from router.running.lifecycle import GOES_ON, Reason, is_transient, kept_step, manifest_of
+from router.running.workspaces import Before
+from router.state.records import Attempt, Phase
+from router.state.store import Store
+
+_LONGEST_PAUSE = timedelta(minutes=15)
+_FIRST_PAUSE = timedelta(seconds=15)
+# However short a notice was, an interval below this would only ever save.
+LEAST_INTERVAL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """``attempts`` by number, at least one. Their machines' last words are in ``steps`` and ``manifests``: what each
+    confirmed to have saved."""
+
+    attempts: tuple[Attempt, ...]
+    steps: tuple[int, ...]
+    manifests: tuple[str, ...]
+
+    @property
+    def last(self) -> Attempt:
+        """The newest."""
+        return self.attempts[-1]
+
+    @property
+    def before(self) -> Before:
+        """What the next attempt goes on from: the last confirmed step of any, and whoever may still be training."""
+        step = max(self.steps)
+        alive = next((attempt for attempt in reversed(self.attempts) if not attempt.phase.is_over), self.last)
+        return Before(alive.id, step, self.manifests[self.steps.index(step)])
+
+    @property
+    def in_vain(self) -> int:
+        """How many attempts at the end saved nothing."""
+        count = 0
+        for attempt, step in zip(reversed(self.attempts), reversed(self.steps), strict=True):
+            if step > attempt.first_step:
+                break
+            count += 1
+        return count
+
+    @property
+    def again_at(self) -> datetime:
+        """When the next attempt may begin: at once, and later the more were in vain."""
+        gone = self.last.gone_at or self.last.created_at
+        if self.in_vain <= 1:
+            return gone
+        return gone + min(_LONGEST_PAUSE, _FIRST_PAUSE * (1 << min(self.in_vain - 2, 10)))
+
+
+def chain_of(store: Store, attempt: Attempt) -> Chain:
+    """The chain that an attempt belongs to."""
+    found = order_chain(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
+    assert found is not None
+    return found
+
+
+def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -> Chain | None:
+    """That of an order; None before its first attempt."""
+    found = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
+    if not found:
+        return None
+    attempts = tuple(sorted(found, key=lambda a: a.number))
+    steps, manifests = [], []
+    for attempt in attempts:
+        nodes = store.nodes(attempt.id)
+        steps.append(kept_step(attempt, nodes) if attempt.kept_step is None else attempt.kept_step)
+        manifests.append(manifest_of(attempt, nodes))
+    return Chain(attempts, tuple(steps), tuple(manifests))
+
+
+def waits(store: Store, attempts: Sequence[Attempt], *, crashes: int) -> tuple[Chain, ...]:
+    """Of orders whose newest attempt is over (``attempts``), those that are to go on: machines were lost, none could be
+    had, or the training crashed in a way that need not happen again, and fewer than ``crashes`` times in vain."""
+    found = []
+    for attempt in attempts:
+        chain = chain_of(store, attempt)
+        if chain.last.id == attempt.id and _goes_on(store, chain, crashes):
+            found.append(chain)
+    return tuple(found)
+
+
+def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> None:
+    """The job of a chain does not go on; a chain that is not all over is left as it is."""
+
+    def left(attempt: Attempt) -> Attempt | None:
+        return replace(attempt, reason=reason, message=why) if attempt.phase is Phase.FAILED else None
+
+    store.note(chain.last.id, "given up", at, why=why)
+    store.update(chain.last.id, left)
+
+
+def _goes_on(store: Store, chain: Chain, crashes: int) -> bool:
+    last = chain.last
+    if last.phase is not Phase.FAILED or not all(attempt.phase.is_over for attempt in chain.attempts):
+        return False
+    # What never came up at all is for whoever applied the plan.
+    if all(attempt.met_at is None for attempt in chain.attempts):
+        return False
+    if last.reason == Reason.FAILED:
+        return is_transient(last, store.nodes(last.id)) and chain.in_vain < crashes
+    return last.reason in GOES_ON

@@ -1,0 +1,33 @@
+"""Who has not called for too long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from router.agent import states
+from router.state.records import Attempt, NodeRecord
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long each rank has not called, by this process's own clock: theirs are not to be trusted, and a cloud's may
+    be sped up."""
+
+    limit_s: float
+    _heard: dict[tuple[str, int], tuple[datetime | None, float]] = field(default_factory=dict)
+
+    def lost(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> list[int]:
+        """The ranks that have been silent for too long and have not ended."""
+        now = time.monotonic()
+        lost = []
+        for node in nodes:
+            known, since = self._heard.get((attempt.id, node.rank), (None, now))
+            if (attempt.id, node.rank) not in self._heard or known != node.heard_at:
+                self._heard[attempt.id, node.rank] = (node.heard_at, now)
+                continue
+            if node.agent not in (states.ENDED, states.FAILED) and now - since > self.limit_s:
+                lost.append(node.rank)
+        return lost

@@ -1,0 +1,122 @@
+"""The attempts of one order: what the next goes on from, how often it was in vain, whether there is to be a next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.agent import states
+from router.jobs.limits import Limits
+from router.running.chains import chain_of, order_chain, waits
+from router.running.kept_limits import keep_limits, limits_text
+from router.running.workspaces import Before
+from router.state.records import Attempt, Phase
+from router.state.store import Store
+from tests.support.state_values import HOUR, NOW, attempt, node
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+        yield made
+
+
+def kept(
+    store: Store, name: str, number: int, *, saved: int | None = None, exit_code: int = 1, **changes: Any
+) -> Attempt:
+    """An attempt that came up, lost its machines and saved so much."""
+    fields: dict[str, Any] = {
+        "number": number, "phase": Phase.FAILED, "reason": "interrupted", "met_at": NOW,
+        "created_at": NOW + number * SECOND, "gone_at": NOW + HOUR,
+    }  # fmt: skip
+    one = attempt(name, **{**fields, **changes})
+    reason = states.CRASHED if one.result == states.CRASHED else ""
+    manifest = None if saved is None else f"/m/{saved}"
+    last = node(name, ended_reason=reason, exit_code=exit_code, saved_step=saved, saved_manifest=manifest)
+    store.add_attempt(one, [last])
+    return one
+
+
+def test_the_next_goes_on_from_the_last_step_that_any_has_saved(store: Store) -> None:
+    kept(store, "a1", 1, saved=40)
+    last = kept(store, "a2", 2, first_step=40, first_manifest="/m/40")
+    assert chain_of(store, last).before == Before("a2", 40, "/m/40")
+    third = kept(store, "a3", 3, first_step=40, first_manifest="/m/40", saved=55)
+    assert chain_of(store, third).before == Before("a3", 55, "/m/55")
+
+
+def test_what_may_still_be_training_is_what_the_next_has_to_wait_for(store: Store) -> None:
+    kept(store, "a1", 1, saved=40, phase=Phase.MIGRATING, gone_at=None)
+    last = kept(store, "a2", 2, first_step=30, reason="crashed")
+    assert chain_of(store, last).before == Before("a1", 40, "/m/40")
+
+
+def test_an_order_without_attempts_has_no_chain(store: Store) -> None:
+    one = kept(store, "a1", 1)
+    assert order_chain(store, one.plan, one.job, one.gang, one.start + HOUR) is None
+    assert order_chain(store, one.plan, one.job, one.gang, one.start) is not None
+
+
+def test_the_more_were_in_vain_the_longer_the_pause(store: Store) -> None:
+    kept(store, "a0", 0, saved=5)
+    pauses = []
+    for number in range(1, 12):
+        last = kept(store, f"a{number}", number, first_step=5, first_manifest="/m/5")
+        chain = chain_of(store, last)
+        assert chain.in_vain == number
+        pauses.append((chain.again_at - (NOW + HOUR)).total_seconds())
+    assert pauses == [0, 15, 30, 60, 120, 240, 480, 900, 900, 900, 900]
+    progressed = kept(store, "a12", 12, first_step=5, saved=6)
+    assert chain_of(store, progressed).in_vain == 0
+    assert chain_of(store, progressed).again_at == NOW + HOUR
+
+
+@pytest.mark.parametrize(
+    ("reason", "goes_on"),
+    [
+        ("interrupted", True), ("lost", True), ("moved", True), ("short", True), ("quota", True), ("crashed", True),
+        ("stopped", False), ("given_up", False), ("credentials", False), ("failed", False), ("finished", False),
+    ],
+)  # fmt: skip
+def test_a_job_goes_on_unless_somebody_stopped_it_or_it_was_its_own_fault(
+    store: Store, reason: str, goes_on: bool
+) -> None:
+    last = kept(store, "a1", 1, reason=reason)
+    assert bool(waits(store, [last], crashes=3)) is goes_on
+
+
+def test_what_never_came_up_is_for_whoever_applied_the_plan(store: Store) -> None:
+    first = kept(store, "a1", 1, reason="short", met_at=None)
+    assert waits(store, [first], crashes=3) == ()
+    kept(store, "b1", 1, job="other")
+    again = kept(store, "b2", 2, job="other", reason="short", met_at=None)
+    assert [chain.last.id for chain in waits(store, [again], crashes=3)] == ["b2"]
+
+
+def test_what_is_not_all_over_does_not_wait_yet(store: Store) -> None:
+    kept(store, "a1", 1, phase=Phase.MIGRATING, gone_at=None)
+    assert waits(store, [kept(store, "a2", 2, reason="crashed")], crashes=3) == ()
+
+
+def test_a_crash_is_tried_again_a_few_times_and_no_more_unless_it_gets_on(store: Store) -> None:
+    crash: dict[str, Any] = {"reason": "failed", "result": states.CRASHED}
+    assert waits(store, [kept(store, "a1", 1, **crash)], crashes=3) == ()
+    got_on = kept(store, "a2", 2, saved=9, **crash)
+    assert waits(store, [got_on], crashes=3) != ()
+    for number in (3, 4):
+        last = kept(store, f"a{number}", number, first_step=9, exit_code=137, **crash)
+        assert waits(store, [last], crashes=3) != ()
+    assert waits(store, [kept(store, "a5", 5, first_step=9, exit_code=137, **crash)], crashes=3) == ()
+
+
+def test_a_plan_keeps_the_limits_that_it_was_accepted_with(store: Store) -> None:
+    limits = Limits.model_validate({"clouds": ["sandbox"], "default_cap_machines": 3})
+    keep_limits(store, "p1", limits)
+    assert Limits.model_validate_json(limits_text(store, "p1")) == limits
+    assert Limits.model_validate_json(limits_text(store, "p2")) == Limits.none()

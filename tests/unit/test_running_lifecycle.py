@@ -1,0 +1,197 @@
+"""What a gang needs next, from what its ranks, its cloud and the clock say."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from router.agent import states
+from router.running.lifecycle import (
+    RESUMES_WITHIN_S,
+    SAYING_S,
+    Leave,
+    Reason,
+    Seen,
+    Turn,
+    how_it_ended,
+    is_transient,
+    kept_step,
+    last_step,
+    manifest_of,
+    next_step,
+)
+from router.state.records import NodeRecord, NoticeRecord, Phase
+from tests.support.state_values import NOW, attempt, node
+
+ORDER = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
+TAKEN = NoticeRecord("a1", 1, "n1", states.INTERRUPTION, "aws", 30.0, "terminate", NOW)
+HINT = NoticeRecord("a1", 0, "n2", states.REBALANCE, "aws", None, "", NOW)
+
+
+def gang(*agents: str, **changes: Any) -> list[NodeRecord]:
+    return [node(rank=rank, agent=agent, heard_at=NOW, **changes) for rank, agent in enumerate(agents)]
+
+
+BOTH = gang(states.RUNNING, states.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("agents", "phase"),
+    [
+        ((states.RUNNING, states.RUNNING), Phase.RUNNING),
+        # One rank may be done before the other begins.
+        ((states.ENDED, states.RUNNING), Phase.RUNNING),
+        ((states.WAITING, states.RUNNING), None),
+        (("", states.RUNNING), None),
+    ],
+)
+def test_a_gang_runs_when_all_of_its_ranks_have_begun(agents: tuple[str, ...], phase: Phase | None) -> None:
+    step = next_step(Seen(attempt(phase=Phase.READY), gang(*agents)))
+    assert (step.phase if isinstance(step, Turn) else step) == phase
+
+
+def test_one_that_goes_on_from_a_checkpoint_resumes_until_it_is_past_it() -> None:
+    one = attempt(phase=Phase.READY, resumes="a0", first_step=40)
+    assert next_step(Seen(one, BOTH)) == Turn(Phase.RESUMING, "a1 resumes after step 40")
+    resuming = attempt(phase=Phase.RESUMING, resumes="a0", first_step=40)
+    assert next_step(Seen(resuming, gang(states.RUNNING, states.RUNNING, step=40))) is None
+    step = next_step(Seen(resuming, gang(states.RUNNING, states.RUNNING, step=41)))
+    assert isinstance(step, Turn)
+    assert step.phase is Phase.RUNNING
+
+
+def test_a_training_that_says_no_steps_is_taken_to_have_resumed_after_a_while() -> None:
+    resuming = attempt(phase=Phase.RESUMING, resumes="a0", first_step=40)
+    assert next_step(Seen(resuming, BOTH, up_s=RESUMES_WITHIN_S)) is None
+    assert isinstance(next_step(Seen(resuming, BOTH, up_s=RESUMES_WITHIN_S + 1)), Turn)
+
+
+def test_what_begins_anew_does_not_resume() -> None:
+    step = next_step(Seen(attempt(phase=Phase.READY, resumes="a0", first_step=0), BOTH))
+    assert isinstance(step, Turn)
+    assert step.phase is Phase.RUNNING
+
+
+def test_a_notice_is_saved_for_and_then_left_for() -> None:
+    noticed = attempt(phase=Phase.NOTICED, **ORDER)
+    assert next_step(Seen(noticed, BOTH, [TAKEN], ordered_s=0.1)) == Turn(
+        Phase.CHECKPOINTING, "a1: rank 1 is taken back in 30 s; every rank is told to save"
+    )
+    saving = attempt(phase=Phase.CHECKPOINTING, **ORDER)
+    assert next_step(Seen(saving, BOTH, [TAKEN], ordered_s=5.0)) is None
+    leave = next_step(Seen(saving, BOTH, [TAKEN], ordered_s=5.0, saved=17))
+    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is taken back in 30 s; step 17 is saved", (1,))
+
+
+def test_a_checkpoint_that_does_not_come_in_time_is_not_waited_for() -> None:
+    saving = attempt(phase=Phase.CHECKPOINTING, **ORDER)
+    nodes = gang(states.RUNNING, states.RUNNING, saved_step=12, step=20)
+    assert next_step(Seen(saving, nodes, [TAKEN], ordered_s=28.0 + SAYING_S)) is None
+    leave = next_step(Seen(saving, nodes, [TAKEN], ordered_s=28.1 + SAYING_S))
+    assert isinstance(leave, Leave)
+    assert leave.reason is Reason.INTERRUPTED
+    assert "step 12 is what counts" in leave.message
+    refused = next_step(Seen(saving, nodes, [TAKEN], ordered_s=2.0, refused="rank 0: disk full"))
+    assert isinstance(refused, Leave)
+    assert "disk full" in refused.message
+
+
+@pytest.mark.parametrize("phase", [p for p in Phase if p.is_up and p is not Phase.MIGRATING])
+def test_a_rank_that_is_silent_loses_the_gang_in_any_phase(phase: Phase) -> None:
+    one = attempt(phase=phase, **ORDER)
+    assert next_step(Seen(one, BOTH, lost=[0])) == Leave(Reason.LOST, "rank 0 was lost", (0,))
+    assert next_step(Seen(one, BOTH, [TAKEN], lost=[0])) == Leave(Reason.INTERRUPTED, "rank 0 was lost", (0, 1))
+
+
+@pytest.mark.parametrize("phase", [p for p in Phase if not p.is_up])
+def test_what_another_is_at_work_on_is_left_alone(phase: Phase) -> None:
+    assert next_step(Seen(attempt(phase=phase, result=states.CRASHED), BOTH, [TAKEN], lost=[0])) is None
+
+
+@pytest.mark.parametrize("phase", [p for p in Phase if p.is_up])
+def test_a_training_that_ended_is_over_in_any_phase(phase: Phase) -> None:
+    done = attempt(phase=phase, result=states.FINISHED)
+    assert next_step(Seen(done, BOTH)) == Leave(Reason.FINISHED, "finished")
+    # Even where a machine was about to be taken.
+    assert next_step(Seen(done, BOTH, [TAKEN])) == Leave(Reason.FINISHED, "finished")
+
+
+def test_a_training_that_crashed_is_its_own_fault_unless_a_machine_was_taken() -> None:
+    crashed = attempt(phase=Phase.RUNNING, result=states.CRASHED)
+    nodes = [node(rank=0, ended_reason=states.CRASHED, exit_code=3)]
+    assert next_step(Seen(crashed, nodes)) == Leave(Reason.FAILED, "rank 0 crashed with exit code 3", ())
+    taken = next_step(Seen(crashed, nodes, [TAKEN]))
+    assert isinstance(taken, Leave)
+    assert (taken.reason, taken.ranks) == (Reason.INTERRUPTED, (1,))
+
+
+def test_a_notice_that_came_while_the_gang_was_made_is_heeded_when_it_is_up() -> None:
+    leave = next_step(Seen(attempt(phase=Phase.READY), BOTH, [TAKEN]))
+    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is taken back in 30 s", (1,))
+
+
+def test_a_hint_alone_changes_nothing_here() -> None:
+    assert next_step(Seen(attempt(phase=Phase.RUNNING), BOTH, [HINT])) is None
+
+
+def test_what_was_decided_before_is_gone_on_with() -> None:
+    one = attempt(phase=Phase.MIGRATING, reason="lost", message="rank 0 was lost")
+    assert next_step(Seen(one, BOTH)) == Leave(Reason.LOST, "rank 0 was lost", ())
+
+
+def test_what_is_kept_is_the_newest_confirmed_step() -> None:
+    one = attempt(first_step=10, first_manifest="m10")
+    assert (kept_step(one, BOTH), last_step(one, BOTH), manifest_of(one, BOTH)) == (10, 10, "m10")
+    nodes = [node(rank=0, saved_step=30, saved_manifest="m30", step=37), node(rank=1, saved_step=20, step=36)]
+    assert (kept_step(one, nodes), last_step(one, nodes), manifest_of(one, nodes)) == (30, 37, "m30")
+    # A step that was saved was done, whatever the last progress said.
+    assert last_step(one, [node(saved_step=50, step=40)]) == 50
+    # An older one than where it began is none of its own.
+    assert manifest_of(one, [node(saved_step=9, saved_manifest="m9")]) == "m10"
+
+
+@pytest.mark.parametrize(
+    ("how", "transient"),
+    [
+        ({"exit_code": 1}, False),
+        ({"exit_code": 1, "saved_step": 5}, True),
+        ({"exit_code": 137}, True),
+        ({"exit_code": None}, True),
+    ],
+)
+def test_a_crash_may_pass_when_something_was_saved_or_a_signal_ended_it(how: dict[str, Any], transient: bool) -> None:
+    one = attempt(result=states.CRASHED)
+    assert is_transient(one, [node(ended_reason=states.CRASHED, **how)]) is transient
+    assert not is_transient(attempt(result=states.NO_CODE), [node(ended_reason=states.NO_CODE, **how)])
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        ([states.FINISHED, states.FINISHED], "the result"),
+        ([states.FINISHED, ""], "the result"),
+        ([states.STOPPED, states.CRASHED], "rank 1 crashed with exit code 3 no such file"),
+        ([states.CRASHED, states.CRASHED], "rank 0 crashed with exit code 3 no such file"),
+        ([states.STOPPED, states.STOPPED], "the result"),
+        ([], "the result"),
+    ],
+)
+def test_the_first_rank_that_failed_says_why(reasons: list[str], said: str) -> None:
+    nodes = [
+        node(rank=rank, ended_reason=reason, exit_code=3, ended_message="no such file")
+        for rank, reason in enumerate(reasons)
+    ]
+    assert how_it_ended(nodes, "the result") == said
+
+
+def test_a_rank_that_never_started_has_no_exit_code() -> None:
+    assert how_it_ended([node(ended_reason=states.NO_CODE, ended_message="")], "x") == "rank 0 no_code"
+
+
+def test_the_time_of_a_notice_is_said_where_it_is_known() -> None:
+    open_end = NoticeRecord("a1", 0, "n3", states.INTERRUPTION, "gcp", None, "", NOW + timedelta(seconds=1))
+    step = next_step(Seen(attempt(phase=Phase.NOTICED, **ORDER), BOTH, [open_end]))
+    assert isinstance(step, Turn)
+    assert "rank 0 is taken back;" in step.text

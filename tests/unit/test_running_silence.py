@@ -1,0 +1,91 @@
+"""Who has been silent for too long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from router.agent import states
+from router.running.silence import Silence
+from router.state.records import NodeRecord
+from tests.support.state_values import NOW, attempt, node
+
+LIMIT = 60.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock that Silence goes by, to be moved."""
+    now = [1000.0]
+    monkeypatch.setattr("router.running.silence.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def gang(*agents: str, heard: int = 0) -> list[NodeRecord]:
+    at = NOW + timedelta(seconds=heard)
+    return [node(rank=rank, agent=agent, heard_at=at) for rank, agent in enumerate(agents)]
+
+
+def test_silence_begins_when_it_is_first_looked_at(clock: list[float]) -> None:
+    """Whoever begins to watch does not know how long it has been quiet before."""
+    silence, one = Silence(LIMIT), attempt()
+    old = gang(states.RUNNING, heard=-100_000)
+    assert silence.lost(one, old) == []
+    clock[0] += LIMIT
+    assert silence.lost(one, old) == []
+    clock[0] += 0.001
+    assert silence.lost(one, old) == [0]
+    assert silence.lost(one, old) == [0]
+
+
+def test_whoever_calls_is_not_lost(clock: list[float]) -> None:
+    silence, one = Silence(LIMIT), attempt()
+    for second in range(0, 600, 50):
+        assert silence.lost(one, gang(states.RUNNING, heard=second)) == []
+        clock[0] += 50
+    clock[0] += 11
+    assert silence.lost(one, gang(states.RUNNING, heard=550)) == [0]
+    assert silence.lost(one, gang(states.RUNNING, heard=551)) == []
+
+
+def test_the_times_that_were_written_down_do_not_matter_only_that_they_change(clock: list[float]) -> None:
+    """A sandbox's clock runs sixty times as fast, and a clock may be set back."""
+    silence, one = Silence(LIMIT), attempt()
+    assert silence.lost(one, gang(states.RUNNING)) == []
+    clock[0] += 50
+    assert silence.lost(one, gang(states.RUNNING, heard=-3600)) == []
+    clock[0] += 50
+    assert silence.lost(one, gang(states.RUNNING, heard=-3600 + 10**6)) == []
+    clock[0] += 61
+    assert silence.lost(one, gang(states.RUNNING, heard=-3600 + 10**6)) == [0]
+
+
+def test_a_rank_that_ended_is_not_lost(clock: list[float]) -> None:
+    silence, one = Silence(LIMIT), attempt()
+    nodes = gang(states.RUNNING, states.ENDED, states.FAILED, states.WAITING, states.STARTING, "")
+    assert silence.lost(one, nodes) == []
+    clock[0] += 2 * LIMIT
+    assert silence.lost(one, nodes) == [0, 3, 4, 5]
+
+
+def test_a_rank_that_never_called_is_lost_too(clock: list[float]) -> None:
+    silence, one = Silence(LIMIT), attempt()
+    nodes = [replace(nod, heard_at=None) for nod in gang("", states.RUNNING)]
+    assert silence.lost(one, nodes) == []
+    clock[0] += 2 * LIMIT
+    assert silence.lost(one, nodes) == [0, 1]
+
+
+def test_gangs_and_ranks_are_silent_on_their_own(clock: list[float]) -> None:
+    silence = Silence(LIMIT)
+    first, second = gang(states.RUNNING, states.RUNNING), gang(states.RUNNING)
+    assert silence.lost(attempt("a1"), first) == []
+    clock[0] += 40
+    assert silence.lost(attempt("a2"), second) == []
+    clock[0] += 40
+    spoke = [first[0], replace(first[1], heard_at=NOW + timedelta(seconds=9))]
+    assert silence.lost(attempt("a1"), spoke) == [0]
+    assert silence.lost(attempt("a2"), second) == []

@@ -1,0 +1,305 @@
+"""Passes over gangs: what is turned, released, planned anew and made again; and what a crash in between leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from router.agent import states
+from router.files.deploy_file import Deploy
+from router.running.deploying import Outcome, Placed, Result
+from router.running.orders import Order
+from router.running.recovering import Answer, Go, Later, Never, Wanting
+from router.running.site import Site
+from router.running.watching import Watcher
+from router.state.errors import HeldError
+from router.state.holder import Holder
+from router.state.records import Attempt, NoticeRecord, Phase
+from tests.support.bare_site import bare_site
+from tests.support.state_values import HOUR, NOW, attempt, node
+
+SECOND = timedelta(seconds=1)
+QUIET: Any = SimpleNamespace(advise=lambda alive, notices: ())
+
+
+@dataclass
+class Places:
+    """Answers as it is told, and makes nothing; ``asked`` who wanted a place, together."""
+
+    site: Site
+    answer: Answer | None = None
+    asked: list[list[str]] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
+    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
+        self.asked.append([want.last.job for want in wanting])
+        go: Any = Go(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
+        return [self.answer or go for _ in wanting]
+
+    def placed(self, want: Wanting, go: Go) -> Placed:
+        before, last = want.chain.before, want.last
+        name, number = f"{last.job}-{last.number + 1}", last.number + 1
+        one = attempt(
+            name, job=last.job, number=number, resumes=before.attempt, first_step=before.step,
+            created_at=NOW + number * SECOND, machines=last.machines,
+        )  # fmt: skip
+        self.site.store.add_attempt(one, [node(name)])
+        return Placed(one, go.choice, "")
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def site(tmp_path: Path, told: list[str]) -> Iterator[Site]:
+    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
+    with bare_site(tmp_path, told, deploy=deploy) as made:
+        yield made
+
+
+@pytest.fixture
+def places(site: Site) -> Places:
+    return Places(site)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of whoever looks, to be moved."""
+    now = [1000.0]
+    for name in ("watching", "silence"):
+        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
+def watcher(site: Site, places: Places, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Iterator[Watcher]:
+    def make_placed(_site: Site, _errand: object, placed: Placed, _when: object) -> Outcome:
+        places.made.append(placed.attempt.id)
+        up = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
+        order = Order(up.job, up.gang, up.start, up.end, ())
+        return Outcome(order, Result.READY, up)
+
+    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    made = Watcher(site, places, QUIET, nullcontext)  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+def up(site: Site, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
+    """A gang that runs. Nothing was ever made of it, so that releasing needs no Terraform."""
+    agents = agents or (states.RUNNING,)
+    fields: dict[str, Any] = {
+        "phase": Phase.RUNNING,
+        "met_at": NOW,
+        "machines": len(agents),
+        "created_at": NOW + SECOND,
+    }
+    one = attempt(f"{job}-1", job=job, **{**fields, **changes})
+    site.store.add_attempt(one, [node(one.id, rank=r, agent=a, heard_at=NOW) for r, a in enumerate(agents)])
+    return one
+
+
+def noticed(site: Site, one: Attempt, **changes: Any) -> None:
+    """As the coordinator does."""
+    site.store.add_notice(NoticeRecord(one.id, 0, "n1", states.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
+    order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
+    site.store.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
+
+
+def saved(site: Site, one: Attempt, step: int) -> None:
+    site.store.note(one.id, "saved", NOW, rank=0, id="n1", saved_step=step, saved_manifest=f"/m/{step}", seconds=1.0)
+    site.store.set_node(one.id, 0, saved_step=step, saved_manifest=f"/m/{step}", step=step)
+
+
+def settle(watcher: Watcher, clock: list[float], passes: int = 6) -> None:
+    for _ in range(passes):
+        watcher.look()
+        while not watcher.idle and not all(f.done() for f in watcher._work._running.values()):
+            time.sleep(0.002)
+        clock[0] += 1.0
+
+
+def now(site: Site, name: str) -> Attempt:
+    found = site.store.attempt(name)
+    assert found is not None
+    return found
+
+
+def test_a_notice_is_answered_by_a_save_and_a_new_gang_that_goes_on(
+    site: Site, places: Places, watcher: Watcher, clock: list[float], told: list[str]
+) -> None:
+    one = up(site)
+    assert watcher.look()
+    noticed(site, one)
+    watcher.look()
+    assert now(site, one.id).phase is Phase.CHECKPOINTING
+    settle(watcher, clock, 2)
+    assert now(site, one.id).phase is Phase.CHECKPOINTING, "nothing is saved yet, and there is time"
+    saved(site, one, 17)
+    settle(watcher, clock)
+    old, new = now(site, one.id), now(site, "llama-2")
+    assert (old.phase, old.reason, old.kept_step) == (Phase.FAILED, "interrupted", 17)
+    assert (new.phase, new.resumes, new.first_step) == (Phase.READY, one.id, 17)
+    assert places.made == ["llama-2"]
+    assert any("step 17 is saved" in line for line in told)
+    assert [e.what for e in site.store.journal(one.id)] == ["saved", "leaving", "releasing", "released"]
+
+
+def test_gangs_that_leave_together_are_planned_together(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    gangs = [up(site, f"job-{number}") for number in range(5)]
+    for number, one in enumerate(gangs):
+        noticed(site, one, phase=Phase.CHECKPOINTING)
+        saved(site, one, 10 + number)
+        watcher.look()
+        clock[0] += 0.3
+    settle(watcher, clock)
+    assert places.asked == [[f"job-{number}" for number in range(5)]]
+    assert [now(site, f"job-{number}-2").first_step for number in range(5)] == [10, 11, 12, 13, 14]
+
+
+def test_nobody_waits_for_others_for_long(site: Site, places: Places, watcher: Watcher, clock: list[float]) -> None:
+    for number in range(20):
+        one = up(site, f"job-{number:02}")
+        noticed(site, one, phase=Phase.CHECKPOINTING)
+        saved(site, one, 1)
+        watcher.look()
+        clock[0] += 0.3
+    assert places.asked
+    assert len(places.asked[0]) == 8
+
+
+def test_the_pool_that_failed_is_left_alone_longer_each_time(site: Site, watcher: Watcher, clock: list[float]) -> None:
+    one = up(site)
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 5)
+    settle(watcher, clock)
+    (first,) = site.store.shortages(NOW)
+    assert (first.until - first.at, first.why) == (timedelta(minutes=10), "interrupted")
+    object.__setattr__(site, "clock", lambda: NOW + HOUR)
+    again = now(site, "llama-2")
+    site.store.set_node(again.id, 0, agent=states.RUNNING)
+    noticed(site, again, phase=Phase.CHECKPOINTING)
+    settle(watcher, clock)
+    clock[0] += 100
+    site.store.note(again.id, "saved", NOW, rank=0, id="n1", saved_step=6, saved_manifest="/m/6", seconds=1.0)
+    settle(watcher, clock)
+    (second,) = site.store.shortages(NOW + HOUR)
+    assert second.until - second.at == timedelta(minutes=20)
+
+
+def test_a_lost_rank_needs_no_notice(site: Site, places: Places, watcher: Watcher, clock: list[float]) -> None:
+    one = up(site, "llama", states.RUNNING, states.RUNNING)
+    site.store.set_node(one.id, 1, saved_step=8, saved_manifest="/m/8")
+    watcher.look()
+    clock[0] += 61
+    settle(watcher, clock)
+    assert now(site, one.id).reason == "lost"
+    assert now(site, "llama-2").first_step == 8
+    assert places.asked == [["llama"]]
+
+
+def test_a_training_that_ended_is_released_and_not_made_again(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    fine, bad = up(site, "fine"), up(site, "bad")
+    site.store.update(fine.id, lambda a: replace(a, result=states.FINISHED))
+    site.store.set_node(bad.id, 0, ended_reason=states.CRASHED, exit_code=7, agent=states.FAILED)
+    site.store.update(bad.id, lambda a: replace(a, result=states.CRASHED))
+    settle(watcher, clock)
+    assert (now(site, fine.id).phase, now(site, bad.id).phase) == (Phase.FINISHED, Phase.FAILED)
+    assert now(site, bad.id).message == "rank 0 crashed with exit code 7"
+    assert places.asked == []
+    assert not watcher.look()
+
+
+def test_a_crash_that_may_pass_is_made_again(site: Site, places: Places, watcher: Watcher, clock: list[float]) -> None:
+    one = up(site)
+    site.store.set_node(
+        one.id, 0, ended_reason=states.CRASHED, exit_code=1, agent=states.FAILED, saved_step=4, saved_manifest="/m/4"
+    )
+    site.store.update(one.id, lambda a: replace(a, result=states.CRASHED))
+    settle(watcher, clock)
+    assert now(site, "llama-2").first_step == 4
+    assert places.made == ["llama-2"]
+
+
+def test_who_finds_no_place_is_released_and_waits(
+    site: Site, places: Places, watcher: Watcher, clock: list[float], told: list[str]
+) -> None:
+    one = up(site)
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 5)
+    places.answer = Later("all is short")
+    settle(watcher, clock)
+    assert now(site, one.id).phase is Phase.FAILED
+    assert watcher.look(), "it is waited for"
+    assert sum("waits for a place: all is short" in line for line in told) == 1
+    places.answer = None
+    settle(watcher, clock)
+    assert now(site, "llama-2").first_step == 5
+
+
+def test_who_never_will_is_given_up_with_a_reason(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    one = up(site)
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 5)
+    places.answer = Never("its budget is spent")
+    settle(watcher, clock)
+    last = now(site, one.id)
+    assert (last.phase, last.reason, last.message) == (Phase.FAILED, "given_up", "its budget is spent")
+    assert not watcher.look()
+
+
+def test_after_a_crash_in_the_middle_the_next_watcher_goes_on(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    """The old gang was to be released, the new one was planned: then the power went."""
+    one = up(site, phase=Phase.MIGRATING, reason="interrupted", message="rank 0 is taken back")
+    saved(site, one, 9)
+    half = attempt("llama-2", number=2, resumes=one.id, first_step=7, created_at=NOW + 2 * SECOND)
+    site.store.add_attempt(half, [])
+    settle(watcher, clock, 8)
+    assert (now(site, one.id).reason, now(site, half.id).reason) == ("interrupted", "crashed")
+    assert (now(site, "llama-3").phase, now(site, "llama-3").first_step) == (Phase.READY, 9)
+
+
+def test_while_another_applies_nothing_is_made_and_turns_are_still_seen(
+    site: Site, places: Places, clock: list[float]
+) -> None:
+    def held() -> AbstractContextManager[object]:
+        raise HeldError("apply", Holder.of_this_process(), NOW)
+
+    watcher = Watcher(site, places, QUIET, held)  # type: ignore[arg-type]
+    one, other = up(site, phase=Phase.READY), up(site, "other")
+    noticed(site, other)
+    site.store.add_attempt(attempt("half", job="half", phase=Phase.PROVISIONING), [])
+    settle(watcher, clock, 3)
+    assert (now(site, one.id).phase, now(site, other.id).phase) == (Phase.RUNNING, Phase.CHECKPOINTING)
+    saved(site, other, 3)
+    settle(watcher, clock, 3)
+    assert (places.asked, now(site, other.id).phase, now(site, "half").phase) == (
+        [],
+        Phase.CHECKPOINTING,
+        Phase.PROVISIONING,
+    )
+    watcher.close()
+
+
+def test_what_never_came_up_is_left_to_whoever_applied(site: Site, watcher: Watcher, clock: list[float]) -> None:
+    site.store.add_attempt(attempt("half", job="half", phase=Phase.PLANNED), [])
+    settle(watcher, clock, 3)
+    assert now(site, "half").phase is Phase.PLANNED
