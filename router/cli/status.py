@@ -56,14 +56,16 @@ def status(
     with opened_store(deploy, clouds, makes=False) as (opened, store):
 
         def look() -> Report:
-            return report(store, wanted or (), clock(), everything=every)
+            return report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
 
         first = look()
         if wanted and not first.gangs:
             raise CommandError(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
-        if any(not gang.attempt.phase.is_over for gang in first.gangs) and not is_listened_to(opened, store):
+        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_listened_to(
+            opened, store
+        ):
             console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write = {StatusFormat.JSON: _json, StatusFormat.WIDE: _wide, StatusFormat.TABLE: _table}[output]
         if watch:
@@ -86,12 +88,13 @@ def _table(found: Report) -> str:
     for gang in found.gangs:
         a = gang.attempt
         rows.append((
-            a.job, a.phase.value, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang),
+            a.job, gang.state, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang), _count(gang.step),
+            _count(gang.saved_step),
             f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd), a.id,
         ))  # fmt: skip
-    header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "$/H", "SPENT", "ATTEMPT")
+    header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
-    lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "$/H", "SPENT"}), widths), ""]
+    lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
     told = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in told]
     lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}")
@@ -112,6 +115,10 @@ def _wide(found: Report) -> str:
     if rows:
         lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
     return "\n".join(lines)
+
+
+def _count(steps: int | None) -> str:
+    return "" if steps is None else f"{steps:,}"
 
 
 def _ranks(gang: GangReport) -> str:
@@ -143,6 +150,7 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
         "number": a.number,
         "choice": a.choice,
         "state": a.phase.value,
+        "waits": gang.waits,
         "result": a.result,
         "reason": a.reason,
         "message": a.message,

@@ -101,12 +101,13 @@ class Roll:
             return version is not None and version < self.attempt.version
 
     def set(self, member: Member, **changes: Any) -> None:
-        """Durable when it returns; the roll changes only if the database did."""
+        """Durable when it returns, and with it what was not written yet; the roll changes only if the database did."""
+        changes = {**member.news, **changes}
         self._store.set_node(self.attempt.id, member.record.rank, **changes)
         member.record = replace(member.record, **changes)
-        member.news = {name: value for name, value in member.news.items() if name not in changes}
+        member.news = {}
         if "heard_at" in changes:
-            member.unwritten = changes["heard_at"] if member.news else None
+            member.unwritten = None
 
 
 class Rolls:

@@ -103,8 +103,8 @@ class Attendance:
         return {roll.attempt.id for roll in self._rolls.known()}
 
     def look_again(self) -> list[str]:
-        """Reads which of the attempts in memory were changed by others; their ids. A database that does not answer is
-        asked another time."""
+        """Reads which of the attempts in memory were changed by others; their ids. What heartbeats left in memory is
+        written when it is time. A database that does not answer is asked another time."""
         try:
             now = self._ticks()
             versions = self._store.versions()
@@ -114,6 +114,10 @@ class Attendance:
                 roll.refresh(now, 0.0)
                 if roll.attempt.phase.is_over:
                     self._rolls.forget(roll.attempt.id)
+            if any(roll.attempt.phase is Phase.RELEASING for roll in found):
+                # Its steps are about to be counted.
+                self.flush()
+            self._flush_when_due(now)
         except StateError as error:
             _log.warning("looking for changes: %s", error)
             return []

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
+from router.files.deploy_file import Patience
+from router.running.chains import waits
+from router.running.lifecycle import GOES_ON
 from router.running.metering import spent
-from router.state.records import Attempt, NodeRecord
+from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class GangReport:
     """An attempt with its machines; ``spent_usd`` until now, ``quiet`` since the rank that was silent longest last
-    called (None while none has)."""
+    called (None while none has); ``waits``: its job is to go on, and has no machines."""
 
     attempt: Attempt
     nodes: tuple[NodeRecord, ...]
     spent_usd: Usd
     quiet: timedelta | None
+    waits: bool = False
+
+    @property
+    def state(self) -> str:
+        """Its phase for a person; a gang that was left is no failure of its job, which goes on, or ``waits`` to."""
+        left = self.attempt.phase is Phase.FAILED and self.attempt.reason in GOES_ON
+        return "waits" if self.waits else self.attempt.reason if left else self.attempt.phase.value
+
+    @property
+    def step(self) -> int | None:
+        """How far its training said it is; None where nobody says."""
+        return max((node.step for node in self.nodes if node.step is not None), default=None)
+
+    @property
+    def saved_step(self) -> int | None:
+        """The last step that it said is saved; None where nobody says."""
+        return max((node.saved_step for node in self.nodes if node.saved_step is not None), default=None)
 
     @property
     def calling(self) -> int:
@@ -37,14 +57,17 @@ class Report:
     now: datetime
 
 
-def report(store: Store, wanted: Sequence[str], now: datetime, *, everything: bool) -> Report:
+def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool) -> Report:
     """Those of these jobs, attempts or plans (none: all); of what is over only the last of each job, unless
     ``everything``."""
     found = [a for a in store.attempts() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
     if not everything and not wanted:
         last = {attempt.job: attempt.id for attempt in found}
         found = [a for a in found if not a.phase.is_over or last[a.job] == a.id]
-    gangs = tuple(_gang(store, attempt, now) for attempt in found)
+    waiting = {
+        chain.last.id for chain in waits(store, store.ended_last(now - patience.again), crashes=patience.crashes)
+    }
+    gangs = tuple(replace(_gang(store, attempt, now), waits=attempt.id in waiting) for attempt in found)
     return Report(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
 
 

@@ -25,7 +25,7 @@ from router.running.lifecycle import (
 from router.state.records import NodeRecord, NoticeRecord, Phase
 from tests.support.state_values import NOW, attempt, node
 
-ORDER = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
+ORDER: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
 TAKEN = NoticeRecord("a1", 1, "n1", states.INTERRUPTION, "aws", 30.0, "terminate", NOW)
 HINT = NoticeRecord("a1", 0, "n2", states.REBALANCE, "aws", None, "", NOW)
 

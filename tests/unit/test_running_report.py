@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
+from router.files.deploy_file import Patience
 from router.running.report import report
 from router.running.site import Site
 from router.state.records import Phase
@@ -42,7 +43,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def names(site: Site, *wanted: str, everything: bool = False) -> list[str]:
-    return [gang.attempt.id for gang in report(site.store, wanted, NOW + 4 * HOUR, everything=everything).gangs]
+    return [
+        gang.attempt.id for gang in report(site.store, wanted, NOW + 4 * HOUR, Patience(), everything=everything).gangs
+    ]
 
 
 def test_what_is_over_is_shown_once_a_job_unless_asked_for(site: Site) -> None:
@@ -62,26 +65,39 @@ def test_by_job_attempt_or_plan(site: Site, wanted: tuple[str, ...], found: list
 
 
 def test_what_was_spent_adds_up(site: Site) -> None:
-    told = report(site.store, (), NOW + 4 * HOUR, everything=True)
+    told = report(site.store, (), NOW + 4 * HOUR, Patience(), everything=True)
     assert [str(gang.spent_usd) for gang in told.gangs] == ["30.00", "70.00", "30.00", "30.00"]
     assert told.spent_usd == Usd.parse(160) == Usd.total(gang.spent_usd for gang in told.gangs)
 
 
 def test_who_calls_and_how_long_it_has_been_quiet(site: Site) -> None:
-    told = {gang.attempt.id: gang for gang in report(site.store, (), NOW + 4 * HOUR, everything=True).gangs}
+    told = {gang.attempt.id: gang for gang in report(site.store, (), NOW + 4 * HOUR, Patience(), everything=True).gangs}
     assert told["x2"].calling == 1
     assert told["x2"].quiet == 4 * HOUR
     assert told["x1"].quiet is None  # over
     site.store.set_node("x2", 1, heard_at=NOW + 3 * HOUR)
     site.store.set_node("x2", 0, heard_at=NOW + 2 * HOUR)
-    (gang,) = report(site.store, ("x2",), NOW + 4 * HOUR, everything=False).gangs
+    (gang,) = report(site.store, ("x2",), NOW + 4 * HOUR, Patience(), everything=False).gangs
     assert gang.quiet == 2 * HOUR
-    (gang,) = report(site.store, ("x2",), NOW + HOUR, everything=False).gangs
+    (gang,) = report(site.store, ("x2",), NOW + HOUR, Patience(), everything=False).gangs
     assert gang.quiet == timedelta(0)
 
 
 def test_nobody_has_called_yet(site: Site) -> None:
     one = replace(attempt("z1"), phase=Phase.PROVISIONING)
     site.store.add_attempt(one, [node("z1")])
-    (gang,) = report(site.store, ("z1",), NOW, everything=False).gangs
+    (gang,) = report(site.store, ("z1",), NOW, Patience(), everything=False).gangs
     assert (gang.calling, gang.quiet, gang.spent_usd) == (0, None, Usd(0))
+
+
+def test_a_gang_that_was_left_is_no_failure_and_its_job_waits(site: Site) -> None:
+    """Until it goes on, or somebody stops it."""
+    left = {"job": "w", "phase": Phase.FAILED, "met_at": NOW, "gone_at": NOW + HOUR, "created_at": NOW}
+    nodes = [node("w1", 0, step=40, saved_step=30), node("w1", 1, step=41)]
+    site.store.add_attempt(attempt("w1", reason="interrupted", **left), nodes)
+    (gang,) = report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs
+    assert (gang.state, gang.waits, gang.step, gang.saved_step) == ("waits", True, 41, 30)
+    again = attempt("w2", number=2, **{**left, "phase": Phase.RUNNING, "gone_at": None, "created_at": NOW + HOUR})
+    site.store.add_attempt(again, [node("w2", 0)])
+    states = [g.state for g in report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs]
+    assert states == ["interrupted", "running"]
