@@ -196,12 +196,16 @@ class Site:
 
 
 class Template:
-    """A site that was planned once; ``jobs`` in one plan. Copies of it are sites, with ``engine`` (None: embedded)."""
+    """A site that was planned once: ``jobs`` in one plan, ``cloud`` what its sandbox sells. Copies of it are sites,
+    with ``engine`` (None: embedded)."""
 
-    def __init__(self, folder: Path, jobs: Sequence[Mapping[str, Any]], engine: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, jobs: Sequence[Mapping[str, Any]], engine: Path | None = None,
+        cloud: Mapping[str, Any] = _SANDBOX,
+    ) -> None:  # fmt: skip
         self.folder, self._engine = folder, engine
         folder.mkdir(parents=True)
-        (folder / "sandbox.yaml").write_text(yaml.safe_dump(_SANDBOX))
+        (folder / "sandbox.yaml").write_text(yaml.safe_dump(cloud))
         (folder / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"sandbox": {"file": "sandbox.yaml"}}}))
         (folder / "limits.yaml").write_text(yaml.safe_dump({"clouds": ["sandbox"]}))
         (folder / "jobs.yaml").write_text(yaml.safe_dump_all(jobs))
