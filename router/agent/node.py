@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,9 @@ class Node:
                 return Outcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
         self._state = states.WAITING
         hello = {**self._who, "nodes": self._config.nodes, "host": socket.gethostname(), "engine": self._config.engine}
-        master = meet(self._config, self._coordinator, hello, self._events, self._note, self._ask)
-        agreed = contract(self._config, *master)
+        met = meet(self._config, self._coordinator, hello, self._events, self._note, self._ask)
+        config = replace(self._config, resume_step=met.resume_step, resume_manifest=met.resume_manifest)
+        agreed = contract(config, met.address, met.port)
         names = {*agreed, CONTROL, *self._given.plain, *self._given.secret}
         agreed |= self._control.environment(self._environment)
         self._state = states.RUNNING

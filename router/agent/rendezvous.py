@@ -7,7 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from router.agent.calls import Away, Backoff, Coordinator
@@ -25,6 +25,16 @@ class Stopped(Exception):  # noqa: N818
     def __init__(self, event: Event) -> None:
         super().__init__(event.kind)
         self.event = event
+
+
+class Met(NamedTuple):
+    """All ranks are there: where rank 0 is, and the last checkpoint that is confirmed by now (``resume_manifest`` "":
+    there is none)."""
+
+    address: str
+    port: int
+    resume_step: int
+    resume_manifest: str
 
 
 def own_address(config: Config) -> str:
@@ -57,8 +67,8 @@ def free_port() -> int:
 def meet(
     config: Config, coordinator: Coordinator, hello: dict[str, Any], events: queue.SimpleQueue[Event],
     note: Callable[[str], None], ask: Callable[[Event], bool],
-) -> tuple[str, int]:  # fmt: skip
-    """(address, port) of rank 0. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
+) -> Met:  # fmt: skip
+    """Where rank 0 is. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
     :class:`Stopped`, and ``Refused`` of the calls."""
     limit = time.monotonic() + config.gang_seconds
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
@@ -96,12 +106,15 @@ def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Even
             raise Stopped(event)
 
 
-def _master(config: Config, answer: dict[str, Any]) -> tuple[str, int] | None:
+def _master(config: Config, answer: dict[str, Any]) -> Met | None:
     if answer.get("go") is not True:
         return None
+    step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
+    if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
+        step, manifest = config.resume_step, config.resume_manifest
     if config.master_address is not None:
-        return config.master_address, config.master_port
+        return Met(config.master_address, config.master_port, step, manifest)
     address, port = answer.get("master_address"), answer.get("master_port")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
         raise Away("hello: the answer says go but not where rank 0 is")
-    return address, port
+    return Met(address, port, step, manifest)

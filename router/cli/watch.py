@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from router.cli import console
+from pricing.problems import InvalidInputError
+from router.cli.clock import chosen_clock
 from router.cli.console import ExitCode
+from router.cli.log_lines import HELP, Log, LogStyle, logging_to
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
@@ -30,6 +32,7 @@ def watch(
     book: Annotated[
         str, typer.Option(metavar="BOOK", help="Prices for new places: latest, embedded, FILE.")
     ] = "latest",
+    log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = LogStyle.TEXT,
 ) -> ExitCode:
     """Look after all gangs: release each when its training ends; when a cloud takes a machine back or one is lost, have
     the training save, find the best place that is left, make the gang there and go on from what was saved. Runs until
@@ -38,23 +41,25 @@ def watch(
     \b
     stepfare watch
     stepfare watch --deploy deploy.yaml
+    stepfare watch --log json
     """
-    from router.state.errors import StateError
+    from router.running.announced import announced
+    from router.running.notifying import notifying
+    from router.wiring.deploying import interruption_queues
 
-    with opened_site(deploy, clouds, listen=True) as (_, site), terminated_as_interrupted():
-        console.note(f"listening at {site.home.url}")
+    with (
+        logging_to(log, chosen_clock()) as said,
+        opened_site(deploy, clouds, listen=True, tell=said.tell) as (opened, site),
+        notifying(site, said.event),
+        announced(
+            site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell
+        ),
+        terminated_as_interrupted(),
+    ):  # fmt: skip
+        said.note(f"listening at {site.home.url}")
         watcher = watcher_of(site, book)
-        trouble = ""
         try:
-            while not site.stop.wait(_SECONDS):
-                try:
-                    watcher.look()
-                    trouble = ""
-                except StateError as error:
-                    # A disk may have room again, a server come back: nothing is lost by looking again.
-                    if str(error) != trouble:
-                        trouble = str(error)
-                        console.note(f"the state cannot be used: {trouble}", "error")
+            _look(site, watcher, said)
         except BaseException:
             site.stop.set()
             if not watcher.idle:
@@ -65,13 +70,32 @@ def watch(
     return ExitCode.OK
 
 
+def _look(site: Site, watcher: Watcher, said: Log) -> None:
+    """Until the site is stopped. A disk may have room again, a server come back, a price book be replaced: nothing is
+    lost by looking again."""
+    from router.state.errors import StateError
+
+    trouble = ""
+    while not site.stop.wait(_SECONDS):
+        try:
+            watcher.look()
+            trouble = ""
+        except (StateError, InvalidInputError) as error:
+            if str(error) != trouble:
+                trouble = str(error)
+                said.note(f"looking again: {trouble}", "error")
+
+
 def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
     """What looks after gangs, at the prices of ``book`` as they are when they are needed."""
     from router.prices.books import CurrentBook
+    from router.quoting.policy import Greedy
+    from router.quoting.safety import SafetyNet
     from router.running.advising import Adviser
     from router.running.recovering import Replanner
     from router.running.watching import Watcher
     from router.running.work import one_at_a_time
 
-    replanner = Replanner(site, CurrentBook(book))
+    policy = SafetyNet(Greedy(heeds_hints=site.deploy.heed_hints))
+    replanner = Replanner(site, CurrentBook(book), policy)
     return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)

@@ -179,7 +179,10 @@ class Attendance:
             seconds = min(LONGEST_RETRY, max(self._retry, roll.attempt.machines / HELLOS_PER_SECOND))
             return {"go": False, "retry_seconds": seconds}
         leader = roll.members[0].record
-        return {"go": True, "master_address": leader.agent_address, "master_port": leader.master_port}
+        where = {"master_address": leader.agent_address, "master_port": leader.master_port}
+        # What was saved may be newer than what the machine was told when it was made.
+        saved = {"resume_step": roll.attempt.first_step, "resume_manifest": roll.attempt.first_manifest}
+        return {"go": True, **where, **(saved if roll.attempt.first_manifest else {})}
 
     def _heartbeat(self, roll: Roll, member: Member, body: dict[str, Any], token: str) -> Answer:
         said = bodies.heartbeat(body)

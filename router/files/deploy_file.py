@@ -269,6 +269,9 @@ class Deploy(Spec):
     engine: Text | None = Field(default=None, description="Path of terraform or tofu; left out: see README.")
     backend: BackendEntry = BackendEntry()
     coordinator: CoordinatorEntry = CoordinatorEntry()
+    heed_hints: Flag = Field(
+        default=True, description="Whether gangs move when a cloud only hints that it may take a machine back."
+    )
     parallel: Annotated[Count, Field(le=64)] = Field(default=4, description="Gangs that are made at the same time.")
     plugin_cache: Text | None = Field(default=None, description="Folder in which providers are kept.")
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from router.agent import states
 from router.planning.candidates import CandidateFinder
 from router.quoting.places import place_of
-from router.quoting.policy import Decision, Event, Here, Observation
+from router.quoting.policy import Decision, Event, Here, Move, Observation
 from router.running.lifecycle import kept_step, last_step
 from router.running.quarantine import is_short
 from router.running.recovering import TICK, Replanner, same_machines
@@ -20,7 +20,8 @@ _HINTS = {
     states.MAINTENANCE: Event.MAINTENANCE,
     states.HEALTH: Event.HEALTH,
 }
-_HOUR = timedelta(hours=1)
+_WISHES = (Event.REBALANCE, Event.MAINTENANCE, Event.PRICE)
+_SETTLED = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +94,18 @@ class Adviser:
         if notice is not None and notice.seconds is not None and event is not Event.REBALANCE:
             leaves_in = timedelta(seconds=notice.seconds)
         unsaved = last_step(attempt, nodes) - kept_step(attempt, nodes)
+        # A gang that moves because it wants to saves when the next one is there.
+        saved = unsaved == 0 or event in _WISHES
         at = Here(
-            place_of(replace(here, running=True), job, limits), leaves_in, saved=unsaved == 0,
+            place_of(replace(here, running=True), job, limits), leaves_in, saved=saved,
             unsaved_hours=unsaved / here.on_time_steps_per_hour,
         )  # fmt: skip
         save = timedelta(0)
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
-        return self.replanner.policy.decide(Observation(now, deadline, TICK, event, at, others, save))
+        decision = self.replanner.policy.decide(Observation(now, deadline, TICK, event, at, others, save))
+        settled = attempt.met_at is not None and now - attempt.met_at >= _SETTLED
+        if isinstance(decision, Move) and event in _WISHES and not settled:
+            return None  # what moved a moment ago would only go to and fro
+        return decision

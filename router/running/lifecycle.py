@@ -135,10 +135,20 @@ def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
     return by_signal or kept_step(attempt, nodes) > attempt.first_step
 
 
-def _ended(seen: Seen) -> Leave:
+def _ended(seen: Seen) -> Leave | None:
     attempt = seen.attempt
     if attempt.result == states.FINISHED:
         return Leave(Reason.FINISHED, how_it_ended(seen.nodes, attempt.result))
+    # The others are told to stop, and say so. One that does not took its machine's end along, and the rest crashed of
+    # that.
+    mute = {node.rank for node in seen.nodes if not node.ended_reason}
+    if attempt.result == states.CRASHED and mute and not _taken(seen):
+        if not mute <= set(seen.lost):
+            return None
+        ranks = ", ".join(map(str, sorted(mute)))
+        return Leave(
+            Reason.LOST, f"rank {ranks} was lost; {how_it_ended(seen.nodes, attempt.result)}", (*sorted(mute),)
+        )
     # A machine that is taken back ends its training as it likes.
     reason = Reason.INTERRUPTED if _taken(seen) else Reason.FAILED
     return Leave(reason, how_it_ended(seen.nodes, attempt.result), _taken(seen))

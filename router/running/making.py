@@ -45,7 +45,7 @@ def make(
     site: Site, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
 ) -> Attempt:
     """The attempt with its gang complete: all ranks have met. ``spec`` None takes up what lies in its directory.
-    ``when_whole`` is called once every rank has called, before they may begin.
+    ``when_whole`` is called when they have; ranks that go on from another gang are waiting for its end then.
 
     Raises :class:`Trouble`: some machines may exist then, and the attempt has to be released.
     """
@@ -136,6 +136,8 @@ def _meet(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -
         if now is None:
             raise Trouble(Cause.HERE, f"{attempt.id} is gone from the state database")
         if now.met_at is not None:
+            if when_whole is not None:
+                when_whole()
             return _ready(site, now)
         if now.phase is not Phase.PROVISIONING:
             raise Trouble(Cause.STOPPED, f"{attempt.id} was released by somebody else")
@@ -145,9 +147,6 @@ def _meet(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -
             raise Trouble(cause, _how_it_went(site.store.nodes(attempt.id), now.result))
         if site.stop.is_set():
             raise Trouble(Cause.STOPPED, "stopped")
-        if when_whole is not None and all(node.agent for node in site.store.nodes(attempt.id)):
-            when_whole()
-            when_whole, ends = None, max(ends, time.monotonic() + _START_S)
         if time.monotonic() > ends:
             missing = [str(node.rank) for node in site.store.nodes(attempt.id) if not node.agent]
             raise Trouble(Cause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")

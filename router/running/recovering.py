@@ -42,10 +42,12 @@ _EVENTS = {Reason.INTERRUPTED.value: Event.INTERRUPTION, Reason.LOST.value: Even
 
 @dataclass(frozen=True, slots=True)
 class Wanting:
-    """A job that needs a place. ``leaving``: its gang that is still there, None where all is gone."""
+    """A job that needs a place. ``leaving``: its gang that is still there, None where all is gone, or where it stays
+    until the next is there. ``allowed``: keys of the only candidates; None: as the policy says."""
 
     chain: Chain
     leaving: Attempt | None = None
+    allowed: frozenset[str] | None = None
 
     @property
     def last(self) -> Attempt:
@@ -117,6 +119,8 @@ class Replanner:
                 answers[number] = job
                 continue
             found = places_left(finder, job, lambda candidate: is_short(candidate, shortages))
+            if want.allowed is not None:
+                found = tuple(candidate for candidate in found if candidate.key in want.allowed)
             allowed = self._allowed(want, [place_of(candidate, job, limits) for candidate in found], job, now)
             if isinstance(allowed, Later):
                 answers[number] = allowed

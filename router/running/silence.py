@@ -19,15 +19,15 @@ class Silence:
     limit_s: float
     _heard: dict[tuple[str, int], tuple[datetime | None, float]] = field(default_factory=dict)
 
-    def lost(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> list[int]:
-        """The ranks that have been silent for too long and have not ended."""
-        now = time.monotonic()
+    def lost(self, attempt: Attempt, nodes: Sequence[NodeRecord], limit_s: float | None = None) -> list[int]:
+        """The ranks that have been silent for too long and have not ended; ``limit_s``: for so long already."""
+        now, limit = time.monotonic(), self.limit_s if limit_s is None else min(limit_s, self.limit_s)
         lost = []
         for node in nodes:
             known, since = self._heard.get((attempt.id, node.rank), (None, now))
             if (attempt.id, node.rank) not in self._heard or known != node.heard_at:
                 self._heard[attempt.id, node.rank] = (node.heard_at, now)
                 continue
-            if node.agent not in (states.ENDED, states.FAILED) and now - since > self.limit_s:
+            if node.agent not in (states.ENDED, states.FAILED) and now - since > limit:
                 lost.append(node.rank)
         return lost

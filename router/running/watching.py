@@ -15,11 +15,13 @@ from datetime import timedelta
 from functools import partial
 
 from router.agent import control
+from router.agent.config import Config
 from router.coordinator.saves import saved_for
 from router.quoting.policy import Event, Move, Save
 from router.running.advising import Advice, Adviser
 from router.running.chains import Chain, chain_of, give_up, waits
 from router.running.deploying import Placed, Result, is_interrupted, make_placed, release_interrupted
+from router.running.handing import hand_over, order_save
 from router.running.lifecycle import Leave, Reason, Seen, Turn, next_step
 from router.running.quarantine import quarantine
 from router.running.recovering import Go, Never, Replanner, Wanting
@@ -31,9 +33,8 @@ from router.state.records import Attempt, NoticeRecord, Phase
 
 # Gangs that leave within so many seconds of one another are planned together; nobody waits longer than the second.
 _TOGETHER_S, _AT_MOST_S = 0.5, 2.0
+_SILENT_S = 2 * Config.heartbeat_seconds + 5.0
 _SET_BACK = timedelta(hours=1)
-# For a checkpoint that nothing presses for.
-_SAVES_WITHIN_S = 300.0
 _REASONS = {Event.REBALANCE: control.REBALANCE, Event.MAINTENANCE: control.MAINTENANCE}
 _OVER = (Reason.FINISHED, Reason.FAILED)
 GIVEN_UP = "given_up"
@@ -131,7 +132,8 @@ class Watcher:
                 rank, why = min(answers.failed.items())
                 refused = f"rank {rank}: {why}"
         up_s = 0.0 if attempt.met_at is None else (self.site.clock() - attempt.met_at).total_seconds()
-        lost = self._silence.lost(attempt, nodes)
+        # While the others of a training that crashed stop as they are told, who says nothing is known sooner.
+        lost = self._silence.lost(attempt, nodes, _SILENT_S if attempt.result else None)
         return Seen(attempt, nodes, notices, lost, up_s, ordered_s, saved, refused)
 
     def _is_mine(self, attempt: Attempt) -> bool:
@@ -143,26 +145,61 @@ class Watcher:
         attempt, decision = advice.attempt, advice.decision
         if not isinstance(decision, Save | Move):
             return
-        # Told again by an earlier watcher's order: the same id is no second order.
+        if isinstance(decision, Move) and advice.event is not Event.HEALTH and self._moved(advice, decision):
+            return
         notice = advice.notice
         name = f"{advice.event.value}-{attempt.version}" if notice is None else notice.id
         phase = Phase.CHECKPOINTING if isinstance(decision, Move) or advice.event is Event.HEALTH else attempt.phase
-        reason = _REASONS.get(advice.event, control.ORDERED)
-        now = self.site.wall_clock()
-
-        def ordered(current: Attempt) -> Attempt | None:
-            if current.phase is not attempt.phase or current.result:
-                return None
-            return replace(
-                current, phase=phase, order_id=name, order_reason=reason, order_seconds=_SAVES_WITHIN_S, ordered_at=now
-            )
-
-        self.site.store.update(attempt.id, ordered)
+        if not order_save(self.site, attempt, name, _REASONS.get(advice.event, control.ORDERED), phase):
+            return
         self.site.store.note(attempt.id, "advised", self.site.clock(), event=advice.event.value, why=decision.why)
         what = "is to save and move" if phase is Phase.CHECKPOINTING else "is to save"
         self.site.tell(attempt.job, f"{attempt.id} {what}: {advice.event.value}, {decision.why}")
         if advice.event is Event.HEALTH and notice is not None:
             quarantine(self.site, attempt, (notice.rank,), "unhealthy")
+
+    def _moved(self, advice: Advice, decision: Move) -> bool:
+        """Whether its next gang is being made while it goes on; not where none can be had, or others are at work."""
+        attempt = advice.attempt
+        if not self._work.holds():
+            return False
+        if advice.notice is not None:
+            quarantine(self.site, attempt, (advice.notice.rank,), advice.event.value)
+        want = Wanting(chain_of(self.site.store, attempt), None, frozenset(decision.to))
+        (answer,) = self.replanner.replan([want])
+        if not isinstance(answer, Go):
+            return False
+        self._migrate(attempt, Leave(Reason.MOVED, f"{advice.event.value}: {decision.why}"))
+        placed = self.replanner.placed(want, answer)
+        if not isinstance(placed, Placed):
+            self._stays(attempt)
+            return False
+        self._work.begin(_key(attempt), partial(self._hand_over, attempt, answer, placed))
+        return True
+
+    def _hand_over(self, attempt: Attempt, go: Go, placed: Placed) -> None:
+        """The new gang comes; when it is whole, the old one saves and goes."""
+
+        def whole() -> None:
+            now = self.site.store.attempt(attempt.id) or attempt
+            hand_over(self.site, now, placed.attempt, now.reason, now.message)
+
+        outcome = make_placed(self.site, go.errand, placed, whole)
+        if outcome.result is Result.READY:
+            step = outcome.attempt.first_step if outcome.attempt is not None else 0
+            self.site.tell(attempt.job, f"{placed.attempt.id} took over from {attempt.id} after step {step}")
+        else:
+            self._stays(attempt)
+
+    def _stays(self, attempt: Attempt) -> None:
+        def stays(current: Attempt) -> Attempt | None:
+            if current.phase is not Phase.MIGRATING:
+                return None
+            return replace(current, phase=attempt.phase, reason="", message="")
+
+        now = self.site.store.update(attempt.id, stays)
+        if now.phase.is_up:
+            self.site.tell(attempt.job, f"{attempt.id} stays where it is")
 
     def _tidy(self, abandoned: Sequence[Attempt]) -> None:
         """What stands between two states while nobody is at work was left so by a crash."""

@@ -110,6 +110,17 @@ def test_what_another_is_at_work_on_is_left_alone(phase: Phase) -> None:
     assert next_step(Seen(attempt(phase=phase, result=states.CRASHED), BOTH, [TAKEN], lost=[0])) is None
 
 
+def test_a_crash_beside_a_machine_that_is_gone_is_the_machines_fault() -> None:
+    crashed = attempt(phase=Phase.RUNNING, result=states.CRASHED)
+    nodes = [node(rank=0), node(rank=1, ended_reason=states.CRASHED, exit_code=1)]
+    assert next_step(Seen(crashed, nodes)) is None, "rank 0 was told to stop, and may still say so"
+    assert next_step(Seen(crashed, nodes, lost=[0])) == Leave(
+        Reason.LOST, "rank 0 was lost; rank 1 crashed with exit code 1", (0,)
+    )
+    nodes[0] = node(rank=0, ended_reason=states.STOPPED)
+    assert next_step(Seen(crashed, nodes)) == Leave(Reason.FAILED, "rank 1 crashed with exit code 1", ())
+
+
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_up])
 def test_a_training_that_ended_is_over_in_any_phase(phase: Phase) -> None:
     done = attempt(phase=phase, result=states.FINISHED)

@@ -15,6 +15,8 @@ import pytest
 
 from router.agent import states
 from router.files.deploy_file import Deploy
+from router.quoting.policy import Event, Move, Save
+from router.running.advising import Advice
 from router.running.deploying import Outcome, Placed, Result
 from router.running.orders import Order
 from router.running.recovering import Answer, Go, Later, Never, Wanting
@@ -303,3 +305,88 @@ def test_what_never_came_up_is_left_to_whoever_applied(site: Site, watcher: Watc
     site.store.add_attempt(attempt("half", job="half", phase=Phase.PLANNED), [])
     settle(watcher, clock, 3)
     assert now(site, "half").phase is Phase.PLANNED
+
+
+def advising(*advices: Advice) -> Any:
+    """Says each once."""
+    left = list(advices)
+    return SimpleNamespace(advise=lambda alive, notices: tuple([left.pop()] if left else ()))
+
+
+def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
+    site: Site, places: Places, clock: list[float], monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
+    one = up(site)
+    seen: list[Phase] = []
+
+    def make_placed(_site: Site, _errand: object, placed: Placed, whole: Any) -> Outcome:
+        seen.append(now(site, one.id).phase)
+        site.store.note(
+            one.id, "saved", NOW, rank=0, id="move-llama-2", saved_step=21, saved_manifest="/m/21", seconds=1
+        )
+        site.store.set_node(one.id, 0, saved_step=21, saved_manifest="/m/21")
+        whole()
+        seen.append(now(site, one.id).phase)
+        new = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
+        return Outcome(Order(new.job, new.gang, new.start, new.end, ()), Result.READY, new)
+
+    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    notice = NoticeRecord(one.id, 0, "n1", states.REBALANCE, "sandbox", None, "maybe", NOW)
+    advice = Advice(one, Event.REBALANCE, Move(("there",), "a hint"), notice)
+    watcher = Watcher(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
+    settle(watcher, clock)
+    watcher.close()
+    assert seen == [Phase.MIGRATING, Phase.FAILED], "the old one goes once the new one is whole, not before"
+    old, new = now(site, one.id), now(site, "llama-2")
+    assert (old.reason, old.kept_step, new.first_step, new.first_manifest) == ("moved", 21, 21, "/m/21")
+    assert [s.why for s in site.store.shortages(NOW)] == ["rebalance"]
+    assert told[-1] == "llama: llama-2 took over from llama-1 after step 21"
+
+
+def test_one_that_finds_no_other_place_stays(
+    site: Site, places: Places, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = up(site)
+
+    def make_placed(_site: Site, _errand: object, placed: Placed, _whole: Any) -> Outcome:
+        new = site.store.update(
+            placed.attempt.id, lambda a: replace(a, phase=Phase.FAILED, reason="short", gone_at=NOW)
+        )
+        return Outcome(Order(new.job, new.gang, new.start, new.end, ()), Result.FAILED, new)
+
+    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    advice = Advice(one, Event.PRICE, Move(("there",), "cheaper"))
+    watcher = Watcher(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
+    settle(watcher, clock)
+    watcher.close()
+    still = now(site, one.id)
+    assert (still.phase, still.reason, still.message) == (Phase.RUNNING, "", "")
+
+
+def test_a_checkpoint_that_the_policy_wants_is_ordered_and_nothing_else(
+    site: Site, places: Places, clock: list[float]
+) -> None:
+    one = up(site)
+    notice = NoticeRecord(one.id, 0, "n7", states.REBALANCE, "sandbox", None, "maybe", NOW)
+    watcher = Watcher(site, places, advising(Advice(one, Event.REBALANCE, Save("a hint"), notice)), nullcontext)  # type: ignore[arg-type]
+    settle(watcher, clock, 3)
+    watcher.close()
+    told = now(site, one.id)
+    assert (told.phase, told.order_id, told.order_reason) == (Phase.RUNNING, "n7", "rebalance")
+    assert told.ordered_at == site.wall_clock()
+    assert places.asked == []
+
+
+def test_machines_that_are_not_well_are_saved_and_left(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    one = up(site)
+    notice = NoticeRecord(one.id, 0, "n8", states.HEALTH, "gpu", None, "ECC", NOW)
+    watcher.adviser = advising(Advice(one, Event.HEALTH, Save("health"), notice))
+    settle(watcher, clock, 2)
+    assert now(site, one.id).phase is Phase.CHECKPOINTING
+    site.store.note(one.id, "saved", NOW, rank=0, id="n8", saved_step=3, saved_manifest="/m/3", seconds=1.0)
+    site.store.set_node(one.id, 0, saved_step=3, saved_manifest="/m/3")
+    settle(watcher, clock)
+    assert (now(site, one.id).reason, now(site, "llama-2").first_step) == ("moved", 3)
+    assert [s.why for s in site.store.shortages(NOW)] == ["unhealthy"]

@@ -1,0 +1,62 @@
+"""A gang that goes because it wants to: it is told to save, and goes when the next one is whole."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from router.agent import control
+from router.coordinator.saves import saved_for
+from router.running.chains import chain_of
+from router.running.release import release
+from router.running.site import Site
+from router.state.records import Attempt, Phase
+
+# For a checkpoint that nothing presses for.
+SAVES_WITHIN_S = 300.0
+_POLL_S = 0.2
+
+
+def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phase | None = None) -> bool:
+    """Tells every rank to save (and puts the attempt into that phase), unless it was changed in between or is over.
+    ``name`` is the order's id, ``reason`` a word of :mod:`router.agent.control`."""
+    now = site.wall_clock()
+
+    def ordered(current: Attempt) -> Attempt | None:
+        if current.phase is not attempt.phase or not current.phase.is_up or current.result:
+            return None
+        return replace(
+            current, phase=phase or current.phase, order_id=name, order_reason=reason, order_seconds=SAVES_WITHIN_S,
+            ordered_at=now,
+        )  # fmt: skip
+
+    return site.store.update(attempt.id, ordered).order_id == name
+
+
+def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str) -> None:
+    """The old gang saves and is released; the new one, all of whose ranks wait for that, goes on from there. Called
+    again it goes on where it was. NotReleasedError."""
+    name = f"move-{new.id}"
+    current = site.store.attempt(old.id) or old
+    if order_save(site, current, name, control.ORDERED):
+        _wait(site, old, name)
+    _goes_on_from_there(site, new)
+    release(site, site.store.attempt(old.id) or old, reason, message)
+    # It may have saved once more when it was stopped.
+    _goes_on_from_there(site, new)
+
+
+def _wait(site: Site, attempt: Attempt, name: str) -> None:
+    ends = time.monotonic() + SAVES_WITHIN_S
+    while time.monotonic() < ends and not site.stop.is_set():
+        answers, now = saved_for(site.store, attempt.id, name), site.store.attempt(attempt.id)
+        if answers.is_saved or len(answers.failed) == attempt.machines:
+            return
+        if now is None or now.result or not now.phase.is_up:
+            return
+        time.sleep(_POLL_S)
+
+
+def _goes_on_from_there(site: Site, new: Attempt) -> None:
+    before = chain_of(site.store, new).before
+    site.store.update(new.id, lambda a: replace(a, first_step=before.step, first_manifest=before.manifest))
