@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,8 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.rows import only_fields, records, values
 from router.state.tables import ATTEMPTS, NODES
 
+# Below the most parameters of a statement that any build of SQLite takes.
+_AT_ONCE = 500
 # How many of the machines an error names.
 _SHOWN = 3
 _OVER = [phase for phase in Phase if phase.is_over]
@@ -25,18 +28,22 @@ class Attempts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
-        """Adds an attempt with its machines. ExistsError; ValueError for a machine of another attempt."""
-        if any(node.attempt != attempt.id for node in nodes):
-            raise ValueError(f"{attempt.id}: a machine of another attempt")
-        if len({node.rank for node in nodes}) != len(nodes):
-            raise ValueError(f"{attempt.id}: two machines of one rank")
+    def add(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
+        """Adds attempts with their machines, all or none. ExistsError; ValueError for a machine of another attempt."""
+        for attempt, nodes in made:
+            if any(node.attempt != attempt.id for node in nodes):
+                raise ValueError(f"{attempt.id}: a machine of another attempt")
+            if len({node.rank for node in nodes}) != len(nodes):
+                raise ValueError(f"{attempt.id}: two machines of one rank")
+        machines = [values(node) for _, nodes in made for node in nodes]
         with self._database.write() as connection:
-            if _read(connection, attempt.id) is not None:
-                raise ExistsError(f"attempt {attempt.id} exists")
-            connection.execute(insert(ATTEMPTS), values(attempt))
-            if nodes:
-                connection.execute(insert(NODES), [values(node) for node in nodes])
+            for attempt, _ in made:
+                if connection.execute(select(ATTEMPTS.c.id).where(ATTEMPTS.c.id == attempt.id)).first() is not None:
+                    raise ExistsError(f"attempt {attempt.id} exists")
+            if made:
+                connection.execute(insert(ATTEMPTS), [values(attempt) for attempt, _ in made])
+            if machines:
+                connection.execute(insert(NODES), machines)
 
     def get(self, attempt_id: str) -> Attempt | None:
         """An attempt, None where there is none of that id."""
@@ -91,6 +98,16 @@ class Attempts:
             except MovedError:
                 continue
 
+    def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
+        """As :meth:`update` of many, in one transaction. MissingError."""
+        while changes:
+            try:
+                with self._database.write() as connection:
+                    return _changed_together(connection, changes)
+            except MovedError:
+                continue
+        return {}
+
     def versions(self) -> dict[str, int]:
         """The version of every attempt that is not over, by id."""
         query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_OVER))
@@ -132,6 +149,35 @@ def change_within(
     after = change(before)
     changes = {} if after is None else _differences(before, after)
     return _changed(connection, before, changes) if changes else before
+
+
+def _changed_together(
+    connection: Connection, changes: Mapping[str, Callable[[Attempt], Attempt | None]]
+) -> dict[str, Attempt]:
+    found: dict[str, Attempt] = {}
+    ids = list(changes)
+    for first in range(0, len(ids), _AT_ONCE):
+        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + _AT_ONCE]))
+        found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for name, change in changes.items():
+        if name not in found:
+            raise MissingError(f"there is no attempt {name}")
+        before = found[name]
+        after = change(before)
+        new = {} if after is None else _differences(before, after)
+        if new:
+            only_fields(Attempt, new, fixed=("id", "version"))
+            row = {f"new_{key}": value for key, value in new.items()}
+            alike.setdefault(tuple(sorted(new)), []).append({**row, "one": name, "then": before.version})
+            found[name] = replace(before, **new, version=before.version + 1)
+    same = (ATTEMPTS.c.id == bindparam("one")) & (ATTEMPTS.c.version == bindparam("then"))
+    for keys, rows in sorted(alike.items()):
+        fields: dict[str, Any] = {key: bindparam(f"new_{key}") for key in keys}
+        statement = update(ATTEMPTS).where(same).values(fields | {"version": bindparam("then") + 1})
+        if connection.execute(statement, rows).rowcount != len(rows):
+            raise MovedError("an attempt was changed since it was read")
+    return {name: found[name] for name in changes}
 
 
 def _differences(before: Attempt, after: Attempt) -> dict[str, Any]:

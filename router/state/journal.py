@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import Text, delete, insert, select, type_coerce
@@ -20,11 +20,18 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def note(self, attempt_id: str, what: str, at: datetime, details: dict[str, object]) -> None:
-        """Appends an entry. TypeError or ValueError for details that are not JSON data."""
+    def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
+        """Appends an entry for each of these attempts with these details, all or none. TypeError or ValueError for
+        details that are not JSON data."""
+        if not notes:
+            return
         with self._database.write(JOURNAL.name) as connection:
-            entry = JournalEntry(last_seq(connection, JOURNAL) + 1, at, attempt_id, what, details)
-            connection.execute(insert(JOURNAL), values(entry))
+            last = last_seq(connection, JOURNAL)
+            entries = [
+                JournalEntry(last + number, at, attempt_id, what, dict(details))
+                for number, (attempt_id, details) in enumerate(notes, start=1)
+            ]
+            connection.execute(insert(JOURNAL), [values(entry) for entry in entries])
 
     def entries(
         self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
@@ -53,11 +60,14 @@ class Shortages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def remember(self, shortage: Shortage) -> None:
-        """Adds one; those that are long past when it is found are forgotten."""
+    def remember(self, shortages: Sequence[Shortage]) -> None:
+        """Adds some, all or none; those that are long past when they are found are forgotten."""
+        if not shortages:
+            return
+        past = min(shortage.at for shortage in shortages) - KEPT
         with self._database.write() as connection:
-            connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= shortage.at - KEPT))
-            connection.execute(insert(SHORTAGES), values(shortage))
+            connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= past))
+            connection.execute(insert(SHORTAGES), [values(shortage) for shortage in shortages])
 
     def in_force(self, now: datetime) -> tuple[Shortage, ...]:
         """Those that hold until after ``now``, in the order they were found."""

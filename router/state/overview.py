@@ -9,9 +9,9 @@ from sqlalchemy import func, select
 
 from router.ledger.entry import Entry, Kind
 from router.state.database import Database
-from router.state.records import Attempt, JournalEntry, NodeRecord, Phase
-from router.state.rows import last_seq, records
-from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES
+from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
+from router.state.rows import Recall, last_seq, records
+from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
 
 # Below the most parameters of a statement that any build of SQLite takes.
 _IDS_AT_ONCE = 500
@@ -23,18 +23,48 @@ class Overview:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._alive = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
+        self._notices = Recall(NOTICES, NoticeRecord)
+        self._lives = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
 
     def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
         """The attempts that are not over, by the time they were made and id, and their machines, by attempt and rank;
         as of one moment."""
+        the_attempts, the_nodes = self._alive
         alive = ATTEMPTS.c.phase.not_in(_OVER)
-        attempts = select(ATTEMPTS).where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
+        attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         ids = select(ATTEMPTS.c.id).where(alive)
-        nodes = select(NODES).where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
         with self._database.read() as connection:
             return (
-                tuple(records(connection, ATTEMPTS, attempts, Attempt)),
-                tuple(records(connection, NODES, nodes, NodeRecord)),
+                tuple(the_attempts.records(connection, [attempts])),
+                tuple(the_nodes.records(connection, [nodes])),
+            )
+
+    def notices(self) -> tuple[NoticeRecord, ...]:
+        """What was announced to machines of attempts that are not over, in the order in which it was heard."""
+        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(_OVER))
+        order = (NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id"))
+        query = self._notices.select().where(NOTICES.c.attempt.in_(ids)).order_by(*order)
+        with self._database.read() as connection:
+            return tuple(self._notices.records(connection, [query]))
+
+    def lives(self, jobs: Iterable[str]) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
+        """All attempts that there ever were of these jobs, and their machines by attempt and rank."""
+        wanted = sorted(set(jobs))
+        parts = [wanted[first : first + _IDS_AT_ONCE] for first in range(0, len(wanted), _IDS_AT_ONCE)]
+        the_attempts, the_nodes = self._lives
+        attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
+        nodes = [
+            the_nodes.select()
+            .where(NODES.c.attempt.in_(select(ATTEMPTS.c.id).where(ATTEMPTS.c.job.in_(part))))
+            .order_by(NODES.c.attempt, NODES.c.rank)
+            for part in parts
+        ]
+        with self._database.read() as connection:
+            return (
+                tuple(the_attempts.records(connection, attempts)),
+                tuple(the_nodes.records(connection, nodes)),
             )
 
     def over_since(self, since: datetime) -> tuple[Attempt, ...]:

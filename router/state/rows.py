@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Connection, Select, Table, func, select
+from sqlalchemy import Connection, Select, Table, func, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import NullType
 
 _T = TypeVar("_T")
+_AS_IT_IS = NullType()
 
 
 def values(record: Any) -> dict[str, Any]:
@@ -23,6 +25,52 @@ def records(
     """The rows of a query on a table, as values of ``kind``; columns in ``without`` are no fields of it."""
     wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key not in without]
     return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
+
+
+class Recall(Generic[_T]):
+    """The rows of a table as values of ``kind``, for one who looks again and again at rows of which few change: a row
+    that is as it was at the look before is the same value, which costs far less than to make it anew. May be shared by
+    threads."""
+
+    def __init__(self, table: Table, kind: type[_T]) -> None:
+        self._table, self._kind = table, kind
+        self._raw = [type_coerce(column, _AS_IT_IS).label(column.key) for column in table.columns]
+        self._known: dict[tuple[Any, ...], _T] = {}
+
+    def select(self) -> Select[Any]:
+        """What a query begins with."""
+        return cast("Select[Any]", select(*self._raw))
+
+    def records(self, connection: Connection, queries: Iterable[Select[Any]]) -> list[_T]:
+        """The rows of these queries, in order; each begins with :meth:`select`."""
+        rows: list[tuple[Any, ...]] = []
+        kinds: list[Any] = []
+        for query in queries:
+            result = connection.execute(query)
+            kinds = [column[1] for column in result.cursor.description]
+            rows += [tuple(row) for row in result]
+        before, now = self._known, dict[tuple[Any, ...], _T]()
+        ways: list[tuple[str, Any]] | None = None
+        for row in rows:
+            if row in now:
+                continue
+            record = before.get(row)
+            if record is None:
+                ways = ways or self._ways(connection, kinds)
+                named = zip(ways, row, strict=True)
+                record = self._kind(**{name: raw if way is None else way(raw) for (name, way), raw in named})
+            now[row] = record
+        self._known = now
+        return [now[row] for row in rows]
+
+    def _ways(self, connection: Connection, kinds: Iterable[Any]) -> list[tuple[str, Any]]:
+        """By field, what makes its value of what the database gives, which says of which kind that is; None: nothing
+        has to."""
+        dialect = connection.dialect
+        return [
+            (column.key, column.type.dialect_impl(dialect).result_processor(dialect, kind))
+            for column, kind in zip(self._table.columns, kinds, strict=True)
+        ]
 
 
 def only_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collection[str]) -> None:

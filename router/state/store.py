@@ -110,7 +110,11 @@ class Store:
 
     def add_attempt(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
         """Adds an attempt with its machines. ExistsError when the id is there."""
-        self._attempts.add(attempt, nodes)
+        self._attempts.add([(attempt, nodes)])
+
+    def add_attempts(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
+        """As :meth:`add_attempt` of many: all or none."""
+        self._attempts.add(made)
 
     def attempt(self, attempt_id: str) -> Attempt | None:
         """The attempt of that id."""
@@ -134,6 +138,10 @@ class Store:
         """Reads, applies ``change`` and writes, again until nobody was in between; None leaves it as it is."""
         return self._attempts.update(attempt_id, change)
 
+    def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
+        """As :meth:`update` of many, by id, all or none: each as it is then. A change may be asked more than once."""
+        return self._attempts.update_all(changes)
+
     def versions(self) -> dict[str, int]:
         """The version of every attempt that is not over, by id: whether something changed, for little."""
         return self._attempts.versions()
@@ -152,7 +160,11 @@ class Store:
 
     def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
         """Appends to the journal. TypeError for details that are not JSON data."""
-        self._journal.note(attempt_id, what, at, details)
+        self._journal.note([(attempt_id, details)], what, at)
+
+    def note_all(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
+        """As :meth:`note` for many attempts, each with its details: all or none."""
+        self._journal.note(notes, what, at)
 
     def journal(
         self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
@@ -174,9 +186,9 @@ class Store:
         """Those of an attempt (None: of all) heard at ``since`` or later, in the order in which they were heard."""
         return self._notices.find(attempt, since)
 
-    def remember_short(self, shortage: Shortage) -> None:
-        """Adds a pool that is short for a while."""
-        self._shortages.remember(shortage)
+    def remember_short(self, *shortages: Shortage) -> None:
+        """Adds pools that are short for a while: all or none."""
+        self._shortages.remember(shortages)
 
     def shortages(self, now: datetime) -> tuple[Shortage, ...]:
         """Those still in force, in the order they were found."""

@@ -18,6 +18,7 @@ from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSu
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
+from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
 from tests.support.state_values import NOW, entry
@@ -59,6 +60,10 @@ class TestNotices(NoticesSuite):
 
 
 class TestOverview(OverviewSuite):
+    pass
+
+
+class TestMany(ManySuite):
     pass
 
 
