@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from router.running.site import Site, Tell
 from router.running.workspaces import GRACE_SECONDS, Home
 from router.running.zipapp import pack
 from router.state.store import Store
+from router.wiring.standing_by import PORT, everyones, standing_by
 from terraform.boot import variables_of
 from terraform.cliconfig import Plugins
 from terraform.engine import find_engine
@@ -38,7 +39,6 @@ from terraform.spec import Host
 _ASK_SECONDS = 120.0
 # As long as anybody listens.
 _HEAR_SECONDS = timedelta(days=3650).total_seconds()
-_PORT = "coordinator_port"
 _HEALTH_SECONDS = 2.0
 _TOKEN_FIELD = "coordinator.metrics_token"
 _SANDBOX = "STEPFARE_SANDBOX"
@@ -172,8 +172,8 @@ def _host(address: str, entry: HostEntry | None) -> Host:
 def listening(
     opened: Opened, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
 ) -> Iterator[Home]:
-    """A coordinator for as long as the block runs: one that is there already (of the same state), else our own.
-    ListenError, InvalidInputError."""
+    """A coordinator for as long as the block runs: one that is there already (of the same state), and our own in its
+    place once that ends; else our own. ListenError, InvalidInputError."""
     from router.coordinator.app import make_app, own_version
     from router.coordinator.metrics import Metrics
     from router.coordinator.server import ListenError, Server, existing
@@ -182,30 +182,44 @@ def listening(
     agent = pack()
     sha256 = hashlib.sha256(agent).hexdigest()
     authority = _text(entry.ca) if entry.ca else None
-    port = entry.port or int(store.value(_PORT) or 0)
-    if port and existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca):
-        yield Home(entry.url or _here(entry, port), sha256, authority)
-        return
-    attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock)
-    token = looked_up(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
-    metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
-    app = make_app(attendance, agent, store.id, metrics)
+    port = entry.port or int(store.value(PORT) or 0)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
-    server = Server(app, entry.host, port, certificate, key)
-    try:
-        server.__enter__()
-    except ListenError:
-        # The port that was taken by chance once may be anybody's now; but machines that know it still call there.
-        if entry.port or not port or store.attempts(alive=True):
-            raise
-        server = Server(app, entry.host, 0, certificate, key)
-        server.__enter__()
-    try:
-        store.set_value(_PORT, str(server.port))
-        yield Home(entry.url or _here(entry, server.port), sha256, authority)
-    finally:
-        server.__exit__(None, None, None)
-        attendance.flush()
+    token = looked_up(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
+
+    @contextmanager
+    def serving(port: int) -> Iterator[Server]:
+        attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock)
+        metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
+        app = make_app(attendance, agent, store.id, metrics)
+        try:
+            with Server(app, entry.host, port, certificate, key) as server:
+                yield server
+        finally:
+            attendance.flush()
+
+    def is_there(port: int) -> bool:
+        return existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca)
+
+    def instead(port: int) -> AbstractContextManager[None]:
+        return standing_by(lambda: is_there(port), lambda: serving(port), ListenError)
+
+    with ExitStack() as stack:
+        try:
+            server = None if port and is_there(port) else stack.enter_context(serving(port))
+        except ListenError:
+            # Another was quicker; else the port that was taken by chance once may be anybody's now. But machines that
+            # know it still call there.
+            server = None
+            if not (port and is_there(port)):
+                if entry.port or not port or store.attempts(alive=True):
+                    raise
+                server = stack.enter_context(serving(0))
+        if server is not None:
+            port = everyones(store, server.port, wall_clock, is_there)
+        if server is None or port != server.port:
+            stack.close()
+            stack.enter_context(instead(port))
+        yield Home(entry.url or _here(entry, port), sha256, authority)
 
 
 def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[str, Callable[[], Announcements]]:
@@ -228,7 +242,7 @@ def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datet
 
 def nobody_listens(opened: Opened, store: Store) -> Home:
     """Where machines would call, for commands that make none."""
-    return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(_PORT) or 0}", "")
+    return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
 
 
 def is_listened_to(opened: Opened, store: Store) -> bool:
@@ -236,7 +250,7 @@ def is_listened_to(opened: Opened, store: Store) -> bool:
     from router.coordinator.server import existing
 
     entry = opened.deploy.coordinator
-    url = entry.url or _here(entry, entry.port or int(store.value(_PORT) or 0))
+    url = entry.url or _here(entry, entry.port or int(store.value(PORT) or 0))
     return existing(url, store.id, _HEALTH_SECONDS, entry.ca)
 
 
