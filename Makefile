@@ -9,7 +9,7 @@ NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo test check slow bench format clean help
+.PHONY: plan demo test check slow walk bench format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -35,6 +35,9 @@ test: check ## check, then every test but the slow ones
 
 slow: $(READY) ## the slow tests: long properties, notebooks
 	$(BIN)/pytest -q -n auto --dist loadfile -m slow
+
+walk: $(READY) ## faults at every stage of apply and destroy, each with every command after it (ten minutes)
+	@$(BIN)/python -m tests.bench.fault_walk
 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run

@@ -3,6 +3,7 @@ where they mean something."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
 
 from tests.support.fault_stages import BY_NAME, STAGES
@@ -67,3 +68,11 @@ def others() -> list[Step]:
     """The other faults, with one follow-up each, in turn."""
     follow_ups = cycle(FOLLOW_UPS)
     return [Step(BY_NAME[name], fault, next(follow_ups)) for fault, names in _ELSEWHERE for name in names]
+
+
+def in_turn(steps: Sequence[Step]) -> list[Step]:
+    """Of those that differ in the command that follows alone one each, so that each command comes as often."""
+    alike: dict[tuple[str, str], list[Step]] = {}
+    for step in steps:
+        alike.setdefault((step.stage.name, step.fault.name), []).append(step)
+    return [group[number % len(group)] for number, group in enumerate(alike.values())]
