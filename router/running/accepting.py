@@ -17,7 +17,7 @@ from router.planning.plan import Plan
 from router.running.choices import choices_of, most_at_risk
 from router.running.deploying import Errand
 from router.running.guardrails import Cause, Refusal
-from router.running.kept_limits import keep_limits
+from router.running.kept_limits import has_limits, keep_limits
 from router.running.metering import in_month, planned_entries
 from router.running.orders import Order
 from router.running.site import Site
@@ -110,13 +110,18 @@ def record(
     site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str], limits: Limits
 ) -> None:
     """Writes down that the plan was accepted: the plan, the jobs, the limits that hold for them, planned entries of the
-    ledger, the audit log. Again is harmless, and adds a line to the audit log only."""
+    ledger, the audit log. Again is harmless, and adds a line to the audit log only. Without ``limits`` those that
+    were given before hold; where none ever were, a job that has to move stays in the clouds of its places."""
     now = site.clock()
     errands = accepted.errands
     digest = errands[0].plan
     site.store.put_plan(digest, plan_text, now)
     site.store.put_jobs(specs, now)
-    keep_limits(site.store, digest, limits)
+    given = limits != Limits.none()
+    if given or not has_limits(site.store, digest):
+        # Who gave none wants no surprise either: machines of another cloud than was shown.
+        clouds = tuple(sorted({choice.cloud for errand in errands for choice in errand.choices}))
+        keep_limits(site.store, digest, limits if given else limits.model_copy(update={"clouds": clouds}))
     site.store.ledger.add(
         planned_entries(
             digest,

@@ -11,6 +11,11 @@ def keep_limits(store: Store, plan: str, limits: Limits) -> None:
     store.set_value(_name(plan), limits.model_dump_json())
 
 
+def has_limits(store: Store, plan: str) -> bool:
+    """Whether any are known."""
+    return store.value(_name(plan)) is not None
+
+
 def limits_text(store: Store, plan: str) -> str:
     """Them as JSON, the same text for the same limits; no limits where none are known."""
     return store.value(_name(plan)) or Limits.none().model_dump_json()

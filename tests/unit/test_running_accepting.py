@@ -21,6 +21,7 @@ from router.planning.plan_json import plan_content, plan_to_json
 from router.running.accepting import errands_of, over_budget, record
 from router.running.choices import most_at_risk
 from router.running.guardrails import Cause, Refusal
+from router.running.kept_limits import limits_text
 from router.running.orders import Order, orders_of
 from router.running.site import Site
 from router.running.workspaces import job_of, spec_json
@@ -244,3 +245,20 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
         "gangs": 2, "expected_usd": str(accepted.expected_usd), "approved_by": "grace",
     }  # fmt: skip
     verify(log)
+
+
+def test_without_limits_a_job_stays_in_the_clouds_that_were_shown_and_given_ones_are_kept(
+    site: Site, plan: Plan
+) -> None:
+    digest = plan_content(plan)["digest"]
+    accepted = errands_of(plan, digest, orders_of(plan), make_jobs(), BOOK, 3)
+
+    def kept(limits: Limits) -> Limits:
+        record(site, accepted, plan_to_json(plan), "ada", "", {}, limits)
+        return Limits.model_validate_json(limits_text(site.store, digest))
+
+    shown = tuple(sorted({choice.cloud for errand in accepted.errands for choice in errand.choices}))
+    assert kept(Limits.none()) == Limits.none().model_copy(update={"clouds": shown})
+    given = Limits.model_validate({"clouds": [*shown, "sandbox"], "default_cap_machines": 7})
+    assert kept(given) == given
+    assert kept(Limits.none()) == given
