@@ -14,8 +14,10 @@ SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 # A part that does not move for so long is sent again; the first is also how long an answer may take.
 _SILENT_SECONDS, _CONNECT_SECONDS = 20.0, 5.0
-# Tries of one request, with pauses that double: a store that throttles wants to be asked less.
-_TRIES = 8
+# Tries of one request, with pauses that double from 50 ms: a store that throttles wants to be asked less.
+_TRIES = 9
+# From so many files on, one listing is quicker than asking for each.
+_LISTED = 4
 # Arrow sends an S3 object in parts of 10 MiB, of which there may be 10,000.
 _LARGEST_S3_FILE = 10_000 * 10 * 2**20
 _S3_WORDS = {"region", "endpoint_override", "scheme"}
@@ -29,7 +31,8 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise StorageError(f"{parts.scheme}:// is no place for checkpoints", f"use one of {', '.join(SCHEMES)}, file")
     shown = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
+    named = parts.scheme.startswith("abfs") or parts.username == "anonymous"
+    if parts.password is not None or (parts.username is not None and not named):
         raise StorageError("the URL holds credentials", "give them in the environment: a URL is shown to people")
     try:
         if parts.scheme == "s3":
@@ -43,7 +46,7 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
 
 
 def _s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> Any:
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+    from pyarrow.fs import AwsDefaultS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     if unknown := set(words) - _S3_WORDS:
         raise ValueError(f"{', '.join(sorted(unknown))}: unknown; known are {', '.join(sorted(_S3_WORDS))}")
@@ -60,7 +63,7 @@ def _s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> A
         request_timeout=_SILENT_SECONDS,
         connect_timeout=_CONNECT_SECONDS,
         allow_delayed_open=True,
-        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+        retry_strategy=AwsDefaultS3RetryStrategy(max_attempts=_TRIES),
     )
 
 
@@ -99,12 +102,23 @@ class Store:
 
     def folders(self) -> list[str]:
         """Of the Depot."""
-        return [info.base_name for info in self._infos("", deep=False) if not info.is_file]
+        # Not all clouds tell of folders, which are but the beginnings of names.
+        inside = (
+            info.path[len(self._root) + 1 :].partition("/") for info in self._infos("", deep=True) if info.is_file
+        )
+        return sorted({name for name, slash, _ in inside if slash})
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
         """Of the Depot."""
-        infos = self._system.get_file_info([self._at(path) for path in paths]) if paths else []
-        return [info.size if info.is_file else None for info in infos]
+        if not paths:
+            return []
+        folders = {path.partition("/")[0] for path in paths}
+        if len(paths) >= _LISTED * len(folders) and all("/" in path for path in paths):
+            found = [info for folder in folders for info in self._infos(folder, deep=True)]
+        else:
+            found = self._system.get_file_info([self._at(path) for path in paths])
+        sizes: dict[str, int] = {info.path: info.size for info in found if info.is_file}
+        return [sizes.get(self._at(path)) for path in paths]
 
     def read(self, path: str, most: int) -> bytes:
         """Of the Depot."""
@@ -144,9 +158,8 @@ class Store:
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
         """Of the Depot."""
         files = [info.path for info in self._infos(folder, deep=True) if info.is_file]
-        if kept.isdisjoint(path[len(self._root) + 1 :] for path in files):
-            with suppress(FileNotFoundError):
-                self._system.delete_dir(self._at(folder))
+        if files and kept.isdisjoint(path[len(self._root) + 1 :] for path in files):
+            self._system.delete_dir(self._at(folder))
             return
         for path in files:
             if path[len(self._root) + 1 :] not in kept:

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from router.storage.checkpoints import Journal, manifest_at, taken
 from router.storage.depot import Depot, Reader
@@ -26,7 +27,10 @@ _READ_BYTES, _SENT_BYTES = 64 * 2**20, 128 * 2**20
 # A file that failed is tried again after these pauses; the store's own client has tried before.
 _PAUSES = (0.5, 2.0, 5.0)
 # Errors that a second try does not mend.
+_FINAL_WORDS = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN")
 _FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG}
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,19 @@ def transfer(
     """
     began = time.perf_counter()
     pace.check()
-    try:
-        there = manifest_at(target, manifest.step)
-        if there is not None and there.is_same(manifest) and _sized(target, there):
-            return Moved(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
-        goal = manifest.beside(taken(target, manifest))
-    except OSError as error:
-        raise StorageError(f"{target.url}: {error}") from error
+    workers = max(1, min(parallel, len(manifest.files)))
+    work = _Work(source, target, pace, journal, workers, sleep)
+    there = work.again(lambda: manifest_at(target, manifest.step), target.where(manifest.name))
+    if there is not None and there.is_same(manifest) and work.sizes(there) == [file.bytes for file in there.files]:
+        return Moved(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
+    goal = manifest.beside(work.again(lambda: taken(target, manifest), target.url))
     large = target.largest_file
     if large is not None and any(file.bytes > large for file in goal.files):
         raise StorageError(f"a file of step {goal.step} is over {large // 2**30} GiB", "write it as several files")
-    pairs = sorted(zip(manifest.files, goal.files, strict=True), key=lambda pair: -pair[0].bytes)
-    workers = max(1, min(parallel, len(pairs)))
-    work = _Work(source, target, pace, journal, workers, sleep)
-    sizes = dict(zip([file.path for file in goal.files], _sizes(target, goal), strict=True))
+    pairs = list(zip(manifest.files, goal.files, work.sizes(goal), strict=True))
+    pairs.sort(key=lambda pair: -pair[0].bytes)
     with ThreadPoolExecutor(workers) as pool:
-        kept = _all(work, [pool.submit(work.one, mine, its, sizes[its.path]) for mine, its in pairs])
+        kept = _all(work, [pool.submit(work.one, mine, its, size) for mine, its, size in pairs])
     pace.check()
     work.again(partial(target.put, goal.name, goal.text), target.where(goal.name))
     took = time.perf_counter() - began
@@ -96,17 +97,6 @@ def _all(work: _Work, futures: list[Future[int]]) -> list[int]:
         for future in futures:
             future.cancel()
         work.over = True
-
-
-def _sized(depot: Depot, manifest: Manifest) -> bool:
-    return _sizes(depot, manifest) == [file.bytes for file in manifest.files]
-
-
-def _sizes(depot: Depot, manifest: Manifest) -> list[int | None]:
-    try:
-        return depot.sizes([file.path for file in manifest.files])
-    except OSError as error:
-        raise StorageError(f"{depot.url}: {error}") from error
 
 
 class _Work:
@@ -136,17 +126,24 @@ class _Work:
         self.again(partial(self._digest, self._source, file), self._source.where(file.path))
         return 0
 
-    def again(self, do: Callable[[], None], what: str) -> None:
+    def again(self, do: Callable[[], Result], what: str) -> Result:
         """Does it, more than once if need be."""
-        for pause in (*_PAUSES, None):
+        for pause in _PAUSES:
             try:
                 return do()
             except OSError as error:
                 self._pace.check()
-                if pause is None or error.errno in _FINAL or not self._pace.can_end(0):
+                if error.errno in _FINAL or any(word in str(error) for word in _FINAL_WORDS):
                     raise StorageError(f"{what}: {error}") from error
                 self._sleep(pause)
-        return None
+        try:
+            return do()
+        except OSError as error:
+            raise StorageError(f"{what}: {error}") from error
+
+    def sizes(self, manifest: Manifest) -> list[int | None]:
+        """Of its files, at the target."""
+        return self.again(lambda: self._target.sizes([file.path for file in manifest.files]), self._target.url)
 
     def _is_there(self, file: File) -> bool:
         if self._journal is not None and self._journal.knows(file):
