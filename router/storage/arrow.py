@@ -157,13 +157,20 @@ class Store:
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
         """Of the Depot."""
-        files = [info.path for info in self._infos(folder, deep=True) if info.is_file]
+        files = self._below(folder)
         if files and kept.isdisjoint(path[len(self._root) + 1 :] for path in files):
-            self._system.delete_dir(self._at(folder))
-            return
+            try:
+                self._system.delete_dir(self._at(folder))
+                return
+            except FileNotFoundError:
+                # Google's has no object for the folder itself, and Arrow misses it.
+                files = self._below(folder)
         for path in files:
             if path[len(self._root) + 1 :] not in kept:
                 self._system.delete_file(path)
+
+    def _below(self, folder: str) -> list[str]:
+        return [info.path for info in self._infos(folder, deep=True) if info.is_file]
 
     def where(self, path: str) -> str:
         """Of the Depot."""
