@@ -24,6 +24,9 @@ plan: $(READY) ## tonight's placement of the example jobs, on the embedded price
 demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machine
 	@$(BIN)/stepfare demo
 
+drill: $(READY) ## the fault campaign: 200 random worlds in which everything fails, about 20 minutes
+	@$(BIN)/python -m tests.bench.campaign
+
 check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/ruff check --quiet $(SOURCES)

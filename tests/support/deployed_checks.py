@@ -65,7 +65,8 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
         yield from _unless(not machines, f"{len(machines)} machines are there")
         yield from _unless(not listed, f"Terraform's state has {listed}")
         yield from _unless(not (directory.is_dir() and strays(directory)), "its directory has processes")
-        yield from _unless(whats[-1:] == ["released"], f"the journal ends with {whats[-1:]}")
+        told = [what for what in whats if what != "given up"]
+        yield from _unless(told[-1:] == ["released"], f"the journal ends with {told[-1:]}")
         secret = [path.name for name in _SECRET for path in directory.rglob(name)]
         secret += [path.name for path in directory.glob("*.tfplan") if _has_scripts(path)]
         yield from _unless(not secret, f"secrets are left: {secret}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -17,13 +17,15 @@ Machine = tuple[str, int]
 
 @dataclass(frozen=True)
 class Marked:
-    """A process with the marks of a machine. ``up``: it is the machine itself, not the script that starts it."""
+    """A process with the marks of a machine. ``up``: it is the machine itself, not the script that starts it.
+    ``trains``: of its training."""
 
     state: str
     attempt: str
     rank: int
     node_id: str
     up: bool
+    trains: bool
 
 
 def marked() -> list[Marked]:
@@ -39,19 +41,20 @@ def _marked(environment: bytes) -> Marked | None:
     up = "STEPFARE_NODE_FOLDER" in marks and "STEPFARE_WANTED" not in marks
     return Marked(
         marks.get("STEPFARE_STATE", ""), marks.get("STEPFARE_ATTEMPT", ""), int(marks.get("STEPFARE_RANK", "-1")),
-        marks["STEPFARE_NODE_ID"], up,
+        marks["STEPFARE_NODE_ID"], up, "STEPFARE_CONTROL" in marks,
     )  # fmt: skip
 
 
 @dataclass
 class Sightings:
     """Looks while the block runs. By state: ``seen`` machines (attempt, rank) that were up, ``begun`` those of which at
-    least the start was seen, ``doubles`` what must never be."""
+    least the start was seen, ``doubles`` what must never be. ``pause_s``: between two looks."""
 
     seen: dict[str, set[Machine]] = field(default_factory=lambda: defaultdict(set))
     begun: dict[str, set[Machine]] = field(default_factory=lambda: defaultdict(set))
     doubles: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     looks: int = 0
+    pause_s: float = _PAUSE_S
     _now: list[Marked] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -77,7 +80,7 @@ class Sightings:
         return {(one.attempt, one.rank) for one in self._now if one.state == state}
 
     def _go_on(self) -> None:
-        while not self._ended.wait(_PAUSE_S):
+        while not self._ended.wait(self.pause_s):
             self._look()
 
     def _look(self) -> None:
@@ -91,7 +94,9 @@ class Sightings:
             if one.up:
                 self.seen[one.state].add(machine)
                 ids[one.state, machine].add(one.node_id)
-                # An attempt is named after its job, then a digest.
+            if one.trains:
+                # The next gang's machines may be there before the last one's are gone. An attempt is named after its
+                # job, then a digest.
                 gangs[one.state, one.attempt.rpartition("-")[0]].add(one.attempt)
         for (state, (attempt, rank)), some in ids.items():
             if len(some) > 1:
@@ -106,7 +111,10 @@ def settled(state: str, seconds: float = 5.0) -> list[Marked]:
     ends = time.monotonic() + seconds
     before: list[Marked] | None = None
     while True:
-        now = sorted({one for one in marked() if one.state == state and one.up}, key=lambda m: (m.attempt, m.rank))
+        now = sorted(
+            {replace(one, trains=False) for one in marked() if one.state == state and one.up},
+            key=lambda m: (m.attempt, m.rank),
+        )
         if now == before or time.monotonic() > ends:
             return now
         before = now

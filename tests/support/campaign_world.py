@@ -1,0 +1,166 @@
+"""One world of the fault campaign: a site with its watchers, how far its jobs are, and what is at hand to harm it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from providers.sandbox.machines import Machines
+from router.demo.stage import steps_done
+from router.files.deploy_file import Patience
+from router.running.chains import waits
+from router.running.drills import Target, targets
+from router.state.records import Attempt
+from router.state.store import Store
+from tests.support.campaign_places import PATIENCE, Setting, clock_of, cloud_time
+from tests.support.deployed import Running, Site, Template
+
+_ENDS_S, _AGAIN_S = 60.0, 2.0
+
+
+@dataclass
+class World:
+    """To be used in a `with`; leaves nothing behind but files. ``wrong``: what was seen that must not be; ``said``: by
+    watchers. ``destroyed``, by job: steps above this may be done again, since what was saved was torn."""
+
+    site: Site
+    setting: Setting
+    clock: str = ""
+    wrong: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    restart_at: float | None = None
+    destroyed: dict[str, int] = field(default_factory=dict)
+    _began: float = field(default_factory=time.monotonic)
+    _watchers: list[Running] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def copy_of(cls, template: Template, folder: Path, setting: Setting) -> World:
+        """A world of its own."""
+        site = template.site(folder)
+        site.deploy(patience=PATIENCE)
+        for job in setting.jobs:
+            (folder / job).mkdir()
+        return cls(site, setting)
+
+    def __enter__(self) -> Self:
+        self._stack.callback(self.site.end)
+        self.store: Store = self._stack.enter_context(self.site.store())
+        self.hand = Machines(self.site.state)
+        self.first_clock = self.clock = clock_of(self.site)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of commands."""
+        return {**self.site.environment, "STEPFARE_CLOCK": self.clock}
+
+    def now(self) -> datetime:
+        """On the cloud's clock."""
+        return cloud_time(self.clock, datetime.now(UTC).timestamp())
+
+    def say(self, text: str) -> None:
+        """For whoever looks at it afterwards."""
+        self.log.append(f"{time.monotonic() - self._began:6.2f} {text}")
+
+    def finally_(self, undo: object) -> None:
+        """Called at the end, the last first."""
+        assert callable(undo)
+        self._stack.callback(undo)
+
+    # Watchers
+
+    def watch(self, *words: object) -> Running:
+        """Starts one: `stepfare watch`, or other ``words``."""
+        running = self.site.start(*(words or ("watch",)), environment=self.environment)
+        self._watchers.append(running)
+        return running
+
+    @property
+    def watcher(self) -> Running | None:
+        """The oldest that runs."""
+        return next((one for one in self._watchers if one.process.poll() is None), None)
+
+    def end_watcher(self, number: signal.Signals) -> None:
+        """The oldest that runs gets the signal, and is waited for."""
+        one = self.watcher
+        if one is None:
+            return
+        # Nobody can be asked while he is held up.
+        one.signal(signal.SIGCONT)
+        one.signal(number)
+        self.dismissed(one, number)
+
+    def dismissed(self, one: Running, number: signal.Signals) -> None:
+        """One that was told to end has to, in the way that it should."""
+        try:
+            ran = one.wait(_ENDS_S)
+        except AssertionError as error:
+            self.wrong.append(f"a watcher after {number.name}: {str(error)[-1500:]}")
+        else:
+            # It may just begin, or end.
+            fine = {-number} if number is signal.SIGKILL else {130, 0, 5, -number}
+            if ran.code not in fine:
+                self.wrong.append(f"a watcher ended with {ran.code} after {number.name}: {ran.err[-1500:]}")
+        self._forget(one)
+
+    def _forget(self, one: Running) -> None:
+        self._watchers.remove(one)
+        self.said.append(one.err)
+
+    def keep_watching(self) -> None:
+        """There is always one, but while it is not yet time to start the next."""
+        for one in [one for one in self._watchers if one.process.poll() is not None]:
+            code = one.process.returncode
+            # `apply --follow` ends when all is over.
+            if not (code in (0, 5) and self.over):
+                self.wrong.append(f"a watcher ended by itself with {code}: {one.err[-1500:]}")
+            self._forget(one)
+            self.restart_at = time.monotonic() + _AGAIN_S
+        if not self._watchers and (self.restart_at is None or time.monotonic() >= self.restart_at):
+            self.restart_at = None
+            self.watch()
+
+    def end_all_watchers(self) -> None:
+        """As somebody would who goes home."""
+        while self.watcher is not None:
+            self.end_watcher(signal.SIGTERM)
+
+    # Jobs
+
+    def place(self, job: str) -> Path:
+        """Where its checkpoints lie."""
+        return self.site.folder / job / "checkpoints"
+
+    def done(self, job: str) -> int:
+        """How many steps it has done, by its own account."""
+        return steps_done(self.site.folder / job)
+
+    def attempts(self, job: str | None = None) -> Sequence[Attempt]:
+        """All, or those of a job, the first one first."""
+        return sorted(self.store.attempts(job=job), key=lambda one: (one.job, one.number))
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs, and nothing will."""
+        found = self.attempts()
+        if {one.job for one in found} != set(self.setting.jobs) or any(not one.phase.is_over for one in found):
+            return False
+        return not waits(self.store, found, crashes=Patience().crashes)
+
+    def machines(self, job: str) -> tuple[Target, ...]:
+        """Those of a job that are up."""
+        return targets(self.store, self.hand, self.store.attempts(job=job, alive=True))
