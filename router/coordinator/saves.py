@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from router.state.records import JournalEntry
 from router.state.store import Store
 
 SAVED, NOT_SAVED = "saved", "not_saved"
@@ -32,7 +33,19 @@ class Answers:
 
 def saved_for(store: Store, attempt_id: str, order_id: str) -> Answers:
     """Who answered that order of the attempt, and what. Reads entries of the journal about that order alone."""
-    found = store.journal(attempt_id, what=(SAVED, NOT_SAVED), id_=order_id)
+    return _answers(store.journal(attempt_id, what=(SAVED, NOT_SAVED), id_=order_id))
+
+
+def saved_for_all(store: Store, orders: Mapping[str, str]) -> dict[str, Answers]:
+    """As :func:`saved_for`, for many: order by attempt."""
+    found: dict[str, list[JournalEntry]] = {}
+    for entry in store.overview.answers(orders, (SAVED, NOT_SAVED)) if orders else ():
+        if entry.details.get("id") == orders[entry.attempt]:
+            found.setdefault(entry.attempt, []).append(entry)
+    return {attempt: _answers(found.get(attempt, ())) for attempt in orders}
+
+
+def _answers(found: Sequence[JournalEntry]) -> Answers:
     saved = {int(str(entry.details["rank"])): entry for entry in reversed(found) if entry.what == SAVED}
     failed = {int(str(e.details["rank"])): str(e.details["failed"]) for e in found if e.what == NOT_SAVED}
     failed = {rank: why for rank, why in failed.items() if rank not in saved}

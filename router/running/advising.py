@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from router.agent import states
+from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
 from router.quoting.places import place_of
 from router.quoting.policy import Decision, Event, Here, Move, Observation
+from router.running.chains import Chain, chains_of
 from router.running.lifecycle import kept_step, last_step
-from router.running.quarantine import is_short
+from router.running.picture import Picture
+from router.running.quarantine import Short
 from router.running.recovering import TICK, Replanner, same_machines
-from router.state.records import Attempt, NoticeRecord, Phase
+from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
 _HINTS = {
     states.REBALANCE: Event.REBALANCE,
@@ -34,30 +38,66 @@ class Advice:
     notice: NoticeRecord | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What is the same for all gangs of a plan."""
+
+    limits: Limits
+    finder: CandidateFinder
+    short: Short
+
+
 @dataclass(slots=True)
 class Adviser:
     """Asks the policy of a replanner: about each hint once, about deadlines at every tick, about all when there is
     another price book."""
 
     replanner: Replanner
+    most_s: float = 0.2
     _heeded: set[tuple[str, int, str]] = field(default_factory=set)
     _asked_at: dict[str, datetime] = field(default_factory=dict)
+    _pending: dict[str, tuple[Event, NoticeRecord | None]] = field(default_factory=dict)
     _book: str = ""
 
-    def advise(
-        self, alive: Sequence[Attempt], notices: Mapping[str, Sequence[NoticeRecord]]
-    ) -> tuple[Advice, ...]:  # fmt: skip
-        """For each attempt that runs undisturbed and about which there is something to ask."""
-        running = [a for a in alive if a.phase in (Phase.RUNNING, Phase.RESUMING)]
+    def advise(self, alive: Sequence[Attempt], now: Picture) -> tuple[Advice, ...]:
+        """For each attempt that runs undisturbed and about which there is something to ask. Thinking longer than
+        ``most_s`` is left for the next call, hints first."""
+        running = {a.id: a for a in alive if a.phase in (Phase.RUNNING, Phase.RESUMING)}
         digest = self.replanner.book().digest if running else self._book
         priced = bool(self._book) and digest != self._book
         self._book = digest
+        for attempt in running.values():
+            asked = self._event(attempt, now.notices.get(attempt.id, ()), priced=priced)
+            before = self._pending.get(attempt.id)
+            if asked is not None and (before is None or (before[1] is None and asked[0] is not Event.TICK)):
+                self._pending[attempt.id] = asked
+        self._pending = {name: asked for name, asked in self._pending.items() if name in running}
+        if not self._pending:
+            return ()
+        return self._asked(running, now)
+
+    def _asked(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:
+        ends = time.monotonic() + self.most_s
         found = []
-        for attempt in running:
-            asked = self._event(attempt, notices.get(attempt.id, ()), priced=priced)
-            if asked is not None and (decision := self._decided(attempt, *asked)) is not None:
+        chains = chains_of(self.replanner.site.store, [running[name] for name in self._pending])
+        scenes: dict[str, _Scene] = {}
+        for name in sorted(self._pending, key=lambda one: self._pending[one][1] is None):
+            attempt = running[name]
+            if attempt.plan not in scenes:
+                scenes[attempt.plan] = self._scene(attempt)
+            asked = self._pending.pop(name)
+            nodes = now.nodes.get(name, ())
+            decision = self._decided(attempt, *asked, nodes, chains[name], scenes[attempt.plan])
+            if decision is not None:
                 found.append(Advice(attempt, asked[0], decision, asked[1]))
+            if time.monotonic() > ends:
+                break
         return tuple(found)
+
+    def _scene(self, attempt: Attempt) -> _Scene:
+        limits = self.replanner.limits_of(attempt)
+        site = self.replanner.site
+        return _Scene(limits, self.replanner.finder(limits), Short(site.store.shortages(site.clock())))
 
     def _event(
         self, attempt: Attempt, notices: Sequence[NoticeRecord], *, priced: bool
@@ -75,21 +115,20 @@ class Adviser:
             return Event.TICK, None
         return None
 
-    def _decided(self, attempt: Attempt, event: Event, notice: NoticeRecord | None) -> Decision | None:
+    def _decided(
+        self, attempt: Attempt, event: Event, notice: NoticeRecord | None, nodes: Sequence[NodeRecord], chain: Chain,
+        scene: _Scene,
+    ) -> Decision | None:  # fmt: skip
         """None where its job or its place is not known any more: then it stays."""
-        site, now = self.replanner.site, self.replanner.site.clock()
-        job, limits = self.replanner.left_of(attempt), self.replanner.limits_of(attempt)
+        now, limits = self.replanner.site.clock(), scene.limits
+        job = self.replanner.left_of(chain)
         if job is None or (event is Event.TICK and job.deadline is None):
             return None
-        found = CandidateFinder(self.replanner.book(), limits, now, advisory=False).find(job)[0]
-        nodes = site.store.nodes(attempt.id)
+        found = scene.finder.find(job)[0]
         here = next((c for c in found if same_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        shortages = site.store.shortages(now)
-        others = tuple(
-            place_of(c, job, limits) for c in found if c.key != here.key and not is_short(c, shortages)
-        )  # fmt: skip
+        others = tuple(place_of(c, job, limits) for c in found if c.key != here.key and not scene.short.has(c))
         leaves_in = None
         if notice is not None and notice.seconds is not None and event is not Event.REBALANCE:
             leaves_in = timedelta(seconds=notice.seconds)

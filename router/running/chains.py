@@ -3,13 +3,13 @@ tried in vain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from router.running.lifecycle import GOES_ON, Reason, is_transient, kept_step, manifest_of
 from router.running.workspaces import Before
-from router.state.records import Attempt, Phase
+from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 
 _LONGEST_PAUSE = timedelta(minutes=15)
@@ -21,11 +21,12 @@ LEAST_INTERVAL_S = 10.0
 @dataclass(frozen=True, slots=True)
 class Chain:
     """``attempts`` by number, at least one. Their machines' last words are in ``steps`` and ``manifests``: what each
-    confirmed to have saved."""
+    confirmed to have saved. ``transient``: the last one's training crashed in a way that need not happen again."""
 
     attempts: tuple[Attempt, ...]
     steps: tuple[int, ...]
     manifests: tuple[str, ...]
+    transient: bool = False
 
     @property
     def last(self) -> Attempt:
@@ -70,24 +71,45 @@ def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -
     found = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
     if not found:
         return None
+    return _chain(found, {attempt.id: store.nodes(attempt.id) for attempt in found})
+
+
+def chains_of(store: Store, attempts: Iterable[Attempt]) -> dict[str, Chain]:
+    """The chains that these attempts belong to, by the attempt's id."""
+    wanted = tuple(attempts)
+    if not wanted:
+        return {}
+    lives, machines = store.overview.lives(attempt.job for attempt in wanted)
+    nodes: dict[str, list[NodeRecord]] = {}
+    for node in machines:
+        nodes.setdefault(node.attempt, []).append(node)
+    orders: dict[tuple[str, str, str, datetime], list[Attempt]] = {}
+    for life in lives:
+        orders.setdefault(_order(life), []).append(life)
+    chains = {order: _chain(orders[order], nodes) for order in {_order(attempt) for attempt in wanted}}
+    return {attempt.id: chains[_order(attempt)] for attempt in wanted}
+
+
+def _order(attempt: Attempt) -> tuple[str, str, str, datetime]:
+    return attempt.plan, attempt.job, attempt.gang, attempt.start
+
+
+def _chain(found: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> Chain:
     attempts = tuple(sorted(found, key=lambda a: a.number))
     steps, manifests = [], []
     for attempt in attempts:
-        nodes = store.nodes(attempt.id)
-        steps.append(kept_step(attempt, nodes) if attempt.kept_step is None else attempt.kept_step)
-        manifests.append(manifest_of(attempt, nodes))
-    return Chain(attempts, tuple(steps), tuple(manifests))
+        its = nodes.get(attempt.id, ())
+        steps.append(kept_step(attempt, its) if attempt.kept_step is None else attempt.kept_step)
+        manifests.append(manifest_of(attempt, its))
+    last = attempts[-1]
+    return Chain(attempts, tuple(steps), tuple(manifests), is_transient(last, nodes.get(last.id, ())))
 
 
 def waits(store: Store, attempts: Sequence[Attempt], *, crashes: int) -> tuple[Chain, ...]:
     """Of orders whose newest attempt is over (``attempts``), those that are to go on: machines were lost, none could be
     had, or the training crashed in a way that need not happen again, and fewer than ``crashes`` times in vain."""
-    found = []
-    for attempt in attempts:
-        chain = chain_of(store, attempt)
-        if chain.last.id == attempt.id and _goes_on(store, chain, crashes):
-            found.append(chain)
-    return tuple(found)
+    chains = chains_of(store, attempts)
+    return tuple(chain for one, chain in chains.items() if chain.last.id == one and _goes_on(chain, crashes))
 
 
 def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> None:
@@ -100,7 +122,7 @@ def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> 
     store.update(chain.last.id, left)
 
 
-def _goes_on(store: Store, chain: Chain, crashes: int) -> bool:
+def _goes_on(chain: Chain, crashes: int) -> bool:
     last = chain.last
     if last.phase is not Phase.FAILED or not all(attempt.phase.is_over for attempt in chain.attempts):
         return False
@@ -108,5 +130,5 @@ def _goes_on(store: Store, chain: Chain, crashes: int) -> bool:
     if all(attempt.met_at is None for attempt in chain.attempts):
         return False
     if last.reason == Reason.FAILED:
-        return is_transient(last, store.nodes(last.id)) and chain.in_vain < crashes
+        return chain.transient and chain.in_vain < crashes
     return last.reason in GOES_ON

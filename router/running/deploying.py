@@ -7,7 +7,7 @@ that cannot be taken up is released before anything else is tried.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
 from router.jobs.spec import Job
 from router.running.causes import Cause
-from router.running.chains import order_chain
+from router.running.chains import Chain, order_chain
 from router.running.choices import Choice, short_of, with_zones, zones_sold
 from router.running.hosts import TooFewHostsError, free_hosts
 from router.running.making import Trouble, make
@@ -156,20 +156,30 @@ class Placed:
     token: str = field(repr=False)
 
 
-def place(site: Site, errand: Errand, choice: Choice, checkpoint_seconds: float | None) -> Placed | Outcome:
-    """Writes down where the order is to be made next; nothing is made. It goes on from what earlier attempts saved."""
-    found = _new(site, errand, choice, checkpoint_seconds)
-    if isinstance(found, Outcome):
-        return found
-    placed, nodes = found
-    site.store.add_attempt(placed.attempt, nodes)
-    return placed
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Where an order is to be made next. ``chain``: its attempts until now."""
+
+    errand: Errand
+    choice: Choice
+    checkpoint_seconds: float | None
+    chain: Chain | None
+
+
+def place(site: Site, wanted: Sequence[Next]) -> list[Placed | Outcome]:
+    """Writes down where orders are to be made next, all at once; nothing is made. Each goes on from what its earlier
+    attempts saved. An Outcome for one whose machines would have no zone."""
+    sold: Sold = {}
+    found = [_new(site, n.errand, n.choice, n.checkpoint_seconds, n.chain, sold) for n in wanted]
+    made = [(one[0].attempt, one[1]) for one in found if not isinstance(one, Outcome)]
+    site.store.add_attempts(made)
+    return [one if isinstance(one, Outcome) else one[0] for one in found]
 
 
 def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable[[], None] | None) -> Outcome:
     """Makes the gang of :func:`place`; it knows what the attempts before it have saved by now. As :func:`carry_out`, in
     one place."""
-    before = _before(site, errand)
+    before = _before(_chain(site, errand))
     step, manifest = before.step, before.manifest
     attempt = site.store.update(placed.attempt.id, lambda a: replace(a, first_step=step, first_manifest=manifest))
     if attempt.phase is not Phase.PLANNED:
@@ -200,38 +210,51 @@ def _not_made(site: Site, errand: Errand, attempt: Attempt, cause: Cause, messag
     return Outcome(errand.order, Result.FAILED, release(site, attempt, cause.value, message), message, cause)
 
 
-def _before(site: Site, errand: Errand) -> Before:
+def _chain(site: Site, errand: Errand) -> Chain | None:
     order = errand.order
-    chain = order_chain(site.store, errand.plan, order.job, order.gang, order.start)
+    return order_chain(site.store, errand.plan, order.job, order.gang, order.start)
+
+
+def _before(chain: Chain | None) -> Before:
     # Of the newest itself, which is about to be made, nothing can be gone on from.
     return Before() if chain is None else chain.before
 
 
+# Zones by offers that were looked through, and what was looked for.
+Sold = dict[tuple[object, ...], Mapping[str, str]]
+
+
 def _new(
-    site: Site, errand: Errand, choice: Choice, checkpoint_seconds: float | None
+    site: Site, errand: Errand, choice: Choice, checkpoint_seconds: float | None, chain: Chain | None, sold: Sold
 ) -> tuple[Placed, tuple[NodeRecord, ...]] | Outcome:
     order = errand.order
-    number = len(_earlier(site, errand.plan, order)) + 1
+    number = 1 if chain is None else len(chain.attempts) + 1
     name = attempt_name(site.store.id, errand.plan, order, number)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         if needs_zones(choice.cloud):
-            otherwise = site.deploy.cloud(choice.cloud, choice.region).zone
-            choice = with_zones(choice, zones_sold(choice, errand.book, otherwise))
+            choice = with_zones(choice, _zones(site, errand.book, choice, sold))
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
         return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
     attempt, nodes = new_attempt(
         name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock(),
-        _before(site, errand), checkpoint_seconds,
+        _before(chain), checkpoint_seconds,
     )  # fmt: skip
     return Placed(attempt, choice, token), nodes
 
 
+def _zones(site: Site, book: PriceBook, choice: Choice, sold: Sold) -> Mapping[str, str]:
+    key = (id(book), choice.cloud, choice.region, *sorted({(s.instance_type, s.market.value) for s in choice.seats}))
+    if key not in sold:
+        sold[key] = zones_sold(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
+    return sold[key]
+
+
 def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
     order = errand.order
-    found = _new(site, errand, choice, errand.checkpoint_seconds)
+    found = _new(site, errand, choice, errand.checkpoint_seconds, _chain(site, errand), {})
     if isinstance(found, Outcome):
         return found
     placed, nodes = found
@@ -297,10 +320,6 @@ def _remember(site: Site, attempt: Attempt, cause: Cause) -> None:
                 why=cause.value,
             )
         )
-
-
-def _earlier(site: Site, plan: str, order: Order) -> Sequence[Attempt]:
-    return [a for a in site.store.attempts(plan=plan, job=order.job, gang=order.gang) if a.start == order.start]
 
 
 def due_at(site: Site, order: Order) -> datetime:

@@ -2,37 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 
+from pricing.offers import Offer
+from pricing.places import Market
 from router.planning.candidates import Candidate
 from router.running.site import Site
-from router.state.records import Attempt, Shortage
+from router.state.records import Attempt, NodeRecord, Shortage
 
 _REMEMBERED = timedelta(hours=6)
 _LONGEST = timedelta(hours=6)
 _MOST_DOUBLINGS = 10
+# Less than that share more is not worth remembering.
+_MUCH_LONGER = 0.1
+_ANY = "*"
 
 
 def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -> None:
     """Remembers the pools of these ranks as short; of several machines of one pool once."""
+    quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
+
+
+def quarantine_all(
+    site: Site, taken: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]
+) -> None:  # fmt: skip
+    """The same for many gangs at once: attempt, its machines, those ranks of it, why. What a pool that is left alone
+    already still loses was there before, and counts as the same time."""
     now = site.clock()
-    lately = site.store.shortages_since(now - _REMEMBERED)
-    nodes = [node for node in site.store.nodes(attempt.id) if node.rank in ranks]
-    for zone, instance_type, market in sorted({(n.zone, n.instance_type, n.market) for n in nodes}, key=str):
-        pool = (attempt.cloud, attempt.region, zone, instance_type, market)
-        times = sum((s.cloud, s.region, s.zone, s.instance_type, s.market) == pool and s.at < now for s in lately)
+    pools: dict[Pool, tuple[Attempt, str]] = {}
+    for attempt, nodes, ranks, why in taken:
+        for node in nodes:
+            if node.rank in ranks:
+                pool = (attempt.cloud, attempt.region, node.zone, node.instance_type, node.market)
+                pools.setdefault(pool, (attempt, why))
+    if not pools:
+        return
+    lately: dict[Pool, list[Shortage]] = {}
+    for shortage in site.store.shortages_since(now - _REMEMBERED):
+        lately.setdefault(_pool(shortage), []).append(shortage)
+    new = []
+    for pool, (attempt, why) in sorted(pools.items(), key=str):
+        times, until = _times(lately.get(pool, ()), now)
         length = min(_LONGEST, site.deploy.patience.quarantine * (1 << min(times, _MOST_DOUBLINGS)))
-        if length:
-            site.store.remember_short(Shortage(*pool, attempt.machines, now, now + length, why))
+        if length and now + length - until > length * _MUCH_LONGER:
+            new.append(Shortage(*pool, attempt.machines, now, now + length, why))
+    site.store.remember_short(*new)
 
 
-def is_short(candidate: Candidate, shortages: Sequence[Shortage]) -> bool:
-    """Whether a part of the gang would come from a pool that is remembered as short."""
-    return any(
-        (s.cloud, s.region, s.instance_type, s.market)
-        == (part.offer.cloud, part.offer.region, part.offer.instance_type, part.offer.market)
-        and (s.zone is None or part.offer.zone in (None, s.zone))
-        for part in candidate.parts
-        for s in shortages
-    )
+def _times(lately: Sequence[Shortage], now: datetime) -> tuple[int, datetime]:
+    """How many times that are past by now it was left alone, and until when it is (now: it is not)."""
+    past, until = 0, None
+    for shortage in sorted(lately, key=lambda s: s.at):
+        if until is not None and shortage.at >= until:
+            past += 1
+        until = shortage.until if until is None else max(until, shortage.until)
+    if until is None:
+        return 0, now
+    return (past + 1, now) if until <= now else (past, until)
+
+
+Pool = tuple[str, str, str | None, str, Market]
+
+
+def _pool(shortage: Shortage) -> Pool:
+    return shortage.cloud, shortage.region, shortage.zone, shortage.instance_type, shortage.market
+
+
+class Short:
+    """The pools that are remembered as short, however often each was."""
+
+    def __init__(self, shortages: Iterable[Shortage]) -> None:
+        pools = {_pool(shortage) for shortage in shortages}
+        # A shortage of a whole region is one of each zone; an offer of a region may come from any zone.
+        self._pools = pools | {(cloud, region, _ANY, kind, market) for cloud, region, _, kind, market in pools}
+
+    def has(self, candidate: Candidate) -> bool:
+        """Whether a part of the gang would come from one of them."""
+        return any(self._has(part.offer) for part in candidate.parts)
+
+    def _has(self, offer: Offer) -> bool:
+        kind, market = offer.instance_type, offer.market
+        if offer.zone is None:
+            return (offer.cloud, offer.region, _ANY, kind, market) in self._pools
+        zones = (None, offer.zone)
+        return any((offer.cloud, offer.region, zone, kind, market) in self._pools for zone in zones)

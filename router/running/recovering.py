@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.coordinator.saves import saved_for
+from router.coordinator.saves import Answers, saved_for_all
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.entry import Kind
@@ -24,14 +25,14 @@ from router.planning.whats_left import checkpoint_interval, job_left, places_lef
 from router.quoting.places import place_of
 from router.quoting.policy import Event, Greedy, Move, Observation, Place, Policy
 from router.quoting.safety import SafetyNet
-from router.running.chains import LEAST_INTERVAL_S, Chain, chain_of
+from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from
-from router.running.deploying import Errand, Outcome, Placed, place
+from router.running.deploying import Errand, Next, Outcome, Placed, place
 from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
 from router.running.metering import in_month
 from router.running.orders import Order
-from router.running.quarantine import is_short
+from router.running.quarantine import Short
 from router.running.site import Site
 from router.running.workspaces import job_of
 from router.state.records import Attempt, NodeRecord
@@ -90,35 +91,38 @@ class Replanner:
     book: Callable[[], PriceBook]
     policy: Policy = field(default_factory=lambda: SafetyNet(Greedy()))
     solver: Solver = field(default_factory=lambda: PulpSolver("highs"))
+    _plans_as_of: dict[str, datetime] = field(default_factory=dict)
 
     def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
         """An answer for each. One program for all jobs whose plans had the same limits."""
         answers: dict[int, Answer] = {}
         by_limits: dict[str, list[int]] = {}
+        texts = {plan: limits_text(self.site.store, plan) for plan in {want.last.plan for want in wanting}}
         for number, want in enumerate(wanting):
-            by_limits.setdefault(limits_text(self.site.store, want.last.plan), []).append(number)
+            by_limits.setdefault(texts[want.last.plan], []).append(number)
         for text, numbers in by_limits.items():
             limits = Limits.model_validate_json(text)
             answers |= dict(zip(numbers, self._together([wanting[n] for n in numbers], limits), strict=True))
         return [answers[number] for number in range(len(wanting))]
 
-    def placed(self, want: Wanting, go: Go) -> Placed | Outcome:
-        """Writes the answer down, before anything is done."""
-        del want
-        return place(self.site, go.errand, go.choice, go.checkpoint_seconds)
+    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed | Outcome]:
+        """Writes the answers down, all at once, before anything is done."""
+        return place(self.site, [Next(go.errand, go.choice, go.checkpoint_seconds, want.chain) for want, go in going])
 
     def _together(self, wanting: Sequence[Wanting], limits: Limits) -> list[Answer]:
         now, book = self.site.clock(), self.book()
-        finder = CandidateFinder(book, limits, now, advisory=False)
-        shortages = self.site.store.shortages(now)
+        finder = self.finder(limits)
+        short = Short(self.site.store.shortages(now))
+        jobs = self._jobs(wanting)
+        alive = self.site.store.overview.alive()
         answers: dict[int, Answer] = {}
         wants: list[tuple[int, Want]] = []
         for number, want in enumerate(wanting):
-            job = self._job(want)
+            job = self._job(want, jobs)
             if isinstance(job, Never):
                 answers[number] = job
                 continue
-            found = places_left(finder, job, lambda candidate: is_short(candidate, shortages))
+            found = places_left(finder, job, short.has)
             if want.allowed is not None:
                 found = tuple(candidate for candidate in found if candidate.key in want.allowed)
             allowed = self._allowed(want, [place_of(candidate, job, limits) for candidate in found], job, now)
@@ -127,13 +131,18 @@ class Replanner:
             else:
                 most = None if job.budget is None else job.budget - self._spent(job)
                 wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id)))
-        held = [self._held(wanting, book, limits)]
-        money = self._money_left(limits, wanting, now)
+        leaving = {want.leaving.id for want in wanting if want.leaving is not None}
+        staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
+        held = [_held(staying, alive[1], book, limits)]
+        money = self._money_left(limits, staying.values(), now)
         done = reassign([want for _, want in wants], limits, held, solver=self.solver, money_left=money)
+        saved = saved_for_all(
+            self.site.store, {want.last.id: want.last.order_id for want in wanting if want.last.order_id}
+        )
         for number, want_ in wants:
             chosen = done.placed.get(want_.name)
             if chosen is not None:
-                answers[number] = self._go(wanting[number], want_.job, chosen, book, now)
+                answers[number] = self._go(wanting[number], want_.job, chosen, book, saved)
             elif want_.most_usd is not None and want_.most_usd.nanos <= 0:
                 answers[number] = Never("its budget is spent")
             else:
@@ -144,14 +153,12 @@ class Replanner:
         """By the ledger, whatever it was that the job was planned for."""
         return Usd.total(e.usd for e in self.site.store.ledger.entries(kind=Kind.METERED, job=job.name))
 
-    def _money_left(self, limits: Limits, wanting: Sequence[Wanting], now: datetime) -> dict[str, Usd]:
+    def _money_left(self, limits: Limits, staying: Collection[Attempt], now: datetime) -> dict[str, Usd]:
         """What teams with a budget may still spend this month, beside what runs on, at its ceilings."""
         if not limits.teams:
             return {}
         month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
-        leaving = {want.leaving.id for want in wanting if want.leaving is not None}
-        staying = [a for a in self.site.store.attempts(alive=True) if a.id not in leaving]
         left = {}
         for budget in limits.teams:
             metered = Usd.total(in_month(e, now) for e in entries if e.team == budget.team)
@@ -159,28 +166,43 @@ class Replanner:
             left[budget.team] = budget.budget - max(metered, budget.spent) - committed
         return left
 
-    def left_of(self, attempt: Attempt) -> Job | None:
-        """What is left of its job from the last confirmed step; None where its specification is not known."""
-        return self._left(chain_of(self.site.store, attempt))
+    def finder(self, limits: Limits) -> CandidateFinder:
+        """What finds places at the prices and the time of now."""
+        return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
+
+    def left_of(self, chain: Chain) -> Job | None:
+        """What is left of the job from its last confirmed step; None where its specification is not known."""
+        last = chain.last
+        return self._left(chain, self.site.store.job(last.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
         """Those that its plan was accepted with."""
         return Limits.model_validate_json(limits_text(self.site.store, attempt.plan))
 
-    def _left(self, chain: Chain) -> Job | None:
-        last, text = chain.last, self.site.store.job(chain.last.job_digest)
+    def _left(self, chain: Chain, text: str | None) -> Job | None:
         if text is None:
             return None
-        plan = self.site.store.plan(last.plan)
-        as_of = datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC) if plan else last.created_at
         step = chain.before.step
         where = chain.attempts[chain.steps.index(step)]
-        return job_left(job_of(text), step, RegionId(where.cloud, where.region) if step else None, as_of)
+        there = RegionId(where.cloud, where.region) if step else None
+        return job_left(_read_job(text), step, there, self._as_of(chain.last))
 
-    def _job(self, want: Wanting) -> Job | Never:
+    def _as_of(self, attempt: Attempt) -> datetime:
+        """When its plan was made; a plan never changes."""
+        if attempt.plan not in self._plans_as_of:
+            plan = self.site.store.plan(attempt.plan)
+            if plan is None:
+                return attempt.created_at
+            self._plans_as_of[attempt.plan] = datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
+        return self._plans_as_of[attempt.plan]
+
+    def _jobs(self, wanting: Sequence[Wanting]) -> dict[str, str]:
+        return self.site.store.jobs({want.last.job_digest for want in wanting})
+
+    def _job(self, want: Wanting, jobs: Mapping[str, str]) -> Job | Never:
         if want.chain.in_vain >= self.site.deploy.patience.tries:
             return Never(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
-        return self._left(want.chain) or Never("its specification is not in the state")
+        return self._left(want.chain, jobs.get(want.last.job_digest)) or Never("its specification is not in the state")
 
     def _allowed(
         self, want: Wanting, places: Sequence[Place], job: Job, now: datetime
@@ -192,33 +214,43 @@ class Replanner:
             return decision
         return Later(getattr(decision, "why", "") or "no place is left")
 
-    def _held(self, wanting: Sequence[Wanting], book: PriceBook, limits: Limits) -> Use:
-        """What goes on running takes of the limits."""
-        leaving = {want.leaving.id for want in wanting if want.leaving is not None}
-        staying = [a for a in self.site.store.attempts(alive=True) if a.id not in leaving]
-        machines = (
-            Held(a.cloud, a.region, node.zone, node.instance_type, node.market, 1)
-            for a in staying
-            for node in self.site.store.nodes(a.id)
-        )
-        return held_use(machines, book, limits)
-
-    def _go(self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, now: datetime) -> Answer:
-        last = want.last
+    def _go(
+        self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]
+    ) -> Answer:  # fmt: skip
+        last, now = want.last, self.site.clock()
         hours = chosen.reserved_hours(max(1, job.steps_left))
         choice = choice_from(chosen, now, now + timedelta(hours=hours))
         order = Order(last.job, last.gang, last.start, choice.end, ())
         errand = Errand(last.plan, order, (choice,), job, last.job_digest, book)
-        return Go(errand, choice, self._interval(want, job, chosen, book))
+        return Go(errand, choice, _interval(last, job, chosen, book, saved.get(last.id)))
 
-    def _interval(self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook) -> float | None:
-        """How often it is to save there; half of what it was where the time of a notice was too short to save."""
-        last, part = want.last, chosen.parts[-1]
-        best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
-        known = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
-        if last.order_id and saved_for(self.site.store, last.id, last.order_id).step is None:
-            return max(LEAST_INTERVAL_S, min(known or [_ran_s(last)]) / 2)
-        return min(known, default=None)
+
+def _interval(
+    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None
+) -> float | None:  # fmt: skip
+    """How often it is to save there; half of what it was where the time of a notice was too short to save."""
+    part = chosen.parts[-1]
+    best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
+    known = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
+    if answers is not None and answers.step is None:
+        return max(LEAST_INTERVAL_S, min(known or [_ran_s(last)]) / 2)
+    return min(known, default=None)
+
+
+def _held(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits) -> Use:
+    """What goes on running takes of the limits."""
+    pools = Counter(
+        (staying[n.attempt].cloud, staying[n.attempt].region, n.zone, n.instance_type, n.market)
+        for n in nodes
+        if n.attempt in staying
+    )
+    return held_use((Held(*pool, machines) for pool, machines in pools.items()), book, limits)
+
+
+# Jobs are frozen, and large to read.
+@lru_cache(maxsize=2048)
+def _read_job(text: str) -> Job:
+    return job_of(text)
 
 
 def _ran_s(attempt: Attempt) -> float:

@@ -11,30 +11,30 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import partial
 
 from router.agent import control
 from router.agent.config import Config
-from router.coordinator.saves import saved_for
 from router.quoting.policy import Event, Move, Save
 from router.running.advising import Advice, Adviser
-from router.running.chains import Chain, chain_of, give_up, waits
-from router.running.deploying import Placed, Result, is_interrupted, make_placed, release_interrupted
+from router.running.chains import Chain, chain_of, chains_of, give_up, waits
+from router.running.deploying import Outcome, Placed, Result, is_interrupted, make_placed, release_interrupted
 from router.running.handing import hand_over, order_save
 from router.running.lifecycle import Leave, Reason, Seen, Turn, next_step
-from router.running.quarantine import quarantine
-from router.running.recovering import Go, Never, Replanner, Wanting
+from router.running.picture import Picture, picture
+from router.running.quarantine import quarantine, quarantine_all
+from router.running.recovering import Answer, Go, Later, Replanner, Wanting
 from router.running.release import NotReleasedError, release
 from router.running.silence import Silence
 from router.running.site import Site
 from router.running.work import Work
-from router.state.records import Attempt, NoticeRecord, Phase
+from router.state.records import Attempt, Phase
 
 # Gangs that leave within so many seconds of one another are planned together; nobody waits longer than the second.
 _TOGETHER_S, _AT_MOST_S = 0.5, 2.0
 _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
-_SET_BACK = timedelta(hours=1)
+# Who found no place asks again after so long, and after so many times what it took to think about it.
+_LEAST_PAUSE_S, _SHARE = 2.0, 10.0
 _REASONS = {Event.REBALANCE: control.REBALANCE, Event.MAINTENANCE: control.MAINTENANCE}
 _OVER = (Reason.FINISHED, Reason.FAILED)
 GIVEN_UP = "given_up"
@@ -54,6 +54,7 @@ class Watcher:
     _work: Work = field(init=False)
     _leaving: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
+    _not_before: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._silence = Silence(self.site.deploy.patience.lost.total_seconds())
@@ -71,12 +72,11 @@ class Watcher:
     def look(self, besides: Collection[str] = ()) -> bool:
         """One pass; whether there is anything left to look after, ``besides`` these attempts. StateError."""
         self._work.reap()
-        # Read before the attempts, so that what a notice changed of its attempt is seen with it.
-        notices = self._notices(self._alive())
-        alive = [attempt for attempt in self._alive() if attempt.id not in besides]
-        leaving = [found for a in alive if a.phase.is_up and (found := self._looked_at(a, notices.get(a.id, ())))]
+        now = picture(self.site.store, self.plan)
+        alive = [attempt for attempt in now.alive if attempt.id not in besides]
+        leaving = self._looked_at(alive, now)
         waiting = waits(self.site.store, self._ended(), crashes=self.site.deploy.patience.crashes)
-        for advice in self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], notices):
+        for advice in self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now):
             self._heed(advice)
         abandoned = [a for a in alive if is_interrupted(a) and not self._work.is_busy(_key(a)) and self._is_mine(a)]
         if (leaving or waiting or abandoned) and self._work.holds():
@@ -89,44 +89,35 @@ class Watcher:
         """Waits for what is being made and released; with ``site.stop`` set, making ends soon."""
         self._work.finish()
 
-    def _alive(self) -> list[Attempt]:
-        return list(self.site.store.attempts(plan=self.plan, alive=True))
-
     def _ended(self) -> list[Attempt]:
         now = self.site.clock()
         found = self.site.store.ended_last(now - self.site.deploy.patience.again)
         return [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
 
-    def _notices(self, alive: Sequence[Attempt]) -> dict[str, list[NoticeRecord]]:
-        found: dict[str, list[NoticeRecord]] = {}
-        first = min((a.created_at for a in alive if a.phase.is_up), default=None)
-        # Clocks may have been set back since.
-        for notice in self.site.store.notices(since=first - _SET_BACK) if first is not None else ():
-            found.setdefault(notice.attempt, []).append(notice)
-        return found
-
-    def _looked_at(self, attempt: Attempt, notices: Sequence[NoticeRecord]) -> tuple[Attempt, Leave] | None:
+    def _looked_at(self, alive: Sequence[Attempt], now: Picture) -> list[tuple[Attempt, Leave]]:
         """Turns are done at once; who leaves is said."""
-        if self._work.is_busy(_key(attempt)):
-            return None
-        step = next_step(self._seen(attempt, notices))
-        if isinstance(step, Leave):
-            return attempt, step
-        if isinstance(step, Turn):
-            before, phase = attempt.phase, step.phase
-            now = self.site.store.update(attempt.id, lambda a: replace(a, phase=phase) if a.phase is before else None)
-            if now.phase is phase:
-                self.site.tell(attempt.job, step.text)
-        return None
+        leaving, turns = [], []
+        for attempt in alive:
+            if not attempt.phase.is_up or self._work.is_busy(_key(attempt)):
+                continue
+            step = next_step(self._seen(attempt, now))
+            if isinstance(step, Leave):
+                leaving.append((attempt, step))
+            elif isinstance(step, Turn):
+                turns.append((attempt, step))
+        after = self.site.store.update_all({a.id: partial(_turned, a.phase, turn.phase) for a, turn in turns})
+        for attempt, turn in turns:
+            if after[attempt.id].phase is turn.phase:
+                self.site.tell(attempt.job, turn.text)
+        return leaving
 
-    def _seen(self, attempt: Attempt, notices: Sequence[NoticeRecord]) -> Seen:
-        store = self.site.store
-        nodes = store.nodes(attempt.id)
+    def _seen(self, attempt: Attempt, now: Picture) -> Seen:
+        nodes, notices = now.nodes.get(attempt.id, ()), now.notices.get(attempt.id, ())
         ordered_s = None
         saved, refused = None, ""
-        if attempt.order_id and attempt.ordered_at is not None and attempt.phase is Phase.CHECKPOINTING:
+        if attempt.id in now.answers and attempt.ordered_at is not None:
             ordered_s = (self.site.wall_clock() - attempt.ordered_at).total_seconds()
-            answers = saved_for(store, attempt.id, attempt.order_id)
+            answers = now.answers[attempt.id]
             saved = answers.step
             if len(answers.failed) == attempt.machines:
                 rank, why = min(answers.failed.items())
@@ -169,8 +160,8 @@ class Watcher:
         (answer,) = self.replanner.replan([want])
         if not isinstance(answer, Go):
             return False
-        self._migrate(attempt, Leave(Reason.MOVED, f"{advice.event.value}: {decision.why}"))
-        placed = self.replanner.placed(want, answer)
+        self._migrate([(attempt, Leave(Reason.MOVED, f"{advice.event.value}: {decision.why}"))])
+        (placed,) = self.replanner.placed([(want, answer)])
         if not isinstance(placed, Placed):
             self._stays(attempt)
             return False
@@ -218,57 +209,74 @@ class Watcher:
     def _go_on(self, leaving: Sequence[tuple[Attempt, Leave]], waiting: Sequence[Chain]) -> None:
         """Those that leave, and those that wait for a place, are planned together."""
         now = time.monotonic()
-        for attempt, leave in leaving:
-            if attempt.id not in self._leaving:
-                self._leaving[attempt.id] = now
-                self._migrate(attempt, leave)
-        since = [self._leaving[attempt.id] for attempt, _ in leaving]
+        self._migrate([pair for pair in leaving if pair[0].id not in self._leaving])
+        since = [self._leaving.setdefault(attempt.id, now) for attempt, _ in leaving]
         if since and now - max(since) < _TOGETHER_S and now - min(since) < _AT_MOST_S:
             return
-        going = [a for attempt, _ in leaving if (a := self.site.store.attempt(attempt.id)) and a.phase.is_up]
-        wanting = [Wanting(chain_of(self.site.store, attempt), attempt) for attempt in going]
+        read = self.site.store.overview.attempts(attempt.id for attempt, _ in leaving)
+        going = [read[attempt.id] for attempt, _ in leaving if read[attempt.id].phase.is_up]
+        chains = chains_of(self.site.store, going)
+        wanting = [Wanting(chains[attempt.id], attempt) for attempt in going]
         clock = self.site.clock()
-        wanting += [Wanting(chain) for chain in waiting if chain.again_at <= clock]
+        wanting += [Wanting(chain) for chain in waiting if chain.again_at <= clock and self._asks(chain)]
         if not wanting:
             return
+        began = time.monotonic()
         answers = self.replanner.replan(wanting)
-        for want, answer in zip(wanting, answers, strict=True):
+        took = time.monotonic() - began
+        for want in wanting:
             if want.leaving is not None:
                 self._leaving.pop(want.leaving.id, None)
-            self._carry_out(want, answer)
+        self._carry_out(list(zip(wanting, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
 
-    def _migrate(self, attempt: Attempt, leave: Leave) -> None:
-        def migrating(current: Attempt) -> Attempt | None:
-            if not current.phase.is_up or current.phase is Phase.MIGRATING:
-                return None
-            return replace(current, phase=Phase.MIGRATING, reason=leave.reason.value, message=leave.message)
+    def _asks(self, chain: Chain) -> bool:
+        """Whether one that found no place asks again: a moment later, or longer where thinking about all takes long."""
+        return self._not_before.get(_key(chain.last), 0.0) <= time.monotonic()
 
-        before = attempt.phase
-        now = self.site.store.update(attempt.id, migrating)
-        if before is not Phase.MIGRATING and now.phase is Phase.MIGRATING:
-            self.site.store.note(attempt.id, "leaving", self.site.clock(), reason=leave.reason.value, why=leave.message)
-            if leave.ranks:
-                quarantine(self.site, attempt, leave.ranks, leave.reason.value)
+    def _migrate(self, leaving: Sequence[tuple[Attempt, Leave]]) -> None:
+        after = self.site.store.update_all({a.id: partial(_migrating, leave) for a, leave in leaving})
+        new = [
+            (attempt, leave)
+            for attempt, leave in leaving
+            if attempt.phase is not Phase.MIGRATING and after[attempt.id].phase is Phase.MIGRATING
+        ]
+        notes = [(a.id, {"reason": leave.reason.value, "why": leave.message}) for a, leave in new]
+        self.site.store.note_all(notes, "leaving", self.site.clock())
+        self._quarantine([(a, leave) for a, leave in new if leave.ranks])
+        for attempt, leave in new:
             self.site.tell(attempt.job, f"{attempt.id}: {leave.message}")
 
-    def _carry_out(self, want: Wanting, answer: object) -> None:
-        key = _key(want.last)
-        if isinstance(answer, Go):
-            placed = self.replanner.placed(want, answer)
-            if isinstance(placed, Placed):
+    def _quarantine(self, taken: Sequence[tuple[Attempt, Leave]]) -> None:
+        if taken:
+            nodes = self.site.store.overview.nodes(attempt.id for attempt, _ in taken)
+            quarantine_all(self.site, [(a, nodes.get(a.id, ()), lv.ranks, lv.reason.value) for a, lv in taken])
+
+    def _carry_out(self, answered: Sequence[tuple[Wanting, Answer]], pause_s: float) -> None:
+        """All that go on are written down before anything is done about one of them."""
+        going = [(want, answer) for want, answer in answered if isinstance(answer, Go)]
+        placed = dict(zip((_key(want.last) for want, _ in going), self.replanner.placed(going), strict=True))
+        for want, answer in answered:
+            key = _key(want.last)
+            new = placed.get(key)
+            if isinstance(answer, Go) and isinstance(new, Placed):
                 self._told.pop(key, None)
-                self._work.begin(key, partial(self._replace, want, answer, placed))
-                return
-            answer = Never(placed.message)
+                self._work.begin(key, partial(self._replace, want, answer, new))
+            else:
+                why = new.message if isinstance(new, Outcome) else getattr(answer, "why", "")
+                self._not_before[key] = time.monotonic() + pause_s
+                self._stands(want, why, never=not isinstance(answer, Later))
+
+    def _stands(self, want: Wanting, why: str, *, never: bool) -> None:
+        """It has no place: not yet, or ``never``."""
+        key = _key(want.last)
         if want.leaving is not None:
             # Wherever it goes on, and whenever: here it cannot.
             self._work.begin(key, partial(self._release, want.leaving, None))
-        elif isinstance(answer, Never):
-            give_up(self.site.store, want.chain, GIVEN_UP, answer.why, self.site.clock())
-        why = getattr(answer, "why", "")
+        elif never:
+            give_up(self.site.store, want.chain, GIVEN_UP, why, self.site.clock())
         if self._told.get(key) != why:
             self._told[key] = why
-            self.site.tell(want.last.job, f"waits for a place: {why}" if not isinstance(answer, Never) else why)
+            self.site.tell(want.last.job, why if never else f"waits for a place: {why}")
 
     def _release(self, attempt: Attempt, leave: Leave | None) -> None:
         now = self.site.store.attempt(attempt.id)
@@ -290,6 +298,16 @@ class Watcher:
         if outcome.result is Result.READY:
             step = outcome.attempt.first_step if outcome.attempt is not None else 0
             self.site.tell(want.last.job, f"{placed.attempt.id} is whole, it goes on after step {step}")
+
+
+def _turned(before: Phase, after: Phase, attempt: Attempt) -> Attempt | None:
+    return replace(attempt, phase=after) if attempt.phase is before else None
+
+
+def _migrating(leave: Leave, attempt: Attempt) -> Attempt | None:
+    if not attempt.phase.is_up or attempt.phase is Phase.MIGRATING:
+        return None
+    return replace(attempt, phase=Phase.MIGRATING, reason=leave.reason.value, message=leave.message)
 
 
 def _released(site: Site, attempt: Attempt) -> None:

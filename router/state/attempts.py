@@ -12,11 +12,9 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from router.state.database import Database
 from router.state.errors import ExistsError, MissingError, MovedError
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.rows import only_fields, records, values
+from router.state.rows import AT_ONCE, only_fields, records, values
 from router.state.tables import ATTEMPTS, NODES
 
-# Below the most parameters of a statement that any build of SQLite takes.
-_AT_ONCE = 500
 # How many of the machines an error names.
 _SHOWN = 3
 _OVER = [phase for phase in Phase if phase.is_over]
@@ -36,12 +34,13 @@ class Attempts:
             if len({node.rank for node in nodes}) != len(nodes):
                 raise ValueError(f"{attempt.id}: two machines of one rank")
         machines = [values(node) for _, nodes in made for node in nodes]
+        if not made:
+            return
         with self._database.write() as connection:
             for attempt, _ in made:
                 if connection.execute(select(ATTEMPTS.c.id).where(ATTEMPTS.c.id == attempt.id)).first() is not None:
                     raise ExistsError(f"attempt {attempt.id} exists")
-            if made:
-                connection.execute(insert(ATTEMPTS), [values(attempt) for attempt, _ in made])
+            connection.execute(insert(ATTEMPTS), [values(attempt) for attempt, _ in made])
             if machines:
                 connection.execute(insert(NODES), machines)
 
@@ -156,8 +155,8 @@ def _changed_together(
 ) -> dict[str, Attempt]:
     found: dict[str, Attempt] = {}
     ids = list(changes)
-    for first in range(0, len(ids), _AT_ONCE):
-        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + _AT_ONCE]))
+    for first in range(0, len(ids), AT_ONCE):
+        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + AT_ONCE]))
         found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
     alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for name, change in changes.items():

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, func, select, type_coerce
 
 from router.ledger.entry import Entry, Kind
 from router.state.database import Database
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
-from router.state.rows import Recall, last_seq, records
+from router.state.rows import AT_ONCE, Recall, last_seq, records
 from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
 
-# Below the most parameters of a statement that any build of SQLite takes.
-_IDS_AT_ONCE = 500
 _OVER = [phase for phase in Phase if phase.is_over]
 
 
@@ -52,7 +50,7 @@ class Overview:
     def lives(self, jobs: Iterable[str]) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
         """All attempts that there ever were of these jobs, and their machines by attempt and rank."""
         wanted = sorted(set(jobs))
-        parts = [wanted[first : first + _IDS_AT_ONCE] for first in range(0, len(wanted), _IDS_AT_ONCE)]
+        parts = [wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE)]
         the_attempts, the_nodes = self._lives
         attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
         nodes = [
@@ -78,9 +76,19 @@ class Overview:
         """Those of these ids that there are."""
         wanted, found = sorted(set(ids)), {}
         with self._database.read() as connection:
-            for first in range(0, len(wanted), _IDS_AT_ONCE):
-                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + _IDS_AT_ONCE]))
+            for first in range(0, len(wanted), AT_ONCE):
+                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + AT_ONCE]))
                 found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
+        return found
+
+    def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
+        """The machines of these attempts, by attempt, then rank."""
+        wanted, found = sorted(set(attempts)), dict[str, list[NodeRecord]]()
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), AT_ONCE):
+                query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + AT_ONCE]))
+                for node in records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
+                    found.setdefault(node.attempt, []).append(node)
         return found
 
     def counts(self) -> dict[tuple[Phase, str], int]:
@@ -94,6 +102,18 @@ class Overview:
         query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
         with self._database.read() as connection:
             return tuple(records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
+
+    def answers(self, attempts: Iterable[str], what: Collection[str]) -> tuple[JournalEntry, ...]:
+        """Entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
+        wanted, found = sorted(set(attempts)), []
+        details = type_coerce(JOURNAL.c.details, Text)
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), AT_ONCE):
+                about = JOURNAL.c.attempt.in_(wanted[first : first + AT_ONCE]) & JOURNAL.c.what.in_(sorted(what))
+                # What nobody asked for has an empty one, and there is much of it.
+                query = select(JOURNAL).where(about & ~details.contains('"id":""', autoescape=True))
+                found += records(connection, JOURNAL, query, JournalEntry)
+        return tuple(sorted((e for e in found if e.details.get("id")), key=lambda entry: entry.seq))
 
     def metered(self, after: int = 0) -> tuple[int, tuple[Entry, ...]]:
         """The head of the ledger, and what was metered above ``after``, in order."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from sqlalchemy import Table, select
 
 from router.state.database import Database
-from router.state.rows import put
+from router.state.rows import AT_ONCE, put
 from router.state.tables import FACTS, JOBS, PLANS
 from router.state.versions import ID
 
@@ -49,6 +49,15 @@ class Plans:
     def job(self, digest: str) -> str | None:
         """The spec of that digest."""
         return self._one(JOBS, "digest", digest, "spec")
+
+    def jobs(self, digests: Iterable[str]) -> dict[str, str]:
+        """The specs of these digests that there are."""
+        wanted, found = sorted(set(digests)), dict[str, str]()
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), AT_ONCE):
+                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + AT_ONCE]))
+                found.update({row[0]: row[1] for row in connection.execute(query)})
+        return found
 
     def _one(self, table: Table, key: str, value: str, wanted: str) -> str | None:
         with self._database.read() as connection:

@@ -12,6 +12,8 @@ from sqlalchemy.types import NullType
 
 _T = TypeVar("_T")
 _AS_IT_IS = NullType()
+# Below the most parameters of a statement that any build of SQLite takes.
+AT_ONCE = 500
 
 
 def values(record: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ library is imported when a state is opened, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -107,6 +107,10 @@ class Store:
     def job(self, digest: str) -> str | None:
         """The spec of that digest."""
         return self._plans.job(digest)
+
+    def jobs(self, digests: Iterable[str]) -> dict[str, str]:
+        """The specs of these digests that there are."""
+        return self._plans.jobs(digests)
 
     def add_attempt(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
         """Adds an attempt with its machines. ExistsError when the id is there."""

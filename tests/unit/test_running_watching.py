@@ -46,7 +46,10 @@ class Places:
         go: Any = Go(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
         return [self.answer or go for _ in wanting]
 
-    def placed(self, want: Wanting, go: Go) -> Placed:
+    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed]:
+        return [self._placed(want, go) for want, go in going]
+
+    def _placed(self, want: Wanting, go: Go) -> Placed:
         before, last = want.chain.before, want.last
         name, number = f"{last.job}-{last.number + 1}", last.number + 1
         one = attempt(

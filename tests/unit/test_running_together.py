@@ -1,0 +1,198 @@
+"""Many gangs at once: what is read, remembered and decided for all of them together is as it is for each alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from router.agent import states
+from router.coordinator.saves import saved_for, saved_for_all
+from router.quoting.policy import Event, Save, Stay
+from router.running.advising import Adviser
+from router.running.chains import chain_of, chains_of
+from router.running.picture import picture
+from router.running.quarantine import Short, quarantine, quarantine_all
+from router.running.recovering import Replanner
+from router.running.site import Site
+from router.running.watching import Watcher
+from router.running.work import one_at_a_time
+from router.state.records import Attempt, NoticeRecord, Phase, Shortage
+from router.state.store import Store
+from tests.bench.storm import HERE, book, checked, fill, pretended, site_of
+from tests.support.bare_site import bare_site
+from tests.support.made_up_book import offer
+from tests.support.scenes import a_job as simple
+from tests.support.scenes import found_for
+from tests.support.state_values import HOUR, NOW, attempt, node, shortage
+
+GANGS = 12
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+        yield made
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with bare_site(tmp_path, clock=lambda: NOW) as made:
+        yield made
+
+
+def later(site: Site, by: timedelta) -> None:
+    moment = NOW + by
+    object.__setattr__(site, "clock", lambda: moment)
+
+
+def test_chains_of_many_are_those_of_each(store: Store) -> None:
+    for job in ("one", "two"):
+        for number in (1, 2, 3):
+            name = f"{job}-{number}"
+            over = {"phase": Phase.FAILED, "reason": "lost", "gone_at": NOW, "met_at": NOW} if number < 3 else {}
+            one = attempt(name, job=job, number=number, created_at=NOW + number * MINUTE, first_step=number, **over)
+            saved = {"saved_step": 10 * number, "saved_manifest": f"/m/{number}"} if number == 2 else {}
+            store.add_attempt(one, [node(name), node(name, 1, **saved)])
+    store.add_attempt(attempt("one-b", job="one", gang="g1"), [])
+    asked = store.attempts()
+    assert chains_of(store, asked) == {one.id: chain_of(store, one) for one in asked}
+    assert chains_of(store, asked)["two-3"].steps == (1, 20, 3)
+    assert chains_of(store, []) == {}
+
+
+def test_answers_of_many_are_those_of_each(store: Store) -> None:
+    store.add_attempts([(attempt(name), []) for name in ("a1", "a2", "a3")])
+    said = {"saved_step": 7, "saved_manifest": "/m/7", "seconds": 2.0}
+    for name, order, rank in (("a1", "n1", 1), ("a1", "n1", 0), ("a1", "n0", 0), ("a1", "", 0), ("a2", "n1", 0)):
+        store.note(name, "saved", NOW, rank=rank, id=order, **said)
+    store.note("a3", "not_saved", NOW, rank=0, id="n3", failed="no room")
+    orders = {"a1": "n1", "a2": "n2", "a3": "n3"}
+    found = saved_for_all(store, orders)
+    assert found == {name: saved_for(store, name, order) for name, order in orders.items()}
+    assert found["a1"].ranks == {0, 1}
+    assert (found["a2"].is_saved, dict(found["a3"].failed)) == (False, {0: "no room"})
+    assert saved_for_all(store, {}) == {}
+
+
+def test_specifications_of_many_jobs(store: Store) -> None:
+    store.put_jobs({f"d{n}": str(n) for n in range(700)}, NOW)
+    assert store.jobs([f"d{n}" for n in range(0, 1400, 2)]) == {f"d{n}": str(n) for n in range(0, 700, 2)}
+    assert store.jobs([]) == {}
+
+
+def test_a_zone_that_goes_with_many_gangs_goes_once(site: Site) -> None:
+    def zone_goes(at: timedelta) -> None:
+        later(site, at)
+        taken = [(attempt(f"a{n}"), [node(f"a{n}"), node(f"a{n}", 1)], (0, 1), "interrupted") for n in range(40)]
+        quarantine_all(site, taken)
+        later(site, at + timedelta(seconds=1))
+        quarantine_all(site, taken[:3])
+
+    zone_goes(timedelta(0))
+    (first,) = site.store.shortages(NOW)
+    assert first.until - first.at == 10 * MINUTE
+    # Lost while the pool is left alone: it was there before.
+    later(site, 6 * MINUTE)
+    site.store.add_attempt(attempt("b"), [node("b")])
+    quarantine(site, attempt("b"), (0,), "lost")
+    assert [s.until - s.at for s in site.store.shortages_since(NOW)] == [10 * MINUTE, 10 * MINUTE]
+    zone_goes(HOUR)
+    (second,) = site.store.shortages(NOW + HOUR)
+    assert second.until - second.at == 20 * MINUTE
+    zone_goes(2 * HOUR)
+    (third,) = site.store.shortages(NOW + 2 * HOUR)
+    assert third.until - third.at == 40 * MINUTE
+
+
+def test_nobody_taken_is_nothing_remembered(site: Site) -> None:
+    quarantine_all(site, [(attempt(), [node()], (), "lost"), (attempt("a2"), [], (0,), "lost")])
+    assert site.store.shortages_since(NOW - HOUR) == ()
+
+
+@pytest.mark.parametrize(
+    ("zone", "offered", "is_short"),
+    [("a", "a", True), ("a", "b", False), (None, "a", True), ("a", None, True), (None, None, True)],
+)
+def test_what_is_short(zone: str | None, offered: str | None, is_short: bool) -> None:
+    found, _ = found_for(simple(), [offer("aws/north-1", "p9.48xlarge", "spot", "24", zone=offered)])
+    (candidate,) = found.values()
+    known = replace(shortage(), cloud="aws", region="north-1", zone=zone, instance_type="p9.48xlarge")
+    others: list[Shortage] = [replace(known, region="south-1"), replace(known, instance_type="g9.48xlarge")]
+    assert Short([*others, known]).has(candidate) is is_short
+    assert not Short(others).has(candidate)
+    assert not Short([]).has(candidate)
+
+
+@pytest.fixture
+def stormy(store: Store, tmp_path: Path) -> Site:
+    """Gangs in one zone, with jobs, plan and limits."""
+    fill(store, GANGS, 2)
+    return site_of(store, tmp_path)
+
+
+def notice(site: Site, name: str, kind: str = states.REBALANCE) -> None:
+    site.store.add_notice(NoticeRecord(name, 0, "n1", kind, "sandbox", None, "hint", site.clock()))
+
+
+def test_what_takes_long_to_think_about_is_left_for_the_next_pass_hints_first(stormy: Site) -> None:
+    adviser = Adviser(Replanner(stormy, book), most_s=0.0)
+    now = picture(stormy.store)
+    assert adviser.advise(now.alive, now) == ()
+    hinted = [f"gang-{number:03}" for number in (5, 7)]
+    for name in hinted:
+        notice(stormy, name)
+    moment: datetime = stormy.clock() + HOUR
+    object.__setattr__(stormy, "clock", lambda: moment)
+    now = picture(stormy.store)
+    found = [adviser.advise(now.alive, now) for _ in range(GANGS)]
+    assert [(a.attempt.id, a.event) for advices in found[:2] for a in advices] == [(n, Event.REBALANCE) for n in hinted]
+    assert all(isinstance(a.decision, Save | Stay) for advices in found for a in advices)
+    # One in three has a deadline: about the others a tick has nothing to ask.
+    ticks = [a.attempt.id for advices in found for a in advices if a.event is Event.TICK]
+    assert ticks == [f"gang-{number:03}" for number in range(0, GANGS, 3)]
+    assert adviser.advise(now.alive, now) == ()
+
+
+def test_gangs_that_lose_their_zone_have_other_places_at_once(stormy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.running.watching.make_placed", pretended)
+    replanner = Replanner(stormy, book)
+    watcher = Watcher(stormy, replanner, Adviser(replanner), lambda: one_at_a_time(stormy))
+    store = stormy.store
+
+    def ordered(one: Attempt) -> Attempt:
+        now = stormy.wall_clock()
+        return replace(one, phase=Phase.NOTICED, order_id="n1", order_seconds=30.0, ordered_at=now)
+
+    try:
+        assert watcher.look()
+        for number in range(GANGS):
+            name = f"gang-{number:03}"
+            notice(stormy, name, states.INTERRUPTION)
+            store.update(name, ordered)
+            store.note(
+                name,
+                "saved",
+                stormy.clock(),
+                rank=0,
+                id="n1",
+                saved_step=1000,
+                saved_manifest=f"/m/{name}",
+                seconds=1.0,
+            )
+            store.set_node(name, 0, saved_step=1000, saved_manifest=f"/m/{name}", step=1000)
+        ends = time.monotonic() + 30
+        while len(store.attempts()) < 2 * GANGS:
+            assert time.monotonic() < ends
+            watcher.look()
+            time.sleep(0.05)
+    finally:
+        watcher.close()
+    limits = replanner.limits_of(store.attempts()[0])
+    assert "every limit kept" in checked(store, GANGS, limits)
+    assert {s.zone for s in store.shortages(stormy.clock())} == {HERE[2]}
