@@ -128,7 +128,10 @@ class Watcher:
         return Seen(attempt, nodes, notices, lost, up_s, ordered_s, saved, refused)
 
     def _is_mine(self, attempt: Attempt) -> bool:
-        """Whether it was to go on from an attempt that came up: what never did is for whoever applied the plan."""
+        """Whether it was to go on from an attempt that came up, or was being released: what else never came up is for
+        whoever applied the plan."""
+        if attempt.phase is Phase.RELEASING:
+            return True
         return any(a.met_at is not None for a in chain_of(self.site.store, attempt).attempts)
 
     def _heed(self, advice: Advice) -> None:

@@ -311,6 +311,15 @@ def test_what_never_came_up_is_left_to_whoever_applied(site: Site, watcher: Watc
     assert now(site, "half").phase is Phase.PLANNED
 
 
+def test_what_was_being_released_when_whoever_applied_died_is_released(
+    site: Site, watcher: Watcher, clock: list[float]
+) -> None:
+    site.store.add_attempt(attempt("half", job="half", phase=Phase.RELEASING, reason="short"), [])
+    settle(watcher, clock, 3)
+    assert (now(site, "half").phase, now(site, "half").reason) == (Phase.FAILED, "short")
+    assert not watcher.look()
+
+
 def advising(*advices: Advice) -> Any:
     """Says each once."""
     left = list(advices)
