@@ -51,6 +51,11 @@ class Chain:
         return count
 
     @property
+    def crashed_in_vain(self) -> int:
+        """How many of those ended by a crash of the training itself: machines that were lost say nothing about it."""
+        return sum(attempt.reason == Reason.FAILED for attempt in self.attempts[len(self.attempts) - self.in_vain :])
+
+    @property
     def again_at(self) -> datetime:
         """When the next attempt may begin: at once, and later the more were in vain."""
         gone = self.last.gone_at or self.last.created_at
@@ -130,5 +135,5 @@ def _goes_on(chain: Chain, crashes: int) -> bool:
     if all(attempt.met_at is None for attempt in chain.attempts):
         return False
     if last.reason == Reason.FAILED:
-        return chain.transient and chain.in_vain < crashes
+        return chain.transient and chain.crashed_in_vain < crashes
     return last.reason in GOES_ON

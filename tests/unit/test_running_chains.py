@@ -115,6 +115,16 @@ def test_a_crash_is_tried_again_a_few_times_and_no_more_unless_it_gets_on(store:
     assert waits(store, [kept(store, "a5", 5, first_step=9, exit_code=137, **crash)], crashes=3) == ()
 
 
+def test_machines_that_were_lost_are_no_crashes(store: Store) -> None:
+    for number in (1, 2, 3):
+        kept(store, f"a{number}", number, reason="lost")
+    for number in (4, 5):
+        last = kept(store, f"a{number}", number, exit_code=137, reason="failed", result=states.CRASHED)
+        assert waits(store, [last], crashes=3) != ()
+    kept(store, "a6", 6, reason="interrupted")
+    assert waits(store, [kept(store, "a7", 7, exit_code=137, reason="failed", result=states.CRASHED)], crashes=3) == ()
+
+
 def test_a_plan_keeps_the_limits_that_it_was_accepted_with(store: Store) -> None:
     limits = Limits.model_validate({"clouds": ["sandbox"], "default_cap_machines": 3})
     keep_limits(store, "p1", limits)
