@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
 from router.state.errors import ExistsError, MissingError, MovedError
@@ -60,11 +60,14 @@ class Attempts:
             return tuple(records(connection, ATTEMPTS, query, Attempt))
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
-        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id."""
+        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id. Of one
+        order the newest is by number: clocks are set back."""
         one, other = ATTEMPTS.c, ATTEMPTS.alias("other")
-        order = (other.c.created_at, other.c.number, other.c.id)
+        order = (other.c.plan, other.c.gang, other.c.start)
+        same = tuple_(*order) == tuple_(one.plan, one.gang, one.start)
+        later = tuple_(other.c.created_at, other.c.number, other.c.id) > tuple_(one.created_at, one.number, one.id)
         newer = select(other.c.id).where(
-            other.c.job == one.job, tuple_(*order) > tuple_(one.created_at, one.number, one.id)
+            other.c.job == one.job, or_(and_(same, other.c.number > one.number), and_(not_(same), later))
         )
         query = (
             select(ATTEMPTS)

@@ -304,6 +304,15 @@ class NotesSuite(StateSuite):
         assert [one.id for one in store.ended_last(NOW)] == ["other", "second"]
         assert [one.id for one in store.ended_last(NOW - HOUR)] == ["old", "other", "second"]
 
+    def test_the_newest_of_an_order_is_by_number_though_the_clock_was_set_back(self, store: Store) -> None:
+        gone = {"phase": Phase.FAILED, "gone_at": NOW + HOUR}
+        store.add_attempt(attempt("first", number=1, created_at=NOW + HOUR, **gone), [])
+        store.add_attempt(attempt("second", number=2, created_at=NOW, **gone), [])
+        assert [one.id for one in store.ended_last(NOW)] == ["second"]
+        # Of two orders it is the one that was made later.
+        store.add_attempt(attempt("third", plan="p2", number=1, created_at=NOW + 2 * HOUR, **gone), [])
+        assert [one.id for one in store.ended_last(NOW)] == ["third"]
+
     def test_a_closed_state_says_so(self, url: str) -> None:
         store = Store.open(url, now=NOW)
         store.close()
