@@ -14,6 +14,7 @@ from router.quoting.places import place_of
 from router.quoting.policy import Decision, Event, Here, Move, Observation
 from router.running.chains import Chain, chains_of
 from router.running.lifecycle import kept_step, last_step
+from router.running.pace import Paces
 from router.running.picture import Picture
 from router.running.quarantine import Short
 from router.running.recovering import TICK, Replanner, same_machines
@@ -49,14 +50,15 @@ class _Scene:
 
 @dataclass(slots=True)
 class Adviser:
-    """Asks the policy of a replanner: about each hint once, about deadlines at every tick, about all when there is
-    another price book."""
+    """Asks the policy of a replanner: about each hint once, about deadlines at every tick, about a gang that became
+    slow, about all when there is another price book."""
 
     replanner: Replanner
     most_s: float = 0.2
     _heeded: set[tuple[str, int, str]] = field(default_factory=set)
     _asked_at: dict[str, datetime] = field(default_factory=dict)
     _pending: dict[str, tuple[Event, NoticeRecord | None]] = field(default_factory=dict)
+    _paces: Paces = field(default_factory=Paces)
     _book: str = ""
 
     def advise(self, alive: Sequence[Attempt], now: Picture) -> tuple[Advice, ...]:
@@ -67,7 +69,8 @@ class Adviser:
         priced = bool(self._book) and digest != self._book
         self._book = digest
         for attempt in running.values():
-            asked = self._event(attempt, now.notices.get(attempt.id, ()), priced=priced)
+            nodes = now.nodes.get(attempt.id, ())
+            asked = self._event(attempt, now.notices.get(attempt.id, ()), nodes, priced=priced)
             before = self._pending.get(attempt.id)
             if asked is not None and (before is None or (before[1] is None and asked[0] is not Event.TICK)):
                 self._pending[attempt.id] = asked
@@ -100,7 +103,7 @@ class Adviser:
         return _Scene(limits, self.replanner.finder(limits), Short(site.store.shortages(site.clock())))
 
     def _event(
-        self, attempt: Attempt, notices: Sequence[NoticeRecord], *, priced: bool
+        self, attempt: Attempt, notices: Sequence[NoticeRecord], nodes: Sequence[NodeRecord], *, priced: bool
     ) -> tuple[Event, NoticeRecord | None] | None:
         for notice in notices:
             key = (notice.attempt, notice.rank, notice.id)
@@ -112,7 +115,8 @@ class Adviser:
             return Event.PRICE, None
         if now - self._asked_at.setdefault(attempt.id, now) >= TICK:
             self._asked_at[attempt.id] = now
-            return Event.TICK, None
+            slow = attempt.phase is Phase.RUNNING and self._paces.slower(attempt.id, nodes)
+            return (Event.HEALTH if slow else Event.TICK), None
         return None
 
     def _decided(
@@ -129,6 +133,8 @@ class Adviser:
         if here is None:
             return None
         others = tuple(place_of(c, job, limits) for c in found if c.key != here.key and not scene.short.has(c))
+        if event is Event.HEALTH and notice is None and not others:
+            return None  # slow is better than not at all
         leaves_in = None
         if notice is not None and notice.seconds is not None and event is not Event.REBALANCE:
             leaves_in = timedelta(seconds=notice.seconds)
