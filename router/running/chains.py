@@ -134,6 +134,7 @@ def _goes_on(chain: Chain, crashes: int) -> bool:
     # What never came up at all is for whoever applied the plan.
     if all(attempt.met_at is None for attempt in chain.attempts):
         return False
-    if last.reason == Reason.FAILED:
+    if last.reason == Reason.FAILED and last.met_at is not None:
         return chain.transient and chain.crashed_in_vain < crashes
-    return last.reason in GOES_ON
+    # A gang that failed before it was whole says nothing about the training.
+    return last.reason in GOES_ON or last.reason == Reason.FAILED

@@ -19,6 +19,7 @@ from router.running.causes import Cause
 from router.running.chains import Chain, order_chain
 from router.running.choices import Choice, short_of, with_zones, zones_sold
 from router.running.hosts import TooFewHostsError, free_hosts
+from router.running.lifecycle import PUT_OFF
 from router.running.making import Trouble, make
 from router.running.orders import Order
 from router.running.release import NotReleasedError, release
@@ -297,7 +298,8 @@ def _made(
         now = site.store.attempt(attempt.id) or attempt
         if trouble.cause.is_the_pools:
             _remember(site, now, trouble.cause)
-        released = release(site, now, trouble.cause.value, str(trouble))
+        put_off = trouble.cause is Cause.STOPPED and site.stop.is_set() and attempt.resumes
+        released = release(site, now, PUT_OFF if put_off else trouble.cause.value, str(trouble))
         result = Result.STOPPED if trouble.cause is Cause.STOPPED else Result.FAILED
         return Outcome(errand.order, result, released, str(trouble), trouble.cause)
     return Outcome(errand.order, Result.READY, ready, f"as {ready.id}")

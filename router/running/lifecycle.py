@@ -28,10 +28,12 @@ class Reason(StrEnum):
 
 
 _UNDISTURBED = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
+# Whoever made the next gang was told to stop: the next one makes it.
+PUT_OFF = "put_off"
 # After these the job goes on elsewhere, or in the same place later: it was not its own fault.
 GOES_ON = frozenset({
     Reason.INTERRUPTED.value, Reason.LOST.value, Reason.MOVED.value, "unhealthy", "short", "quota", "price",
-    "throttled", "crashed",
+    "throttled", "crashed", "here", PUT_OFF,
 })  # fmt: skip
 
 

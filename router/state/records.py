@@ -54,7 +54,8 @@ class Attempt:
     ``result`` is how the training went, as its ranks said it ("" while it runs): ``finished``, else a reason of
     :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the
     rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``,
-    ``stopped``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``failed``; ``message`` the same for a person.
+    ``stopped``, ``put_off``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``here``, ``failed``, ``given_up``;
+    ``message`` the same for a person.
     ``version`` rises with every change.
 
     ``resumes``: the attempt that this one goes on from ("": none), at ``first_step``, the last step that was confirmed

@@ -81,6 +81,7 @@ def test_the_more_were_in_vain_the_longer_the_pause(store: Store) -> None:
     ("reason", "goes_on"),
     [
         ("interrupted", True), ("lost", True), ("moved", True), ("short", True), ("quota", True), ("crashed", True),
+        ("here", True), ("put_off", True),
         ("stopped", False), ("given_up", False), ("credentials", False), ("failed", False), ("finished", False),
     ],
 )  # fmt: skip
@@ -113,6 +114,11 @@ def test_a_crash_is_tried_again_a_few_times_and_no_more_unless_it_gets_on(store:
         last = kept(store, f"a{number}", number, first_step=9, exit_code=137, **crash)
         assert waits(store, [last], crashes=3) != ()
     assert waits(store, [kept(store, "a5", 5, first_step=9, exit_code=137, **crash)], crashes=3) == ()
+
+
+def test_a_next_gang_that_could_not_be_made_is_made_later_whatever_was_wrong(store: Store) -> None:
+    kept(store, "a1", 1)
+    assert waits(store, [kept(store, "a2", 2, reason="failed", met_at=None)], crashes=3) != ()
 
 
 def test_machines_that_were_lost_are_no_crashes(store: Store) -> None:

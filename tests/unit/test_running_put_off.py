@@ -1,0 +1,43 @@
+"""What becomes of a gang that was being made when whoever made it was told to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from router.running import deploying
+from router.running.causes import Cause
+from router.running.chains import waits
+from router.running.lifecycle import PUT_OFF
+from router.running.making import Trouble
+from router.state.records import Phase
+from tests.support.bare_site import bare_site
+from tests.support.state_values import NOW, attempt
+
+_ERRAND: Any = type("AnErrand", (), {"order": None})()
+
+
+@pytest.mark.parametrize(
+    ("resumes", "told", "reason"),
+    [("a1", True, PUT_OFF), ("", True, "stopped"), ("a1", False, "stopped")],
+    ids=["the watcher stops", "apply stops", "somebody released it"],
+)
+def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_again(
+    resumes: str, told: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise Trouble(Cause.STOPPED, "stopped")
+
+    monkeypatch.setattr(deploying, "make", stopped)
+    with bare_site(tmp_path, []) as site:
+        site.store.add_attempt(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
+        one = attempt("a2", number=2, phase=Phase.PROVISIONING, resumes=resumes)
+        site.store.add_attempt(one, [])
+        if told:
+            site.stop.set()
+        outcome = deploying._made(site, _ERRAND, one, None)
+        assert outcome.attempt is not None
+        assert (outcome.attempt.phase, outcome.attempt.reason) == (Phase.FAILED, reason)
+        assert bool(waits(site.store, [outcome.attempt], crashes=3)) is (reason == PUT_OFF)
