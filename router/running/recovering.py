@@ -30,7 +30,7 @@ from router.running.choices import Choice, choice_from
 from router.running.deploying import Errand, Next, Outcome, Placed, place
 from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
-from router.running.metering import in_month
+from router.running.metering import in_month, spent
 from router.running.orders import Order
 from router.running.quarantine import Short
 from router.running.site import Site
@@ -81,6 +81,7 @@ class Never:
 
 
 Answer = Go | Later | Never
+Alive = tuple[Sequence[Attempt], Sequence[NodeRecord]]
 
 
 @dataclass(slots=True)
@@ -129,12 +130,12 @@ class Replanner:
             if isinstance(allowed, Later):
                 answers[number] = allowed
             else:
-                most = None if job.budget is None else job.budget - self._spent(job)
+                most = None if job.budget is None else job.budget - self._spent(job, alive, now)
                 wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id)))
         leaving = {want.leaving.id for want in wanting if want.leaving is not None}
         staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
         held = [_held(staying, alive[1], book, limits)]
-        money = self._money_left(limits, staying.values(), now)
+        money = self._money_left(limits, staying.values(), alive, now)
         done = reassign([want for _, want in wants], limits, held, solver=self.solver, money_left=money)
         saved = saved_for_all(
             self.site.store, {want.last.id: want.last.order_id for want in wanting if want.last.order_id}
@@ -149,20 +150,27 @@ class Replanner:
                 answers[number] = Later("every place that it may use is taken, or over its budget")
         return [answers[number] for number in range(len(wanting))]
 
-    def _spent(self, job: Job) -> Usd:
-        """By the ledger, whatever it was that the job was planned for."""
-        return Usd.total(e.usd for e in self.site.store.ledger.entries(kind=Kind.METERED, job=job.name))
+    def _spent(self, job: Job, alive: Alive, now: datetime) -> Usd:
+        """By the ledger, and until now by what is there, whatever it was that the job was planned for."""
+        entries = self.site.store.ledger.entries(kind=Kind.METERED, job=job.name)
+        mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
+        return Usd.total(e.usd for e in entries) + spent([node for node in alive[1] if node.attempt in mine], now)
 
-    def _money_left(self, limits: Limits, staying: Collection[Attempt], now: datetime) -> dict[str, Usd]:
-        """What teams with a budget may still spend this month, beside what runs on, at its ceilings."""
+    def _money_left(
+        self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime
+    ) -> dict[str, Usd]:  # fmt: skip
+        """What teams with a budget may still spend this month, beside what runs on, at its ceilings, and what was spent
+        on what leaves."""
         if not limits.teams:
             return {}
         month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
-        left = {}
+        stays, left = {attempt.id for attempt in staying}, {}
         for budget in limits.teams:
             metered = Usd.total(in_month(e, now) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
+            gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}
+            committed += spent([node for node in alive[1] if node.attempt in gone], now)
             left[budget.team] = budget.budget - max(metered, budget.spent) - committed
         return left
 
