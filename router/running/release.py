@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from providers.errors import ProviderError
 from providers.fleet import Found
@@ -21,13 +21,15 @@ from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
 from router.running.witness import Witness, look
 from router.running.workspaces import GRACE_SECONDS
-from router.state.records import Attempt, Phase
+from router.state.records import Attempt, NodeRecord, Phase
 from terraform.boot import Boot, boot_of
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
 from terraform.strays import stop_strays, strays
 from terraform.workdir import forget_secrets, forget_state
 
 _TRIES = 3
+# Clouds bill no less.
+_LEAST_METERED = timedelta(seconds=1)
 _PAUSE_S = 2.0
 # Two heartbeats, and what a coordinator takes to write them down.
 _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
@@ -167,11 +169,17 @@ def release_tagged(
     return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
 
 
+def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
+    """Now; where the clock was set back meanwhile, when it was last heard of: what was there has cost something."""
+    known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
+    return max(known) if max(known) > made_at else made_at + _LEAST_METERED
+
+
 def _over(site: Site, attempt: Attempt) -> Attempt:
     now = site.clock()
     for node in site.store.nodes(attempt.id):
         if node.made_at is not None and node.gone_at is None:
-            site.store.set_node(attempt.id, node.rank, gone_at=now)
+            site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
     nodes = site.store.nodes(attempt.id)
     last, kept = last_step(attempt, nodes), kept_step(attempt, nodes)
     if attempt.result == states.FINISHED:
