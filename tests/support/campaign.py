@@ -93,7 +93,8 @@ def play(
             small_disks(world)
         words = ("apply", world.site.plan, "--yes", "--limits", folder / "limits.yaml")
         if script.follows:
-            world.watch(*words, "--follow")
+            world.first = (*words, "--follow")
+            world.watch(*world.first)
         else:
             applied = world.site.run(*words, environment=world.environment)
             assert applied.code == 0, applied.err

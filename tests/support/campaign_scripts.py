@@ -41,6 +41,7 @@ _WEIGHTS = {
     Kind.UNWRITABLE: 1, Kind.DISK_FULL: 1, Kind.TORN: 2, Kind.HALF_WRITTEN: 1,
 }  # fmt: skip
 _FEWEST, _MOST = 2, 4
+_FOLLOWS = 0.4
 # Of the training; the first steps are left to it, and the last: nothing can be taken from what has ended.
 _FIRST_SHARE, _LAST_SHARE = 0.02, 0.9
 # So often a fault comes while the one before is still dealt with.
@@ -88,7 +89,7 @@ def script_of(seed: int) -> Script:
         soon = number > 0 and dice.random() < _SOON_AFTER
         after = round(dice.uniform(*_SOON_S), 2) if soon else None
         faults.append(Fault(kind, share, after, dice.randrange(8), dice.randrange(8), _seconds(kind, dice)))
-    return Script(seed, setting, tuple(faults), follows=dice.random() < 0.25)
+    return Script(seed, setting, tuple(faults), follows=dice.random() < _FOLLOWS)
 
 
 def _seconds(kind: Kind, dice: random.Random) -> float:
