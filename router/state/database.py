@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,14 +16,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from router.state.errors import BusyError, StateError
 from router.state.faults import state_error
 from router.state.places import File, Place, Server
+from router.state.settling import SettleError, Settling
 from router.state.tables import TURNS
 
 BUSY_SECONDS = 30.0
 _WRITES = "stepfare_writes"
-# FULL: a commit is on the disk when it returns, also in WAL mode. The last two matter on macOS alone.
-_PRAGMAS = (
+# Beside a log NORMAL never damages anything; that a commit is on the disk when it returns is seen to by
+# :class:`Settling`. The last two matter on macOS alone.
+_LOG, _BESIDE_A_LOG, _OTHERWISE = (
     "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = NORMAL",
     "PRAGMA synchronous = FULL",
+)
+_PRAGMAS = (
     "PRAGMA foreign_keys = ON",
     "PRAGMA fullfsync = ON",
     "PRAGMA checkpoint_fullfsync = ON",
@@ -41,6 +47,7 @@ class Database:
         self._engine = _file_engine(place) if isinstance(place, File) else _server_engine(place)
         # The waiting of SQLite is a lottery between threads; this is a queue.
         self._one_writer = threading.Lock()
+        self._settling = Settling(Path(f"{place.path}-wal")) if isinstance(place, File) else None
         self._closed = False
 
     @property
@@ -66,12 +73,16 @@ class Database:
         Those that name the same ``turn`` come one after the other, and each sees all that those before it wrote.
         Transactions of SQLite always do. Never inside another one of the same thread.
         """
-        with self._in_our_words(), self._writer(), self._engine.connect() as connection:
-            connection.execution_options(**{_WRITES: True})
-            with connection.begin():
-                if turn and not self.is_file:
-                    connection.execute(select(TURNS.c.name).where(TURNS.c.name == turn).with_for_update()).one()
-                yield connection
+        with self._in_our_words():
+            with self._writer(), self._engine.connect() as connection:
+                connection.execution_options(**{_WRITES: True})
+                with connection.begin():
+                    if turn and not self.is_file:
+                        connection.execute(select(TURNS.c.name).where(TURNS.c.name == turn).with_for_update()).one()
+                    yield connection
+            if self._settling is not None:
+                # While a disk is waited for, others write.
+                self._settling.settle()
 
     @contextmanager
     def _writer(self) -> Iterator[None]:
@@ -93,6 +104,8 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise state_error(error, self.place) from None
+        except SettleError as error:
+            raise StateError(f"{self.place}: not known to be on the disk: {error}", "look at its disk") from None
 
 
 def _file_engine(place: File) -> Engine:
@@ -102,7 +115,8 @@ def _file_engine(place: File) -> Engine:
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
-            for pragma in _PRAGMAS:
+            (mode,) = connection.execute(_LOG).fetchone()
+            for pragma in (_BESIDE_A_LOG if mode == "wal" else _OTHERWISE, *_PRAGMAS):
                 connection.execute(pragma)
         except BaseException:
             connection.close()
