@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 from router.storage.checkpoints import Journal, manifest_at, taken
@@ -23,7 +24,7 @@ from router.storage.pace import Pace
 PARALLEL = 8
 CHUNK = 8 * 2**20
 # Shared by the files under way: what was read and not yet written, what was written and has not yet arrived.
-_READ_BYTES, _SENT_BYTES = 64 * 2**20, 128 * 2**20
+_READ_BYTES, _SENT_BYTES = 64 * 2**20, 64 * 2**20
 # A file that failed is tried again after these pauses; the store's own client has tried before.
 _PAUSES = (0.5, 2.0, 5.0)
 # Errors that a second try does not mend.
@@ -116,7 +117,15 @@ class _Work:
         """Copies a file; how many bytes were there already."""
         if size == its.bytes and self._is_there(its):
             return its.bytes
-        self.again(partial(self._copy, mine, its), self._target.where(its.path))
+        tries = count()
+
+        def copy() -> None:
+            # A store may have taken all of it though its answer got lost.
+            if next(tries) and self._target.sizes([its.path]) == [its.bytes] and self._is_there(its):
+                return
+            self._copy(mine, its)
+
+        self.again(copy, self._target.where(its.path))
         if self._journal is not None:
             self._journal.add(its)
         return 0
@@ -187,16 +196,16 @@ class _Work:
         try:
             while offset < file.bytes or ahead:
                 while offset < file.bytes and len(ahead) < self._ahead:
-                    count = min(CHUNK, file.bytes - offset)
-                    ahead.append((count, pool.submit(reader.read_at, count, offset)))
-                    offset += count
-                count, future = ahead.popleft()
+                    piece = min(CHUNK, file.bytes - offset)
+                    ahead.append((piece, pool.submit(reader.read_at, piece, offset)))
+                    offset += piece
+                piece, future = ahead.popleft()
                 chunk = future.result()
-                if len(chunk) != count:
+                if len(chunk) != piece:
                     raise NotWholeError(f"{file.path} is cut short")
                 if self.over:
                     raise CancelledError("another file failed")
-                self._pace.take(count)
+                self._pace.take(piece)
                 yield chunk
         finally:
             for _, future in ahead:

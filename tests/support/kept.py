@@ -8,6 +8,8 @@ from pathlib import Path
 
 from router.agent.helper.stepfare_checkpoint import Checkpoints, Good
 
+_PIECE = 2**24
+
 
 def save(folder: Path, step: int, files: Mapping[str, int] | None = None, attempt: str = "a", keep: int = 100) -> Good:
     """One checkpoint with files of so many bytes, the same for the same step and attempt."""
@@ -16,7 +18,9 @@ def save(folder: Path, step: int, files: Mapping[str, int] | None = None, attemp
     def write(place: Path) -> None:
         for name, size in (files or {"state": 3000, "deep/more": 10}).items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes(noise.randbytes(size))
+            with (place / name).open("wb") as stream:
+                for begin in range(0, size, _PIECE):
+                    stream.write(noise.randbytes(min(_PIECE, size - begin)))
 
     return Checkpoints(folder, keep=keep, attempt=attempt).save(step, write, data_position=step)
 

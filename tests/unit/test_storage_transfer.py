@@ -114,14 +114,40 @@ def test_what_fails_now_and_then_is_tried_again(tmp_path: Path) -> None:
     assert steps(tmp_path / "away") == []
 
 
+class Forgetful(Folder):
+    """A folder whose first answers get lost, after it has taken everything."""
+
+    def __init__(self, path: Path, errors: int) -> None:
+        super().__init__(path)
+        self.errors, self.created = errors, list[str]()
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """The folder's."""
+        self.created.append(path)
+        with super().create(path) as sink:
+            yield sink
+        if self.errors:
+            self.errors -= 1
+            raise TimeoutError("no answer")
+
+
+def test_what_arrived_though_nobody_said_so_is_not_sent_again(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4, {"state": 10})
+    target = Forgetful(tmp_path / "to", 1)
+    assert _copy(tmp_path / "from", target, 4).files == 1
+    assert len(target.created) == 2
+    assert newest(tmp_path / "to") == 4
+
+
 def test_a_full_disk_is_said_at_once(tmp_path: Path) -> None:
-    save(tmp_path / "from", 4)
-    target = Troubled(tmp_path / "to", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) for _ in range(2)])
+    save(tmp_path / "from", 4, {"state": 10})
+    target = Troubled(tmp_path / "to", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
     with pytest.raises(StorageError, match="No space left"):
         _copy(tmp_path / "from", target, 4)
     assert target.errors == []
     assert not [path for path in (tmp_path / "to").rglob("*") if path.is_file()]
-    assert _copy(tmp_path / "from", target, 4).files == 2
+    assert _copy(tmp_path / "from", target, 4).files == 1
 
 
 def test_the_time_box_and_whoever_cancels(tmp_path: Path) -> None:
