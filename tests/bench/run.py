@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
 from router.wiring.planning import PlanOptions, plan_request
-from tests.bench import agent, coordinator, metrics, orders, price_history, prices, reassign, terraform_nodes
+from tests.bench import agent, coordinator, metrics, orders, price_history, prices, reassign, terraform_nodes, upload
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan
 from tests.support.repository import ROOT
@@ -66,6 +66,7 @@ def main() -> None:
     metrics.main()
     print()
     orders.main()
+    upload.main(64, 1)
 
 
 def start_up() -> None:
