@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from router.demo.stage import Trained
 from router.running.lifecycle import Reason
+from router.running.recovering import TICK
 from router.state.records import Attempt, Phase
 from tests.support.campaign_places import STEPS, cloud_time
 from tests.support.campaign_world import World
@@ -24,7 +25,8 @@ class Found:
     """``wrong``: what breaks an invariant, by its name. ``reasons``: of jobs that failed. ``repeated``: steps that were
     done more than once; ``lost``: of them, those that had been confirmed to be saved; ``destroyed``: the same where the
     saved file was destroyed afterwards. ``late``: jobs that were done after their deadline, or not at
-    all though their training did not fail."""
+    all though their training did not fail; ``close``: those, and
+    jobs that were done less than a tick of the policy before it."""
 
     wrong: tuple[tuple[str, str], ...]
     finished: int = 0
@@ -34,6 +36,7 @@ class Found:
     lost: int = 0
     destroyed: int = 0
     late: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
 
 
 ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
@@ -46,7 +49,8 @@ INVARIANTS = (ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
 def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
     """Looks at everything that is left."""
     wrong = [(ENDS if "not over" in what else WATCHERS, what) for what in world.wrong]
-    finished, reasons, late = 0, [], []
+    finished, reasons = 0, list[str]()
+    late, close = list[str](), list[str]()
     repeated = lost = destroyed = 0
     for job in world.setting.jobs:
         attempts = world.attempts(job)
@@ -59,9 +63,11 @@ def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
             reasons.append(ended)
             if ended.startswith("no reason"):
                 wrong.append((ENDS, f"{job}: {ended}"))
+        left = _deadline(world) - _done_at(world, rows)
         # A training that failed by itself, a full disk under it, is no matter of places.
-        if not ended.startswith(Reason.FAILED) and (ended or _done_at(world, rows) > _deadline(world)):
-            late.append(job)
+        if not ended.startswith(Reason.FAILED):
+            late += [job] if ended or left < timedelta(0) else []
+            close += [job] if ended or left < TICK else []
         wrong += [(DOUBLES, f"{job}: {what}") for what in interleaved(rows)]
         repeated += len(rows) - len({row["step"] for row in rows})
         gone, spoilt = _again(attempts, rows, world.destroyed.get(job))
@@ -72,7 +78,7 @@ def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
         wrong.append((DOUBLES if " gangs of " in what or "machines for rank" in what else BOOKS, what))
     wrong += [(ORPHANS, what) for what in _left(world)]
     gangs = sum(one.met_at is not None for one in world.attempts())
-    return Found(tuple(wrong), finished, tuple(reasons), gangs, repeated, lost, destroyed, tuple(late))
+    return Found(tuple(wrong), finished, tuple(reasons), gangs, repeated, lost, destroyed, tuple(late), tuple(close))
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:
