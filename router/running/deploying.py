@@ -22,6 +22,7 @@ from router.running.hosts import TooFewHostsError, free_hosts
 from router.running.lifecycle import PUT_OFF
 from router.running.making import Trouble, make
 from router.running.orders import Order
+from router.running.quarantine import pass_over
 from router.running.release import NotReleasedError, release
 from router.running.secretrefs import resolved
 from router.running.site import Site
@@ -169,11 +170,14 @@ class Next:
 
 def place(site: Site, wanted: Sequence[Next]) -> list[Placed | Outcome]:
     """Writes down where orders are to be made next, all at once; nothing is made. Each goes on from what its earlier
-    attempts saved. An Outcome for one whose machines would have no zone."""
+    attempts saved. An Outcome for one whose machines would have no zone; that pool is passed over for a while."""
     sold: Sold = {}
     found = [_new(site, n.errand, n.choice, n.checkpoint_seconds, n.chain, sold) for n in wanted]
     made = [(one[0].attempt, one[1]) for one in found if not isinstance(one, Outcome)]
     site.store.add_attempts(made)
+    for one, n in zip(found, wanted, strict=True):
+        if isinstance(one, Outcome):
+            pass_over(site, n.choice, "no zone")
     return [one if isinstance(one, Outcome) else one[0] for one in found]
 
 

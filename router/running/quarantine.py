@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pricing.offers import Offer
 from pricing.places import Market
 from router.planning.candidates import Candidate
+from router.running.choices import Choice
 from router.running.site import Site
 from router.state.records import Attempt, NodeRecord, Shortage
 
@@ -48,6 +49,16 @@ def quarantine_all(
         if length and now + length - until > length * _MUCH_LONGER:
             new.append(Shortage(*pool, attempt.machines, now, now + length, why))
     site.store.remember_short(*new)
+
+
+def pass_over(site: Site, choice: Choice, why: str) -> None:
+    """The pools of a gang that could not even be asked for are left for as long as those that are short."""
+    now = site.clock()
+    until = now + site.deploy.patience.shortage
+    pools = sorted({(seat.zone, seat.instance_type, seat.market) for seat in choice.seats}, key=str)
+    site.store.remember_short(
+        *(Shortage(choice.cloud, choice.region, *pool, len(choice.seats), now, until, why) for pool in pools)
+    )
 
 
 def _times(lately: Sequence[Shortage], now: datetime) -> tuple[int, datetime]:

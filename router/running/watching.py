@@ -23,7 +23,7 @@ from router.running.handing import hand_over, order_save
 from router.running.lifecycle import Leave, Reason, Seen, Turn, next_step
 from router.running.picture import Picture, picture
 from router.running.quarantine import quarantine, quarantine_all
-from router.running.recovering import Answer, Go, Later, Replanner, Wanting
+from router.running.recovering import Answer, Go, Never, Replanner, Wanting
 from router.running.release import NotReleasedError, release
 from router.running.silence import Silence
 from router.running.site import Site
@@ -267,7 +267,7 @@ class Watcher:
             else:
                 why = new.message if isinstance(new, Outcome) else getattr(answer, "why", "")
                 self._not_before[key] = time.monotonic() + pause_s
-                self._stands(want, why, never=not isinstance(answer, Later))
+                self._stands(want, why, never=isinstance(answer, Never))
 
     def _stands(self, want: Wanting, why: str, *, never: bool) -> None:
         """It has no place: not yet, or ``never``."""
