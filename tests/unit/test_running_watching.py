@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,45 +18,15 @@ from router.quoting.policy import Event, Move, Save
 from router.running.advising import Advice
 from router.running.deploying import Outcome, Placed, Result
 from router.running.orders import Order
-from router.running.recovering import Answer, Go, Later, Never, Wanting
+from router.running.recovering import Later, Never
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.state.errors import HeldError
 from router.state.holder import Holder
-from router.state.records import Attempt, NoticeRecord, Phase
+from router.state.records import NoticeRecord, Phase
 from tests.support.bare_site import bare_site
-from tests.support.state_values import HOUR, NOW, attempt, node
-
-SECOND = timedelta(seconds=1)
-QUIET: Any = SimpleNamespace(advise=lambda alive, notices: ())
-
-
-@dataclass
-class Places:
-    """Answers as it is told, and makes nothing; ``asked`` who wanted a place, together."""
-
-    site: Site
-    answer: Answer | None = None
-    asked: list[list[str]] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-
-    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
-        self.asked.append([want.last.job for want in wanting])
-        go: Any = Go(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
-        return [self.answer or go for _ in wanting]
-
-    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed]:
-        return [self._placed(want, go) for want, go in going]
-
-    def _placed(self, want: Wanting, go: Go) -> Placed:
-        before, last = want.chain.before, want.last
-        name, number = f"{last.job}-{last.number + 1}", last.number + 1
-        one = attempt(
-            name, job=last.job, number=number, resumes=before.attempt, first_step=before.step,
-            created_at=NOW + number * SECOND, machines=last.machines,
-        )  # fmt: skip
-        self.site.store.add_attempt(one, [node(name)])
-        return Placed(one, go.choice, "")
+from tests.support.state_values import HOUR, NOW, attempt
+from tests.support.watched import QUIET, SECOND, Places, noticed, now, saved, settle, up
 
 
 @pytest.fixture
@@ -98,46 +67,6 @@ def watcher(site: Site, places: Places, clock: list[float], monkeypatch: pytest.
     made = Watcher(site, places, QUIET, nullcontext)  # type: ignore[arg-type]
     yield made
     made.close()
-
-
-def up(site: Site, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
-    """A gang that runs. Nothing was ever made of it, so that releasing needs no Terraform."""
-    agents = agents or (states.RUNNING,)
-    fields: dict[str, Any] = {
-        "phase": Phase.RUNNING,
-        "met_at": NOW,
-        "machines": len(agents),
-        "created_at": NOW + SECOND,
-    }
-    one = attempt(f"{job}-1", job=job, **{**fields, **changes})
-    site.store.add_attempt(one, [node(one.id, rank=r, agent=a, heard_at=NOW) for r, a in enumerate(agents)])
-    return one
-
-
-def noticed(site: Site, one: Attempt, **changes: Any) -> None:
-    """As the coordinator does."""
-    site.store.add_notice(NoticeRecord(one.id, 0, "n1", states.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
-    order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
-    site.store.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
-
-
-def saved(site: Site, one: Attempt, step: int) -> None:
-    site.store.note(one.id, "saved", NOW, rank=0, id="n1", saved_step=step, saved_manifest=f"/m/{step}", seconds=1.0)
-    site.store.set_node(one.id, 0, saved_step=step, saved_manifest=f"/m/{step}", step=step)
-
-
-def settle(watcher: Watcher, clock: list[float], passes: int = 6) -> None:
-    for _ in range(passes):
-        watcher.look()
-        while not watcher.idle and not all(f.done() for f in watcher._work._running.values()):
-            time.sleep(0.002)
-        clock[0] += 1.0
-
-
-def now(site: Site, name: str) -> Attempt:
-    found = site.store.attempt(name)
-    assert found is not None
-    return found
 
 
 def test_a_notice_is_answered_by_a_save_and_a_new_gang_that_goes_on(
