@@ -75,24 +75,29 @@ class Watcher:
         now = picture(self.site.store, self.plan)
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
         leaving = self._looked_at(alive, now)
-        waiting = waits(self.site.store, self._ended(), crashes=self.site.deploy.patience.crashes)
+        waiting = self._waiting()
         for advice in self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now):
             self._heed(advice)
         abandoned = [a for a in alive if is_interrupted(a) and not self._work.is_busy(_key(a)) and self._is_mine(a)]
-        if (leaving or waiting or abandoned) and self._work.holds():
+        due = [chain for chain in waiting if self._is_due(chain)]
+        if (leaving or due or abandoned) and self._work.holds():
             self._tidy(abandoned)
             self._end([one for one in leaving if one[1].reason in _OVER])
-            self._go_on([one for one in leaving if one[1].reason not in _OVER], waiting)
+            # Read again: whoever had the lock before may have given them up, or made them.
+            due = [chain for chain in self._waiting() if self._is_due(chain)] if due else []
+            self._go_on([one for one in leaving if one[1].reason not in _OVER], due)
+            self._work.rest()
         return bool(alive or waiting) or not self._work.idle
 
     def close(self) -> None:
         """Waits for what is being made and released; with ``site.stop`` set, making ends soon."""
         self._work.finish()
 
-    def _ended(self) -> list[Attempt]:
+    def _waiting(self) -> Sequence[Chain]:
         now = self.site.clock()
         found = self.site.store.ended_last(now - self.site.deploy.patience.again)
-        return [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
+        ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
+        return waits(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
 
     def _looked_at(self, alive: Sequence[Attempt], now: Picture) -> list[tuple[Attempt, Leave]]:
         """Turns are done at once; who leaves is said."""
@@ -209,7 +214,7 @@ class Watcher:
             self.site.tell(attempt.job, f"{attempt.id} {how}, releasing its machines")
             self._work.begin(_key(attempt), partial(self._release, attempt, leave))
 
-    def _go_on(self, leaving: Sequence[tuple[Attempt, Leave]], waiting: Sequence[Chain]) -> None:
+    def _go_on(self, leaving: Sequence[tuple[Attempt, Leave]], due: Sequence[Chain]) -> None:
         """Those that leave, and those that wait for a place, are planned together."""
         now = time.monotonic()
         self._migrate([pair for pair in leaving if pair[0].id not in self._leaving])
@@ -220,8 +225,7 @@ class Watcher:
         going = [read[attempt.id] for attempt, _ in leaving if read[attempt.id].phase.is_up]
         chains = chains_of(self.site.store, going)
         wanting = [Wanting(chains[attempt.id], attempt) for attempt in going]
-        clock = self.site.clock()
-        wanting += [Wanting(chain) for chain in waiting if chain.again_at <= clock and self._asks(chain)]
+        wanting += [Wanting(chain) for chain in due]
         if not wanting:
             return
         began = time.monotonic()
@@ -232,8 +236,10 @@ class Watcher:
                 self._leaving.pop(want.leaving.id, None)
         self._carry_out(list(zip(wanting, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
 
-    def _asks(self, chain: Chain) -> bool:
+    def _is_due(self, chain: Chain) -> bool:
         """Whether one that found no place asks again: a moment later, or longer where thinking about all takes long."""
+        if chain.again_at > self.site.clock():
+            return False
         return self._not_before.get(_key(chain.last), 0.0) <= time.monotonic()
 
     def _migrate(self, leaving: Sequence[tuple[Attempt, Leave]]) -> None:

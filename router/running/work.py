@@ -80,6 +80,10 @@ class Work:
         """Forgets what is done; raises what went wrong in a way that nobody foresaw. Gives the lock back when idle."""
         for key in [key for key, future in self._running.items() if future.done()]:
             self._running.pop(key).result()
+        self.rest()
+
+    def rest(self) -> None:
+        """Gives the lock back where nothing is being done: others have a turn."""
         if not self._running and self._held is not None:
             held, self._held = self._held, None
             held.close()

@@ -1,0 +1,99 @@
+"""Between what a watcher does, others make and release: it keeps the lock no longer than it needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from router.files.deploy_file import Deploy
+from router.running.chains import chain_of, give_up
+from router.running.recovering import Later
+from router.running.site import Site
+from router.running.watching import Watcher
+from router.state.records import Phase
+from tests.support.bare_site import bare_site
+from tests.support.state_values import NOW
+from tests.support.watched import QUIET, Places, noticed, now, saved, settle, up
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
+    with bare_site(tmp_path, [], deploy=deploy) as made:
+        yield made
+
+
+@pytest.fixture
+def places(site: Site) -> Places:
+    return Places(site)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of whoever looks, to be moved."""
+    now = [1000.0]
+    for name in ("watching", "silence"):
+        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_while_one_waits_others_may_make_and_release(site: Site, places: Places, clock: list[float]) -> None:
+    """A job without a place keeps nobody from the lock between its attempts to find one."""
+    held, taken = list[bool](), 0
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        nonlocal taken
+        taken += 1
+        held.append(True)
+        try:
+            yield
+        finally:
+            held.pop()
+
+    watcher = Watcher(site, places, QUIET, lock)  # type: ignore[arg-type]
+    one = up(site)
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 5)
+    places.answer = Later("all is short")
+    try:
+        settle(watcher, clock)
+        before = taken
+        for _ in range(10):
+            clock[0] += 0.05
+            assert watcher.look(), "it is waited for"
+            assert held == []
+        assert taken - before <= 1
+    finally:
+        watcher.close()
+
+
+def test_one_that_was_given_up_while_another_had_the_lock_is_not_made_again(
+    site: Site, places: Places, clock: list[float]
+) -> None:
+    """As `destroy` does, between a look at who waits and the lock."""
+    one = up(site)
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 5)
+    places.answer = Later("all is short")
+    destroys = False
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        if destroys:
+            give_up(site.store, chain_of(site.store, one), "stopped", "destroyed on request", NOW)
+        yield
+
+    watcher = Watcher(site, places, QUIET, lock)  # type: ignore[arg-type]
+    try:
+        settle(watcher, clock)
+        places.answer, destroys = None, True
+        settle(watcher, clock)
+    finally:
+        watcher.close()
+    assert places.made == []
+    assert now(site, one.id).reason == "stopped"
