@@ -103,9 +103,11 @@ def _is_gone(node: NodeRecord) -> bool:
 def _listed(directory: Path) -> list[int]:
     """Ranks whose process Terraform's state lists."""
     try:
-        state = json.loads((directory / "terraform.tfstate").read_text())
+        text = (directory / "terraform.tfstate").read_text()
     except FileNotFoundError:
         return []
+    # Emptied by a fault when nothing needed it any more.
+    state = json.loads(text or '{"resources": []}')
     return sorted(
         int(instance["index_key"])
         for resource in state["resources"]
