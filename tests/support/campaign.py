@@ -18,7 +18,7 @@ from tests.support.sightings import Sightings
 _LOOK_S, _OVER_EVERY_S = 0.05, 0.4
 # Without a step for so long, the next fault comes all the same; one with nothing to strike is tried for so long.
 _STUCK_S, _TRIES_S = 12.0, 6.0
-_LONGEST_S = 120.0
+_LONGEST_S = 180.0
 
 
 @dataclass(frozen=True)
