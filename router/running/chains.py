@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from router.running.causes import Cause
 from router.running.lifecycle import GOES_ON, Reason, is_transient, kept_step, manifest_of
 from router.running.workspaces import Before
 from router.state.records import Attempt, NodeRecord, Phase
@@ -16,6 +17,7 @@ _LONGEST_PAUSE = timedelta(minutes=15)
 _FIRST_PAUSE = timedelta(seconds=15)
 # However short a notice was, an interval below this would only ever save.
 LEAST_INTERVAL_S = 10.0
+_REFUSED = frozenset({Cause.SHORT.value, Cause.QUOTA.value, Cause.PRICE.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +44,19 @@ class Chain:
 
     @property
     def in_vain(self) -> int:
-        """How many attempts at the end saved nothing."""
-        count = 0
-        for attempt, step in zip(reversed(self.attempts), reversed(self.steps), strict=True):
-            if step > attempt.first_step:
-                break
-            count += 1
-        return count
+        """How many attempts at the end saved nothing. A place that had no machines is none: it is left alone for a
+        while, and the next is tried at once."""
+        return sum(attempt.reason not in _REFUSED for attempt in self._saved_nothing)
 
     @property
     def crashed_in_vain(self) -> int:
         """How many of those ended by a crash of the training itself: machines that were lost say nothing about it."""
-        return sum(attempt.reason == Reason.FAILED for attempt in self.attempts[len(self.attempts) - self.in_vain :])
+        return sum(attempt.reason == Reason.FAILED for attempt in self._saved_nothing)
+
+    @property
+    def _saved_nothing(self) -> tuple[Attempt, ...]:
+        came = [n for n, (a, step) in enumerate(zip(self.attempts, self.steps, strict=True), 1) if step > a.first_step]
+        return self.attempts[came[-1] if came else 0 :]
 
     @property
     def again_at(self) -> datetime:

@@ -136,3 +136,14 @@ def test_a_plan_keeps_the_limits_that_it_was_accepted_with(store: Store) -> None
     keep_limits(store, "p1", limits)
     assert Limits.model_validate_json(limits_text(store, "p1")) == limits
     assert Limits.model_validate_json(limits_text(store, "p2")) == Limits.none()
+
+
+def test_places_without_machines_are_no_gangs_in_vain(store: Store) -> None:
+    """A region that is down must not make its job wait for longer with every place that is tried."""
+    kept(store, "a1", 1, saved=5)
+    refused: dict[str, Any] = {"first_step": 5, "reason": "short", "met_at": None}
+    last = [kept(store, f"a{number}", number, **refused) for number in range(2, 9)][-1]
+    chain = chain_of(store, last)
+    assert (chain.in_vain, chain.again_at) == (0, last.gone_at)
+    lost = chain_of(store, kept(store, "a9", 9, first_step=5))
+    assert lost.in_vain == 1
