@@ -104,6 +104,17 @@ class Roll:
         """Durable when it returns, and with it what was not written yet; the roll changes only if the database did."""
         changes = {**member.news, **changes}
         self._store.set_node(self.attempt.id, member.record.rank, **changes)
+        self._know_of(member, changes)
+
+    def note_and_set(
+        self, member: Member, what: str, at: datetime, details: dict[str, object], changes: dict[str, Any]
+    ) -> None:  # fmt: skip
+        """As :meth:`set`, with an entry of the journal in the same transaction."""
+        rank, changes = member.record.rank, {**member.news, **changes}
+        self._store.note_with_node(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})
+        self._know_of(member, changes)
+
+    def _know_of(self, member: Member, changes: dict[str, Any]) -> None:
         member.record = replace(member.record, **changes)
         member.news = {}
         if "heard_at" in changes:

@@ -252,9 +252,12 @@ class Attendance:
             else:
                 where = {"saved_step": said.step, "saved_manifest": _masked(said.manifest or "", token)}
                 again = {name: getattr(member.record, name) for name in where} == where
+                changes = {**where, "saved_at": now, "heard_at": now}
                 if told.id or not again:
-                    self._note(roll, SAVED, member, id=told.id, seconds=said.seconds, **where)
-                roll.set(member, **where, saved_at=now, heard_at=now)
+                    # Whoever sees the one sees the other.
+                    roll.note_and_set(member, SAVED, now, {"id": told.id, "seconds": said.seconds, **where}, changes)
+                else:
+                    roll.set(member, **changes)
             member.told = told
             member.answered |= {told.id} - {""}
         return 200, {}

@@ -124,20 +124,24 @@ class Attempts:
 
     def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
         """Sets fields of machines, by attempt and rank: all or none. TypeError, MissingError."""
-        alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for (attempt_id, rank), fields in changes.items():
-            only_fields(NodeRecord, fields, fixed=("attempt", "rank"))
-            row = {f"new_{name}": value for name, value in fields.items()}
-            alike.setdefault(tuple(sorted(fields)), []).append({**row, "one": attempt_id, "its": rank})
-        alike.pop((), None)
-        if not alike:
-            return
-        one = (NODES.c.attempt == bindparam("one")) & (NODES.c.rank == bindparam("its"))
-        with self._database.write() as connection:
-            for names, rows in sorted(alike.items()):
-                new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
-                if connection.execute(update(NODES).where(one).values(new), rows).rowcount != len(rows):
-                    raise MissingError(f"one of these machines does not exist: {_named(rows)}")
+        if any(changes.values()):
+            with self._database.write() as connection:
+                set_nodes_within(connection, changes)
+
+
+def set_nodes_within(connection: Connection, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
+    """As :meth:`Attempts.set_nodes`, as a part of a transaction. TypeError, MissingError."""
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for (attempt_id, rank), fields in changes.items():
+        only_fields(NodeRecord, fields, fixed=("attempt", "rank"))
+        row = {f"new_{name}": value for name, value in fields.items()}
+        alike.setdefault(tuple(sorted(fields)), []).append({**row, "one": attempt_id, "its": rank})
+    alike.pop((), None)
+    one = (NODES.c.attempt == bindparam("one")) & (NODES.c.rank == bindparam("its"))
+    for names, rows in sorted(alike.items()):
+        new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
+        if connection.execute(update(NODES).where(one).values(new), rows).rowcount != len(rows):
+            raise MissingError(f"one of these machines does not exist: {_named(rows)}")
 
 
 def change_within(

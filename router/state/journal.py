@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Text, delete, insert, select, type_coerce
+from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
+from router.state.attempts import set_nodes_within
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
 from router.state.rows import last_seq, records, values
@@ -23,15 +25,23 @@ class Journal:
     def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
         """Appends an entry for each of these attempts with these details, all or none. TypeError or ValueError for
         details that are not JSON data."""
-        if not notes:
-            return
+        if notes:
+            with self._database.write(JOURNAL.name) as connection:
+                _note(connection, notes, what, at)
+
+    def note_with_node(
+        self,
+        attempt_id: str,
+        rank: int,
+        changes: Mapping[str, Any],
+        what: str,
+        at: datetime,
+        details: Mapping[str, object],
+    ) -> None:
+        """Appends an entry and changes fields of a machine: both or neither. As both."""
         with self._database.write(JOURNAL.name) as connection:
-            last = last_seq(connection, JOURNAL)
-            entries = [
-                JournalEntry(last + number, at, attempt_id, what, dict(details))
-                for number, (attempt_id, details) in enumerate(notes, start=1)
-            ]
-            connection.execute(insert(JOURNAL), [values(entry) for entry in entries])
+            set_nodes_within(connection, {(attempt_id, rank): changes})
+            _note(connection, [(attempt_id, details)], what, at)
 
     def entries(
         self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
@@ -48,6 +58,17 @@ class Journal:
         with self._database.read() as connection:
             found = records(connection, JOURNAL, query, JournalEntry)
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
+
+
+def _note(
+    connection: Connection, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime
+) -> None:  # fmt: skip
+    last = last_seq(connection, JOURNAL)
+    entries = [
+        JournalEntry(last + number, at, attempt_id, what, dict(details))
+        for number, (attempt_id, details) in enumerate(notes, start=1)
+    ]
+    connection.execute(insert(JOURNAL), [values(entry) for entry in entries])
 
 
 # So long after its end a shortage is known, for whoever counts how often a pool fails.

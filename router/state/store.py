@@ -170,6 +170,13 @@ class Store:
         """As :meth:`note` for many attempts, each with its details: all or none."""
         self._journal.note(notes, what, at)
 
+    def note_with_node(
+        self, attempt_id: str, rank: int, changes: Mapping[str, object], what: str, at: datetime,
+        details: Mapping[str, object],
+    ) -> None:  # fmt: skip
+        """As :meth:`note` and :meth:`set_node`: both or neither."""
+        self._journal.note_with_node(attempt_id, rank, changes, what, at, details)
+
     def journal(
         self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
     ) -> tuple[JournalEntry, ...]:

@@ -68,6 +68,17 @@ class ManySuite(StateSuite):
             store.note_all([("a3", {}), ("a4", {"n": object()})], "leaving", NOW)
         assert store.journal("a3") == ()
 
+    def test_a_note_and_what_it_says_of_a_machine_come_together(self, store: Store) -> None:
+        store.add_attempt(attempt(), [node()])
+        store.note_with_node("a1", 0, {"saved_step": 7, "saved_at": NOW}, "saved", NOW, {"rank": 0, "saved_step": 7})
+        assert store.nodes("a1") == (node(saved_step=7, saved_at=NOW),)
+        assert [(e.what, e.details) for e in store.journal()] == [("saved", {"rank": 0, "saved_step": 7})]
+        with pytest.raises(MissingError):
+            store.note_with_node("a1", 1, {"saved_step": 8}, "saved", NOW, {})
+        with pytest.raises(TypeError):
+            store.note_with_node("a1", 0, {"saved_step": 8}, "saved", NOW, {"what": object()})
+        assert (store.nodes("a1")[0].saved_step, len(store.journal())) == (7, 1)
+
     def test_pools_that_are_short_together(self, store: Store) -> None:
         both = (shortage("us-east-1a", hours=3), shortage("us-east-1b", hours=3))
         store.remember_short(*both)

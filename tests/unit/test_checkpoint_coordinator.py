@@ -98,10 +98,11 @@ def test_a_database_that_takes_nothing_is_tried_again(pair: Scene, monkeypatch: 
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "set_node", locked)
+        patch.setattr(pair.store, "note_with_node", locked)
         assert pair.say(0, "saved") == (503, {})
     assert pair.say(0, "saved") == TAKEN
     assert _saved(pair)[0] == 120
+    assert len(pair.journal("saved")) == 1
 
 
 @pytest.mark.parametrize(
