@@ -22,7 +22,19 @@ from tempfile import TemporaryDirectory
 
 from router.planning.planner import PlanRequest
 from router.wiring.planning import PlanOptions, plan_request
-from tests.bench import agent, coordinator, metrics, orders, price_history, prices, reassign, terraform_nodes, upload
+from tests.bench import (
+    agent,
+    agent_footprint,
+    coordinator,
+    metrics,
+    orders,
+    price_history,
+    prices,
+    reassign,
+    storm,
+    terraform_nodes,
+    upload,
+)
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.bench.stopwatch import Timed, timed_plan
 from tests.support.repository import ROOT
@@ -31,6 +43,7 @@ NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 NIGHTLY = ROOT / "examples" / "nightly"
 INSTRUCTIVE = ROOT / "examples" / "instructive"
 COMMAND = (str(Path(sys.executable).parent / "stepfare"),)
+FOOTPRINT = ("--seconds", "20")
 PLANNED = (0, 3)  # all placed; some could not be placed
 
 
@@ -60,12 +73,16 @@ def main() -> None:
             print(line, flush=True)
     print()
     agent.main()
+    agent_footprint.main(FOOTPRINT)
     print()
     coordinator.main()
     print()
     metrics.main()
     print()
     orders.main()
+    print()
+    storm.main()
+    print()
     upload.main(64, 1)
 
 
