@@ -118,12 +118,15 @@ class _Work:
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
         from router.prices.books import load_book
+        from router.running.kept_limits import limits_text
         from router.running.orders import orders_of
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
-        self._limits = Limits.none() if limits is None else read_limits(limits)
+        # Those that it was planned with, as far as that was here.
+        kept = Limits.model_validate_json(limits_text(site.store, self._digest))
+        self._limits = kept if limits is None else read_limits(limits)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
 

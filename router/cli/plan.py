@@ -57,8 +57,9 @@ def plan(
     Exit code 3 when a job could not be placed; the plan is still written.
     """
     from router.cli.plan_text import table, wide
-    from router.cli.site_options import remember_jobs, remembered_shortages
-    from router.planning.plan_json import plan_to_json
+    from router.cli.site_options import remember_planned, remembered_shortages
+    from router.files.limits_file import read_limits
+    from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
     from router.wiring.planning import PlanOptions, plan_request
 
@@ -91,7 +92,8 @@ def plan(
     document = plan_to_json(made)
     if out is not None:
         console.write(document, out)
-        remember_jobs(request.jobs, moment)
+        digest: str = plan_content(made)["digest"]
+        remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), moment)
     texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
     console.out(texts[output](made))
     return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)

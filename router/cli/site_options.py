@@ -20,6 +20,7 @@ from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
+    from router.jobs.limits import Limits
     from router.jobs.spec import Job
     from router.running.site import Site, Tell
     from router.state.records import Shortage
@@ -59,15 +60,20 @@ def opened_store(deploy: Path | None, clouds: Path | None, *, makes: bool = True
         yield opened, stack.enter_context(Store.open(url, now=wall_clock()))
 
 
-def remember_jobs(jobs: Sequence[Job], moment: datetime) -> None:
-    """Keeps job specifications by digest, so that `apply` needs only the plan. Where that fails it says so, no more."""
+def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime) -> None:
+    """Keeps job specifications by digest, and the limits of a plan (its digest), so that `apply` needs only the plan.
+    Where that fails it says so, no more."""
+    from router.running.kept_limits import keep_limits
     from router.running.workspaces import spec_json
 
     try:
         with opened_store(None, None) as (_, store):
             store.put_jobs({job.digest: spec_json(job) for job in jobs}, moment)
+            if limits is not None:
+                keep_limits(store, plan, limits)
     except (CommandError, InvalidInputError) as error:
-        console.note(f"the jobs were not kept, give them to `apply` with --jobs: {error}", "warning")
+        remedy = "give jobs and limits to `apply` with --jobs and --limits"
+        console.note(f"what was planned was not kept, {remedy}: {error}", "warning")
 
 
 def remembered_shortages(moment: datetime) -> tuple[Shortage, ...]:
