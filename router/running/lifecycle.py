@@ -151,6 +151,10 @@ def _ended(seen: Seen) -> Leave | None:
         return Leave(
             Reason.LOST, f"rank {ranks} was lost; {how_it_ended(seen.nodes, attempt.result)}", (*sorted(mute),)
         )
+    if attempt.result == states.STOPPED and not _taken(seen):
+        # Nobody here told it to: the machine was shut down, without a notice that anybody heard.
+        down = tuple(node.rank for node in seen.nodes if node.ended_reason == states.STOPPED)
+        return Leave(Reason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down)
     # A machine that is taken back ends its training as it likes.
     reason = Reason.INTERRUPTED if _taken(seen) else Reason.FAILED
     return Leave(reason, how_it_ended(seen.nodes, attempt.result), _taken(seen))

@@ -121,6 +121,15 @@ def test_a_crash_beside_a_machine_that_is_gone_is_the_machines_fault() -> None:
     assert next_step(Seen(crashed, nodes)) == Leave(Reason.FAILED, "rank 1 crashed with exit code 1", ())
 
 
+def test_a_machine_that_is_shut_down_without_a_notice_is_lost_and_no_failure_of_the_job() -> None:
+    stopped = attempt(phase=Phase.RUNNING, result=states.STOPPED)
+    nodes = [node(rank=0), node(rank=1, ended_reason=states.STOPPED)]
+    assert next_step(Seen(stopped, nodes)) == Leave(Reason.LOST, "rank 1 was told to end by its machine", (1,))
+    told = next_step(Seen(stopped, nodes, [TAKEN]))
+    assert isinstance(told, Leave)
+    assert told.reason is Reason.INTERRUPTED
+
+
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_up])
 def test_a_training_that_ended_is_over_in_any_phase(phase: Phase) -> None:
     done = attempt(phase=phase, result=states.FINISHED)
