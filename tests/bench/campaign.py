@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 
 from router.demo.stage import Trained, undisturbed
 from tests.support.campaign import Verdict, play
-from tests.support.campaign_checks import DEADLINE, INVARIANTS, Found
+from tests.support.campaign_checks import DEADLINE, INVARIANTS, PLAYED, Found
 from tests.support.campaign_places import STEPS, Setting, planned
 from tests.support.campaign_scripts import Kind, Script, script_of
 from tests.support.deployed import Site, Template
@@ -62,7 +62,7 @@ class Campaign:
             template, alone = self._prepared(setting)
             return play(script, setting, template, self._folder / name, alone, self._sightings)
         except Exception as error:
-            found = Found(wrong=(("it could be played", f"{type(error).__name__}: {error}"),))
+            found = Found(wrong=((PLAYED, f"{type(error).__name__}: {error}"),))
             return Verdict(script, found, (), (), time.monotonic() - began, ())
 
     def _prepared(self, setting: Setting) -> tuple[Template, Trained]:

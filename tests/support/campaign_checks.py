@@ -39,11 +39,11 @@ class Found:
     close: tuple[str, ...] = ()
 
 
-ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
-    "every job ends", "no orphan", "never two gangs", "no confirmed step lost", "the same to the last bit",
+PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
+    "it could be played", "every job ends", "no orphan", "never two gangs", "no confirmed step lost", "the same to the last bit",
     "ledger, state, audit agree", "watchers end as told", "deadline where on-demand has it",
 )  # fmt: skip
-INVARIANTS = (ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
+INVARIANTS = (PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
 
 
 def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
