@@ -74,17 +74,16 @@ class Adviser:
             before = self._pending.get(attempt.id)
             if asked is not None and (before is None or (before[1] is None and asked[0] is not Event.TICK)):
                 self._pending[attempt.id] = asked
-        self._pending = {name: asked for name, asked in self._pending.items() if name in running}
-        if not self._pending:
-            return ()
-        return self._asked(running, now)
+        known = {attempt.id for attempt in now.alive}
+        self._pending = {name: asked for name, asked in self._pending.items() if name in known}
+        return self._asked({name: running[name] for name in self._pending if name in running}, now)
 
     def _asked(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:
         ends = time.monotonic() + self.most_s
         found = []
-        chains = chains_of(self.replanner.site.store, [running[name] for name in self._pending])
+        chains = chains_of(self.replanner.site.store, running.values())
         scenes: dict[str, _Scene] = {}
-        for name in sorted(self._pending, key=lambda one: self._pending[one][1] is None):
+        for name in sorted(running, key=lambda one: self._pending[one][1] is None):
             attempt = running[name]
             if attempt.plan not in scenes:
                 scenes[attempt.plan] = self._scene(attempt)
