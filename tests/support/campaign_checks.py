@@ -40,8 +40,8 @@ class Found:
 
 
 PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
-    "it could be played", "every job ends", "no orphan", "never two gangs", "no confirmed step lost", "the same to the last bit",
-    "ledger, state, audit agree", "watchers end as told", "deadline where on-demand has it",
+    "it could be played", "every job ends", "no orphan", "never two gangs", "no confirmed step lost",
+    "the same to the last bit", "ledger, state, audit agree", "watchers end as told", "deadline where on-demand has it",
 )  # fmt: skip
 INVARIANTS = (PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
 
