@@ -2,12 +2,14 @@
 
 The places: before-attempt, after-attempt (its row), provisioning, before-count (machines are there, the state does not
 have their ids), before-hello (the first rank calls), before-ready, ready, releasing, before-ledger, after-ledger, over.
+Of a gang that is taken back: noticed (the notice and its order are written), checkpointing, migrating, before-leaving;
+of one that goes on: resuming, running.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,15 @@ def _updated(result: Attempt, *_arguments: object) -> str:
     return "over" if result.phase.is_over else result.phase.value
 
 
+def _updated_all(result: Mapping[str, Attempt], *_arguments: object) -> str:
+    """Where the first of them is."""
+    return next((_updated(attempt) for attempt in result.values()), "")
+
+
+def _added(_result: None, attempts: Sequence[object]) -> str:
+    return "after-attempt" if attempts else ""
+
+
 def _metered(entries: tuple[Entry, ...]) -> bool:
     return any(entry.kind is Kind.METERED for entry in entries)
 
@@ -54,6 +65,9 @@ def _metered(entries: tuple[Entry, ...]) -> bool:
 _holds = Path(sys.argv.pop(1))
 _around(Store, "add_attempt", lambda *_: "before-attempt", lambda *_: "after-attempt")
 _around(Store, "update", _nowhere, _updated)
+_around(Store, "update_all", _nowhere, _updated_all)
+_around(Store, "add_attempts", _nowhere, _added)
+_around(Store, "add_notice_with", _nowhere, lambda *_: "noticed")
 _around(Store, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
 _around(Store, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
 _around(

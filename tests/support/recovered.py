@@ -144,18 +144,17 @@ def repeated(site: Site, steps: int, rows: Sequence[dict[str, Any]], name: str =
         again = [step for step in later if step <= (one.kept_step or 0)]
         if again:
             yield f"{one.id} had saved step {one.kept_step}, and {len(again)} of those steps were done again"
-        if following.first_step != one.kept_step:
+        if following.made_at is not None and following.first_step < (one.kept_step or 0):
             yield f"{following.id} goes on after step {following.first_step}, {one.id} had saved step {one.kept_step}"
     with site.store() as store:
         kept, lost = counted(store, name)
     if kept != steps:
         yield f"the ledger has {kept} steps, the job {steps}"
     # A checkpoint that nobody could confirm counts as lost, but who goes on from it does none of that again.
-    after = [
-        min(min(done[other.id]) for other in found if other.number > one.number and done[other.id])
-        for one in found[:-1]
-    ]
-    unsaid = sum(max(0, first - 1 - (one.kept_step or 0)) for first, one in zip(after, found, strict=False))
+    unsaid = 0
+    for one in found:
+        later = [step for other in found if other.number > one.number for step in done[other.id]]
+        unsaid += max(0, min(later, default=0) - 1 - (one.kept_step or 0))
     if not 0 <= lost <= len(rows) - steps + unsaid:
         yield f"the ledger has {lost} lost steps, {len(rows) - steps} were done again, {unsaid} saved and not confirmed"
 
