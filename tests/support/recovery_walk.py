@@ -1,0 +1,150 @@
+"""A walk through the steps by which a gang goes elsewhere: whoever looks after it is killed at one of them, somebody
+else looks on, and then the job has to have finished as if nobody had disturbed it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.demo.stage import Trained
+from tests.support.deployed import Running, Site, Template, eventually
+from tests.support.fault_stages import engines
+from tests.support.recovered import (
+    PATIENCE,
+    alone,
+    attempts,
+    set_off,
+    stop,
+    taken_back,
+    training,
+    until_finished,
+    until_step,
+    watched,
+    wrong,
+)
+from tests.support.sightings import Sightings
+
+STEPS, STEP_S, EVERY = 200, 0.03, 60
+# They mostly wait.
+AT_ONCE = 5
+# The notice comes after so many steps, and says so many seconds.
+_AFTER, _NOTICE_S = 62, 4.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Whoever looks after the gang is held at ``place`` (see :mod:`tests.support.held_command`), and killed.
+
+    ``terraform``: it is killed as well. ``follows``: it was `apply --follow`, not `watch`. ``told`` False: the machine
+    goes without a word.
+    """
+
+    name: str
+    place: str
+    terraform: bool = False
+    follows: bool = False
+    told: bool = True
+
+
+STAGES = (
+    Stage("NOTICED", "noticed"),
+    Stage("CHECKPOINTING", "checkpointing"),
+    Stage("MIGRATING", "migrating"),
+    Stage("MIGRATING, a machine is lost", "migrating", told=False),
+    Stage("successor PLANNED", "after-attempt"),
+    Stage("old RELEASING", "releasing"),
+    Stage("old RELEASING, before the ledger", "before-ledger"),
+    Stage("old RELEASING, a machine is lost", "after-ledger", told=False),
+    Stage("successor PROVISIONING", "provisioning"),
+    Stage("successor PROVISIONING, machines there", "after-apply", terraform=True),
+    Stage("successor made and not met", "before-hello"),
+    Stage("successor made and not met, followed", "before-hello", follows=True),
+    Stage("successor met", "before-ready"),
+    Stage("successor RESUMING", "resuming"),
+    Stage("successor RUNNING", "running"),
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """``wrong`` is empty when all is well; ``gangs``: how many there were in all; ``again``: steps done twice."""
+
+    stage: Stage
+    wrong: tuple[str, ...]
+    gangs: int
+    seconds: float
+
+
+def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict]:
+    """All of them, some at a time, each in a site of its own below the folder."""
+    template = Template(folder / "plan", [training(STEPS, every=EVERY, step_s=STEP_S)])
+    same = alone(folder, STEPS)
+    with Sightings() as sightings, ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(
+            pool.map(
+                lambda numbered: take(numbered[1], template, folder / str(numbered[0]), same, sightings),
+                enumerate(stages),
+            )
+        )
+
+
+def take(stage: Stage, template: Template, folder: Path, same: Trained, sightings: Sightings) -> Verdict:
+    """Walks one, and clears up. Raises nothing."""
+    begun, site = time.monotonic(), template.site(folder)
+    found: tuple[str, ...] = ()
+    try:
+        found = tuple(_wrong(stage, site, same, sightings))
+    except Exception as error:
+        found = (f"{type(error).__name__}: {error}",)
+    finally:
+        site.end()
+    return Verdict(stage, found, len(attempts(site)), time.monotonic() - begun)
+
+
+def _wrong(stage: Stage, site: Site, same: Trained, sightings: Sightings) -> Iterable[str]:
+    running = _watched(stage, site)
+    until_step(site, _AFTER)
+    site.holds.put(stage.place)
+    with taken_back(site, 1, _NOTICE_S if stage.told else 0.0):
+        eventually(lambda: _is_there(stage, site, running), 60, why=f"for {stage.name}", pause=0.005)
+        groups = engines(site) if stage.terraform else []
+        running.signal(signal.SIGKILL)
+        for group in groups:
+            os.killpg(group, signal.SIGKILL)
+        running.process.wait()
+        site.holds.free_all()
+        watcher = site.start("watch")
+        until_finished(site)
+    stop(watcher)
+    return wrong(site, STEPS, same, sightings)
+
+
+def _watched(stage: Stage, site: Site) -> Running:
+    if not stage.follows:
+        running = watched(site, held=True)
+        set_off(site)
+        return running
+    site.deploy(patience=PATIENCE)
+    return site.start("apply", site.plan, "--yes", "--follow", "--limits", site.folder / "limits.yaml", held=True)
+
+
+def _is_there(stage: Stage, site: Site, running: Running) -> bool:
+    assert running.process.poll() is None, f"it ended before: {running.err}"
+    return site.holds.reached(stage.place)
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """One row a stage."""
+    width = max(len(verdict.stage.name) for verdict in verdicts) + 2
+    lines = [f"{'killed at':{width}}{'gangs':>6}{'seconds':>9}  "]
+    lines += [
+        f"{one.stage.name:{width}}{one.gangs:>6}{one.seconds:>9.0f}  {'WRONG' if one.wrong else 'ok'}"
+        for one in verdicts
+    ]
+    good = sum(not verdict.wrong for verdict in verdicts)
+    return "\n".join([*lines, f"{good} of {len(verdicts)} ok"])
