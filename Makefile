@@ -39,8 +39,9 @@ test: check ## check, then every test but the slow ones
 slow: $(READY) ## the slow tests: long properties, notebooks
 	$(BIN)/pytest -q -n auto --dist loadfile -m slow
 
-walk: $(READY) ## faults at every stage of apply and destroy, each with every command after it (ten minutes)
+walk: $(READY) ## faults at every stage of apply and destroy and of a migration (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.fault_walk
+	@$(BIN)/python -m tests.bench.recovery_walk
 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
