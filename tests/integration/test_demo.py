@@ -114,8 +114,8 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
 def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
     environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, check=False, timeout=LONGEST_S,
+        [str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=LONGEST_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is removed; --keep leaves it" in done.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -105,7 +105,7 @@ def interleaved(rows: list[dict[str, Any]]) -> Iterator[str]:
         before = attempt
 
 
-def _end(attempts: list[Attempt] | tuple[Attempt, ...]) -> str:
+def _end(attempts: Sequence[Attempt]) -> str:
     """ "" for a job that finished, else why not."""
     if any(one.phase is Phase.FINISHED for one in attempts):
         return ""
@@ -131,9 +131,7 @@ def _differences(place: Path, rows: list[dict[str, Any]], alone: Trained) -> Ite
         yield "the state after the last step"
 
 
-def _again(
-    attempts: list[Attempt] | tuple[Attempt, ...], rows: list[dict[str, Any]], destroyed: int | None
-) -> tuple[int, int]:
+def _again(attempts: Sequence[Attempt], rows: list[dict[str, Any]], destroyed: int | None) -> tuple[int, int]:
     """Steps done again by a later attempt though they had been confirmed; and those for which that is no wonder."""
     by_number = {one.id: one.number for one in attempts}
     again: set[tuple[int, int]] = set()

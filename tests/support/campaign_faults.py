@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from pricing.places import Market
 from providers.sandbox.machines import Announcement
 from providers.sandbox.processes import signal_groups
 from providers.sandbox.stock import Stock
 from router.running import drills
 from router.running.drills import Target
-from router.state.records import Market
 from tests.support.campaign_scripts import Fault, Kind
 from tests.support.campaign_world import World
 

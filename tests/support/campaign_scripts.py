@@ -96,7 +96,7 @@ def _seconds(kind: Kind, dice: random.Random) -> float:
     match kind:
         case Kind.NOTICE | Kind.FALSE_NOTICE:
             # Mostly short: half a second is less than a checkpoint takes.
-            return round(min(20.0, 0.5 * 40.0 ** dice.random()), 2)
+            return float(round(min(20.0, 0.5 * 40.0 ** dice.random()), 2))
         case Kind.ZONE_DOWN:
             return dice.choice((0.0, 0.0, 2.0))
         case Kind.WATCHER_STOPPED:
