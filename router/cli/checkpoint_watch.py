@@ -85,7 +85,7 @@ def run(
     process of its own. Ends when the training has ended and its last checkpoint is there.
 
     \b
-    stepfare checkpoint run /mnt/scratch/run-7 s3://bucket/run-7 -- torchrun train.py
+    stepfare checkpoint run /mnt/run-7 s3://bucket/run-7 -- torchrun train.py
 
     The exit code is the training's; 5 when only its last checkpoint could not be copied.
     """
