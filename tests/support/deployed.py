@@ -88,6 +88,11 @@ class Ran:
         return " ".join((self.out + self.err).split())
 
 
+def _hears_ctrl_c() -> None:
+    """Whoever runs the tests in the background may have made everybody deaf to it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Running:
     """A command that runs; its output goes to files, so that it never waits for a reader."""
 
@@ -97,7 +102,7 @@ class Running:
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
                 words, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True,
+                start_new_session=True, preexec_fn=_hears_ctrl_c,
             )  # fmt: skip
 
     def signal(self, number: signal.Signals) -> None:
