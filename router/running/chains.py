@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from router.running.causes import Cause
-from router.running.lifecycle import GOES_ON, Reason, is_transient, kept_step, manifest_of
+from router.running.lifecycle import GAVE_UP, GOES_ON, Reason, is_transient, kept_step, manifest_of
 from router.running.workspaces import Before
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
@@ -126,7 +126,7 @@ def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> 
     def left(attempt: Attempt) -> Attempt | None:
         return replace(attempt, reason=reason, message=why) if attempt.phase is Phase.FAILED else None
 
-    store.note(chain.last.id, "given up", at, why=why)
+    store.note(chain.last.id, GAVE_UP, at, why=why)
     store.update(chain.last.id, left)
 
 

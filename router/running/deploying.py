@@ -27,7 +27,7 @@ from router.running.release import NotReleasedError, release
 from router.running.secretrefs import resolved
 from router.running.site import Site
 from router.running.workspaces import Before, Secrets, attempt_name, new_attempt, workspace
-from router.state.records import Attempt, NodeRecord, Phase, Shortage
+from router.state.records import Attempt, NodeRecord, Phase
 from terraform.boot import needs_zones
 from terraform.render import MAIN, SECRETS
 from terraform.spec import WorkspaceSpec
@@ -177,7 +177,7 @@ def place(site: Site, wanted: Sequence[Next]) -> list[Placed | Outcome]:
     site.store.add_attempts(made)
     for one, n in zip(found, wanted, strict=True):
         if isinstance(one, Outcome):
-            pass_over(site, n.choice, "no zone")
+            pass_over(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
     return [one if isinstance(one, Outcome) else one[0] for one in found]
 
 
@@ -310,22 +310,7 @@ def _made(
 
 
 def _remember(site: Site, attempt: Attempt, cause: Cause) -> None:
-    now = site.clock()
-    pools = {(node.zone, node.instance_type, node.market) for node in site.store.nodes(attempt.id)}
-    for zone, instance_type, market in sorted(pools, key=str):
-        site.store.remember_short(
-            Shortage(
-                cloud=attempt.cloud,
-                region=attempt.region,
-                zone=zone,
-                instance_type=instance_type,
-                market=market,
-                machines=attempt.machines,
-                at=now,
-                until=now + site.deploy.patience.shortage,
-                why=cause.value,
-            )
-        )
+    pass_over(site, attempt.cloud, attempt.region, site.store.nodes(attempt.id), cause.value)
 
 
 def due_at(site: Site, order: Order) -> datetime:

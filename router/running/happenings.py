@@ -9,11 +9,10 @@ from enum import StrEnum
 
 from router.agent import states
 from router.files.notify_entry import Happening
+from router.running.lifecycle import GAVE_UP
 from router.running.metering import spent
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 
-# The journal's word for a job that is not tried again.
-GIVEN_UP = "given up"
 # Of what a gang was allowed to cost, in percent.
 BUDGET_PERCENT = 90
 
@@ -61,7 +60,7 @@ def happenings(
     announced: dict[str, list[NoticeRecord]] = {}
     for notice in notices:
         announced.setdefault(notice.attempt, []).append(notice)
-    gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GIVEN_UP}
+    gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GAVE_UP}
     found: list[Event] = []
     for attempt in by_id.values():
         said = announced.get(attempt.id, [])

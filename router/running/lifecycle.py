@@ -27,6 +27,8 @@ class Reason(StrEnum):
     MOVED = "moved"
 
 
+# Of an attempt whose job does not go on: its reason where nobody asked for that, and the word of the journal.
+GIVEN_UP, GAVE_UP = "given_up", "given up"
 _UNDISTURBED = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 # Whoever made the next gang was told to stop: the next one makes it.
 PUT_OFF = "put_off"

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 
 from router.files.notify_entry import Happening
 from router.running.channels import Channel, channels
-from router.running.happenings import GIVEN_UP, Event, happenings, message
+from router.running.happenings import Event, happenings, message
+from router.running.lifecycle import GAVE_UP
 from router.running.site import Site
 from router.state.errors import StateError
 from router.state.records import NodeRecord
@@ -64,7 +65,7 @@ class Notifier:
         since = now - LATELY
         overview = self._store.overview
         attempts, nodes = overview.alive()
-        notes = overview.notes((GIVEN_UP,), self._seq)
+        notes = overview.notes((GAVE_UP,), self._seq)
         ended = [*overview.over_since(since), *overview.attempts(note.attempt for note in notes).values()]
         by_attempt: dict[str, list[NodeRecord]] = {}
         for node in nodes:

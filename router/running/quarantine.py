@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pricing.offers import Offer
 from pricing.places import Market
 from router.planning.candidates import Candidate
-from router.running.choices import Choice
+from router.running.choices import Seat
 from router.running.site import Site
 from router.state.records import Attempt, NodeRecord, Shortage
 
@@ -51,14 +51,12 @@ def quarantine_all(
     site.store.remember_short(*new)
 
 
-def pass_over(site: Site, choice: Choice, why: str) -> None:
-    """The pools of a gang that could not even be asked for are left for as long as those that are short."""
+def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | NodeRecord], why: str) -> None:
+    """The pools of a gang that could not be had, or not even be asked for, are short for a while."""
     now = site.clock()
     until = now + site.deploy.patience.shortage
-    pools = sorted({(seat.zone, seat.instance_type, seat.market) for seat in choice.seats}, key=str)
-    site.store.remember_short(
-        *(Shortage(choice.cloud, choice.region, *pool, len(choice.seats), now, until, why) for pool in pools)
-    )
+    pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
+    site.store.remember_short(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
 
 def _times(lately: Sequence[Shortage], now: datetime) -> tuple[int, datetime]:

@@ -20,7 +20,7 @@ from router.running.advising import Advice, Adviser
 from router.running.chains import Chain, chain_of, chains_of, give_up, waits
 from router.running.deploying import Outcome, Placed, Result, is_interrupted, make_placed, release_interrupted
 from router.running.handing import hand_over, order_save
-from router.running.lifecycle import Leave, Reason, Seen, Turn, next_step
+from router.running.lifecycle import GIVEN_UP, Leave, Reason, Seen, Turn, next_step
 from router.running.picture import Picture, picture
 from router.running.quarantine import quarantine, quarantine_all
 from router.running.recovering import Answer, Go, Never, Replanner, Wanting
@@ -37,7 +37,6 @@ _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
 _LEAST_PAUSE_S, _SHARE = 2.0, 10.0
 _REASONS = {Event.REBALANCE: control.REBALANCE, Event.MAINTENANCE: control.MAINTENANCE}
 _OVER = (Reason.FINISHED, Reason.FAILED)
-GIVEN_UP = "given_up"
 
 
 @dataclass(slots=True)
@@ -206,7 +205,7 @@ class Watcher:
             now = self.site.store.attempt(attempt.id)
             if now is not None and is_interrupted(now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
-                self._work.begin(_key(now), partial(_released, self.site, now))
+                self._work.begin(_key(now), partial(self._released, now))
 
     def _end(self, ended: Sequence[tuple[Attempt, Leave]]) -> None:
         for attempt, leave in ended:
@@ -294,6 +293,9 @@ class Watcher:
         reason, message = (leave.reason.value, leave.message) if leave else (now.reason, now.message)
         release(self.site, now, reason or Reason.MOVED.value, message)
 
+    def _released(self, attempt: Attempt) -> None:
+        release_interrupted(self.site, attempt)
+
     def _replace(self, want: Wanting, go: Go, placed: Placed) -> None:
         """The old gang goes, the new one comes."""
         try:
@@ -301,7 +303,7 @@ class Watcher:
                 self._release(want.leaving, None)
         except NotReleasedError:
             # Two gangs of one job never train at once, so the next try begins with this one's release.
-            _released(self.site, placed.attempt)
+            self._released(placed.attempt)
             raise
         outcome = make_placed(self.site, go.errand, placed, None)
         if outcome.result is Result.READY:
@@ -317,10 +319,6 @@ def _migrating(leave: Leave, attempt: Attempt) -> Attempt | None:
     if not attempt.phase.is_up or attempt.phase is Phase.MIGRATING:
         return None
     return replace(attempt, phase=Phase.MIGRATING, reason=leave.reason.value, message=leave.message)
-
-
-def _released(site: Site, attempt: Attempt) -> None:
-    release_interrupted(site, attempt)
 
 
 def _key(attempt: Attempt) -> str:

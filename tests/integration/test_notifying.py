@@ -16,7 +16,8 @@ from pricing.problems import InvalidInputError
 from router.files.deploy_file import Deploy
 from router.files.notify_entry import Happening, NotifyEntry
 from router.running.channels import Channel, channels
-from router.running.happenings import GIVEN_UP, Event, Level
+from router.running.happenings import Event, Level
+from router.running.lifecycle import GAVE_UP
 from router.running.notifying import LATELY, MOST_WAITING, TOLD, TRIES, Notifier, notifying
 from router.state.records import NoticeRecord, Phase
 from router.state.store import Store
@@ -204,10 +205,10 @@ def test_what_ended_long_ago_is_no_news(scene: Scene) -> None:
     for name, at in (("given-old", NOW - 2 * LATELY), ("given-new", NOW)):
         made = attempt(name, phase=Phase.FAILED, reason="short", gone_at=NOW - 5 * HOUR)
         scene.store.add_attempt(made, [])
-        scene.store.note(name, GIVEN_UP, at, why="no place")
+        scene.store.note(name, GAVE_UP, at, why="no place")
     scene.notifier().look()
     assert {event.attempt for event in scene.heard} == {"new", "given-new"}
-    scene.store.note("given-old", GIVEN_UP, NOW, why="no place")
+    scene.store.note("given-old", GAVE_UP, NOW, why="no place")
     notifier = scene.notifier()
     notifier.look()
     notifier.look()

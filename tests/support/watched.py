@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from router.agent import states
+from router.files.deploy_file import Deploy
 from router.running.deploying import Placed
 from router.running.recovering import Answer, Go, Wanting
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.state.records import Attempt, NoticeRecord, Phase
+from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
 
 SECOND = timedelta(seconds=1)
@@ -47,6 +53,22 @@ class Places:
         )  # fmt: skip
         self.site.store.add_attempt(one, [node(name)])
         return Placed(one, go.choice, "")
+
+
+@contextmanager
+def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[Site]:
+    """One that takes a rank for lost after a minute."""
+    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
+    with bare_site(folder, told, deploy=deploy) as made:
+        yield made
+
+
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of whoever looks, to be moved."""
+    now = [1000.0]
+    for name in ("watching", "silence"):
+        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
 
 
 def up(site: Site, job: str = "llama", *agents: str, **changes: Any) -> Attempt:

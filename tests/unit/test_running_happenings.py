@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd
 from router.files.notify_entry import Happening
-from router.running.happenings import GIVEN_UP, Event, Level, happenings, message
+from router.running.happenings import Event, Level, happenings, message
+from router.running.lifecycle import GAVE_UP
 from router.state.records import JournalEntry, NoticeRecord, Phase
 from tests.support.state_values import HOUR, NOW, attempt, node
 
@@ -69,7 +70,7 @@ def test_a_training_that_failed() -> None:
 
 def test_a_job_that_is_given_up() -> None:
     short = attempt(phase=Phase.FAILED, reason="short")
-    note = JournalEntry(7, NOW, "a1", GIVEN_UP, {"why": "nothing is left before the deadline"})
+    note = JournalEntry(7, NOW, "a1", GAVE_UP, {"why": "nothing is left before the deadline"})
     text = "is given up: nothing is left before the deadline; see `stepfare status`"
     assert told(short, notes=[note]) == {Happening.FAILED: text}
 

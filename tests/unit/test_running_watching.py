@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.files.deploy_file import Deploy
 from router.quoting.policy import Event, Move, Save
 from router.running.advising import Advice
 from router.running.deploying import Outcome, Placed, Result
@@ -24,9 +23,8 @@ from router.running.watching import Watcher
 from router.state.errors import HeldError
 from router.state.holder import Holder
 from router.state.records import NoticeRecord, Phase
-from tests.support.bare_site import bare_site
 from tests.support.state_values import HOUR, NOW, attempt
-from tests.support.watched import QUIET, SECOND, Places, noticed, now, saved, settle, up
+from tests.support.watched import QUIET, SECOND, Places, noticed, now, patient_site, saved, settle, stopped_clock, up
 
 
 @pytest.fixture
@@ -36,8 +34,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def site(tmp_path: Path, told: list[str]) -> Iterator[Site]:
-    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
-    with bare_site(tmp_path, told, deploy=deploy) as made:
+    with patient_site(tmp_path, told) as made:
         yield made
 
 
@@ -48,11 +45,7 @@ def places(site: Site) -> Places:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The monotonic clock of whoever looks, to be moved."""
-    now = [1000.0]
-    for name in ("watching", "silence"):
-        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
-    return now
+    return stopped_clock(monkeypatch)
 
 
 @pytest.fixture

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from router.files.deploy_file import Deploy
 from router.running.chains import chain_of, give_up
 from router.running.recovering import Later
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.state.records import Phase
-from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW
-from tests.support.watched import QUIET, Places, noticed, now, saved, settle, up
+from tests.support.watched import QUIET, Places, noticed, now, patient_site, saved, settle, stopped_clock, up
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
-    with bare_site(tmp_path, [], deploy=deploy) as made:
+    with patient_site(tmp_path) as made:
         yield made
 
 
@@ -34,11 +30,7 @@ def places(site: Site) -> Places:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The monotonic clock of whoever looks, to be moved."""
-    now = [1000.0]
-    for name in ("watching", "silence"):
-        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
-    return now
+    return stopped_clock(monkeypatch)
 
 
 def test_while_one_waits_others_may_make_and_release(site: Site, places: Places, clock: list[float]) -> None:
