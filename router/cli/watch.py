@@ -43,10 +43,13 @@ def watch(
     stepfare watch --deploy deploy.yaml
     stepfare watch --log json
     """
+    from router.prices.books import load_book
     from router.running.announced import announced
     from router.running.notifying import notifying
     from router.wiring.deploying import interruption_queues
 
+    # A book that there is not is said now, not when a gang is lost.
+    load_book(book)
     with (
         logging_to(log, chosen_clock()) as said,
         opened_site(deploy, clouds, listen=True, tell=said.tell) as (opened, site),

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Request, Response
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
 from router.coordinator import bodies
 from router.coordinator.rules import Answer, Attendance
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-# More would only wait for one another at the database.
-THREADS = 8
+# Those that wait for one another at the database are written together.
+THREADS = 16
+# What machines have seconds for is not to wait behind what the others say: hundreds of gangs that are told in one
+# second save in the next one.
+_URGENT = ("notice", "orders")
 # A body that takes longer is not waited for.
 BODY_SECONDS = 20.0
 # Of a body that is too long so much is read and dropped, so that the answer is seen.
@@ -39,18 +45,18 @@ _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 _RANK = re.compile(r"[0-9]{1,6}")
 
 
-def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metrics | None = None) -> FastAPI:
+def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metrics | None = None) -> Starlette:
     """``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart. Without
     ``metrics`` there are none to be had."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = Starlette(exception_handlers={HTTPException: _refused})
     digest = hashlib.sha256(agent).hexdigest()
     health = {"state": state_id, "version": own_version()}
-    threads: list[CapacityLimiter] = []
+    threads: dict[bool, CapacityLimiter] = {}
     waiting = Waiting(attendance.look_again)
     attendance.changed, app.state.close = waiting.ring, waiting.close
 
-    @app.post("/v1/attempts/{attempt}/ranks/{rank}/{message}")
-    async def take(attempt: str, rank: str, message: str, request: Request) -> Response:
+    async def take(request: Request) -> Response:
+        attempt, rank, message = (request.path_params[name] for name in ("attempt", "rank", "message"))
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 data = await _body(request)
@@ -60,33 +66,33 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
             return _json(413, {"error": "body"})
         # Made here because it belongs to the running loop.
         if not threads:
-            threads.append(CapacityLimiter(THREADS))
+            threads.update({urgent: CapacityLimiter(THREADS) for urgent in (True, False)})
         authorization = request.headers.get("Authorization", "")
         work = partial(_answer, attendance, attempt, rank, message, authorization, data)
-        ask = partial(run_sync, work, limiter=threads[0])
+        ask = partial(run_sync, work, limiter=threads[message in _URGENT])
         seconds, seen = _patience(message, data)
         peek = partial(attendance.peek, attempt, rank, seen)
         return _json(*await waiting.answer(attempt, seconds, ask, peek))
 
-    @app.get("/v1/agents/{sha256}")
-    async def get_agent(sha256: str) -> Response:
-        if sha256 != digest:
+    async def get_agent(request: Request) -> Response:
+        if request.path_params["sha256"] != digest:
             return _json(404, {"error": "agent_unknown"})
         return Response(agent, media_type="application/octet-stream")
 
-    @app.get("/v1/health")
-    async def get_health() -> Response:
+    async def get_health(_: Request) -> Response:
         return _json(200, health)
 
+    app.add_route("/v1/attempts/{attempt}/ranks/{rank}/{message}", take, ["POST"])
+    app.add_route("/v1/agents/{sha256}", get_agent, ["GET"])
+    app.add_route("/v1/health", get_health, ["GET"])
     if metrics is not None:
         _serve(metrics, app)
     return app
 
 
-def _serve(metrics: Metrics, app: FastAPI) -> None:
+def _serve(metrics: Metrics, app: Starlette) -> None:
     scrapes: list[CapacityLimiter] = []
 
-    @app.get("/metrics")
     async def get_metrics(request: Request) -> Response:
         if not metrics.admits(request.headers.get("Authorization", ""), is_local=_is_local(request)):
             return _json(401, {"error": "token"})
@@ -99,6 +105,8 @@ def _serve(metrics: Metrics, app: FastAPI) -> None:
             _log.warning("metrics: %s", error)
             return _json(503, {})
         return Response(text, headers={"Content-Type": metrics.content_type})
+
+    app.add_route("/metrics", get_metrics, ["GET"])
 
 
 def _is_local(request: Request) -> bool:
@@ -141,6 +149,12 @@ async def _body(request: Request) -> bytes | None:
         if size <= bodies.LARGEST_BODY:
             data += chunk
     return bytes(data) if size <= bodies.LARGEST_BODY else None
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    """No such path, or not this way: nothing that an agent would take for a final word."""
+    assert isinstance(error, HTTPException)
+    return Response("{}", error.status_code, error.headers, media_type="application/json")
 
 
 def _json(status: int, content: dict[str, Any]) -> Response:

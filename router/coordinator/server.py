@@ -16,8 +16,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import uvicorn
-from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -43,7 +43,7 @@ class ListenError(Exception):
         self.remedy = remedy
 
 
-class _Connection(H11Protocol):
+class _Connection(HttpToolsProtocol):
     """One that says nothing would hold a file descriptor for ever."""
 
     # None until the head of a request came, though uvicorn does not declare it so.
@@ -66,7 +66,7 @@ class Server:
     """
 
     def __init__(
-        self, app: FastAPI, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+        self, app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None
     ) -> None:  # fmt: skip
         self._app, self._host, self._wanted = app, host, port
         self._certificate, self._key = certificate, key

@@ -105,7 +105,7 @@ class Attempts:
         while changes:
             try:
                 with self._database.write() as connection:
-                    return _changed_together(connection, changes)
+                    return change_within_all(connection, changes)
             except MovedError:
                 continue
         return {}
@@ -144,22 +144,11 @@ def set_nodes_within(connection: Connection, changes: Mapping[tuple[str, int], M
             raise MissingError(f"one of these machines does not exist: {_named(rows)}")
 
 
-def change_within(
-    connection: Connection, attempt_id: str, change: Callable[[Attempt], Attempt | None]
-) -> Attempt:  # fmt: skip
-    """As :meth:`Attempts.update`, as a part of a transaction, and once: MovedError when somebody was in between, which
-    cannot be in a file. MissingError."""
-    before = _read(connection, attempt_id)
-    if before is None:
-        raise MissingError(f"there is no attempt {attempt_id}")
-    after = change(before)
-    changes = {} if after is None else _differences(before, after)
-    return _changed(connection, before, changes) if changes else before
-
-
-def _changed_together(
+def change_within_all(
     connection: Connection, changes: Mapping[str, Callable[[Attempt], Attempt | None]]
 ) -> dict[str, Attempt]:
+    """As :meth:`Attempts.update_all`, as a part of a transaction, and once: MovedError when somebody was in between,
+    which cannot be in a file. MissingError."""
     found: dict[str, Attempt] = {}
     ids = list(changes)
     for first in range(0, len(ids), AT_ONCE):

@@ -10,10 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
 from router.state.attempts import set_nodes_within
+from router.state.combining import Combining
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
 from router.state.rows import last_seq, records, values
 from router.state.tables import JOURNAL, SHORTAGES
+
+# A rank, what changes of its machine, and the entry about its attempt.
+_WithNode = tuple[int, Mapping[str, Any], JournalEntry]
 
 
 class Journal:
@@ -21,13 +25,15 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Hundreds of ranks save in one second when a zone goes.
+        self._together = Combining[_WithNode, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
 
     def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
         """Appends an entry for each of these attempts with these details, all or none. TypeError or ValueError for
         details that are not JSON data."""
         if notes:
             with self._database.write(JOURNAL.name) as connection:
-                _note(connection, notes, what, at)
+                _append(connection, [_entry(attempt_id, what, at, details) for attempt_id, details in notes])
 
     def note_with_node(
         self,
@@ -39,9 +45,13 @@ class Journal:
         details: Mapping[str, object],
     ) -> None:
         """Appends an entry and changes fields of a machine: both or neither. As both."""
+        self._together.do((rank, changes, _entry(attempt_id, what, at, details)))
+
+    def _note_with_nodes(self, some: Sequence[_WithNode]) -> list[None]:
         with self._database.write(JOURNAL.name) as connection:
-            set_nodes_within(connection, {(attempt_id, rank): changes})
-            _note(connection, [(attempt_id, details)], what, at)
+            set_nodes_within(connection, {(entry.attempt, rank): changes for rank, changes, entry in some})
+            _append(connection, [entry for _, _, entry in some])
+        return [None for _ in some]
 
     def entries(
         self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
@@ -60,15 +70,15 @@ class Journal:
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
-def _note(
-    connection: Connection, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime
-) -> None:  # fmt: skip
+def _entry(attempt_id: str, what: str, at: datetime, details: Mapping[str, object]) -> JournalEntry:
+    """One that has no number yet."""
+    return JournalEntry(0, at, attempt_id, what, dict(details))
+
+
+def _append(connection: Connection, entries: Sequence[JournalEntry]) -> None:
     last = last_seq(connection, JOURNAL)
-    entries = [
-        JournalEntry(last + number, at, attempt_id, what, dict(details))
-        for number, (attempt_id, details) in enumerate(notes, start=1)
-    ]
-    connection.execute(insert(JOURNAL), [values(entry) for entry in entries])
+    numbered = [values(entry) | {"seq": last + number} for number, entry in enumerate(entries, start=1)]
+    connection.execute(insert(JOURNAL), numbered)
 
 
 # So long after its end a shortage is known, for whoever counts how often a pool fails.

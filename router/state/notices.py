@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from sqlalchemy import select
 
-from router.state.attempts import change_within
+from router.state.attempts import change_within_all
+from router.state.combining import Combining
 from router.state.database import Database
 from router.state.errors import MovedError
 from router.state.records import Attempt, NoticeRecord
 from router.state.rows import put, records, values
 from router.state.tables import NOTICES
+
+_Change = Callable[[Attempt], Attempt | None]
 
 
 class Notices:
@@ -20,20 +23,27 @@ class Notices:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Hundreds come in one second when a zone goes.
+        self._together = Combining[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
 
     def add(self, notice: NoticeRecord) -> None:
         """Keeps one; where its attempt and rank have one of its id, that stays as it is."""
         with self._database.write() as connection:
             put(connection, NOTICES, [values(notice)])
 
-    def add_with(self, notice: NoticeRecord, change: Callable[[Attempt], Attempt | None]) -> Attempt:
+    def add_with(self, notice: NoticeRecord, change: _Change) -> Attempt:
         """Keeps one and changes its attempt, both or neither, again until nobody was in between; the attempt as it is
-        then. ``change`` is also asked where the notice was there before."""
+        then. ``change`` is also asked where the notice was there before, and maybe more than once."""
+        return self._together.do((notice, change))
+
+    def _add_all(self, some: Sequence[tuple[NoticeRecord, _Change]]) -> list[Attempt]:
+        changes = {notice.attempt: change for notice, change in some}
         while True:
             try:
                 with self._database.write() as connection:
-                    put(connection, NOTICES, [values(notice)])
-                    return change_within(connection, notice.attempt, change)
+                    put(connection, NOTICES, [values(notice) for notice, _ in some])
+                    after = change_within_all(connection, changes)
+                return [after[notice.attempt] for notice, _ in some]
             except MovedError:
                 continue
 

@@ -1,11 +1,12 @@
 """What a cloud does when it does not do what it is told, ordered by the file that STEPFARE_STANDIN_FAULTS names.
 
-    {"refuse": [{"call": "RunInstances", "code": "InsufficientInstanceCapacity", "after": 2, "times": 3}],
+    {"refuse": [{"call": "RunInstances", "code": "InsufficientInstanceCapacity", "region": "us-east-2", "after": 2,
+                 "times": 3}],
      "pending": ["2"]}
 
-``refuse``: calls of that name are answered with that error once ``after`` of them (0) have come through, ``times``
-times (for ever). The answer takes the way of a real one, so that the SDK does what it does about it: tries again where
-it is throttled. ``pending``: machines of these ranks never get as far as ``running``.
+``refuse``: calls of that name to that region (any) are answered with that error once ``after`` of them (0) have come
+through, ``times`` times (for ever). The answer takes the way of a real one, so that the SDK does what it does about it:
+tries again where it is throttled. ``pending``: machines of these ranks never get as far as ``running``.
 
 Every call that was made is a line in the file FILE.calls: its name, and the error that it was answered with.
 """
@@ -79,7 +80,7 @@ class Faults:
             fcntl.flock(journal, fcntl.LOCK_EX)
             journal.seek(0)
             earlier = [line.split() for line in journal if line.split()[0] == call]
-            code = self._code(call, earlier)
+            code = self._code(call, _region(request), earlier)
             journal.write(f"{call} {code or '-'}\n")
         if code is None:
             return None
@@ -87,10 +88,19 @@ class Faults:
         text = f"<Response><Errors>{error}</Errors><RequestID>5a1f0c3e-stand-in</RequestID></Response>"
         return AWSResponse(request.url, STATUS[code], HTTPHeaders.from_dict({"Content-Type": "text/xml"}), Body(text))
 
-    def _code(self, call: str, earlier: list[list[str]]) -> str | None:
+    def _code(self, call: str, region: str, earlier: list[list[str]]) -> str | None:
         for rule in self.refuse:
-            if rule["call"] != call or sum(line[1] == "-" for line in earlier) < rule.get("after", 0):
+            if rule["call"] != call or rule.get("region", region) != region:
+                continue
+            if sum(line[1] == "-" for line in earlier) < rule.get("after", 0):
                 continue
             if sum(line[1] == rule["code"] for line in earlier) < rule.get("times", float("inf")):
                 return str(rule["code"])
         return None
+
+
+def _region(request: Any) -> str:
+    """The region that a request was signed for: the address is the same for all of them here."""
+    signed = request.headers.get("Authorization", b"")
+    words = (signed.decode() if isinstance(signed, bytes) else str(signed)).partition("Credential=")[2].split("/")
+    return words[2] if len(words) > 2 else ""
