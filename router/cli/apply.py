@@ -16,6 +16,8 @@ from router.cli.options import usd_of
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
+    WAIT_HELP,
+    in_turn,
     leave_when_asked_again,
     opened_site,
     terminated_as_interrupted,
@@ -23,6 +25,8 @@ from router.cli.site_options import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from router.jobs.spec import Job
     from router.ledger.entry import Entry
     from router.planning.plan import Plan
@@ -63,6 +67,7 @@ def apply(
     ] = None,
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
     tries: Annotated[int, typer.Option(min=1, max=20, help="Places to try for each gang, the plan's own first.")] = 3,
+    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
@@ -87,6 +92,7 @@ def apply(
     plan = read_plan(file)
     guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
     with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run) as (opened, site):
+        lock = in_turn(site, wait)
         work = _Work(site, opened, plan, book, limits, jobs or [], tries)
         accepted, prices, refused = work.judged(guard)
         if not accepted.errands:
@@ -101,7 +107,7 @@ def apply(
         if not work.was_agreed(accepted) and not _agreed(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
-        outcomes = work.carry_out(accepted, guard, follow=follow)
+        outcomes = work.carry_out(accepted, guard, lock, follow=follow)
         console.out(outcomes_json(site, outcomes) if output is ApplyFormat.JSON else outcomes_table(site, outcomes))
         if not follow and any(o.attempt is not None and not o.attempt.phase.is_over for o in outcomes):
             console.note("`stepfare watch` hears these gangs and releases those that end")
@@ -168,7 +174,9 @@ class _Work:
         agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
         return bool(agreed) and accepted.at_risk_usd <= max(agreed)
 
-    def carry_out(self, accepted: Accepted, guard: Guard, *, follow: bool) -> tuple[Outcome, ...]:
+    def carry_out(
+        self, accepted: Accepted, guard: Guard, lock: AbstractContextManager[object], *, follow: bool
+    ) -> tuple[Outcome, ...]:  # fmt: skip
         """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
         no money for this. Then nothing was made or written."""
         from router.cli.watch import watcher_of
@@ -185,7 +193,7 @@ class _Work:
 
         applying = Applying(self._site, accepted.errands)
         with terminated_as_interrupted():
-            outcomes = applying.now(accept, _stopping)
+            outcomes = applying.now(lock, accept, _stopping)
             if follow:
                 try:
                     outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _stopping)

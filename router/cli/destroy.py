@@ -14,6 +14,8 @@ from router.cli.console import ExitCode
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
+    WAIT_HELP,
+    in_turn,
     leave_when_asked_again,
     opened_site,
     terminated_as_interrupted,
@@ -36,6 +38,7 @@ def destroy(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that is there.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
@@ -51,7 +54,6 @@ def destroy(
     """
     from router.running.chains import give_up
     from router.running.metering import spent
-    from router.running.work import one_at_a_time
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
@@ -59,7 +61,7 @@ def destroy(
         )
     # Agents may call while their machines are released: what they say last is worth having.
     with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
-        now = site.clock()
+        now, lock = site.clock(), in_turn(site, wait)
         alive = _chosen(site, wanted or [])
         waiting = _waiting(site, wanted or [])
         if not alive and not waiting:
@@ -86,7 +88,9 @@ def destroy(
         if not yes and not _agreed(len(alive) + len(waiting)):
             console.note("nothing was released")
             return ExitCode.OK
-        with one_at_a_time(site):
+        with lock:
+            # Whoever was at work until now may have moved them, or found a place for those that waited.
+            alive, waiting = _chosen(site, wanted or []), _waiting(site, wanted or [])
             site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)

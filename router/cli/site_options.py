@@ -7,8 +7,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -18,6 +18,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
+from router.cli.options import length_of_time
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 DEPLOY_HELP = "How machines are made; see `schema deploy`."
 CLOUDS_HELP = "The clouds file; see `schema clouds`."
+WAIT_HELP = "How long to wait while another command makes or releases machines."
 
 
 def who() -> str:
@@ -102,6 +104,17 @@ def opened_site(
             return
         with listening(opened, store, clock, wall_clock) as home:
             yield opened, open_site(opened, store, home, clock, wall_clock, tell)
+
+
+def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
+    """The lock of whoever makes or releases machines, waited for as ``--wait`` says. InvalidInputError at once;
+    entering raises HeldError."""
+    from router.running.work import one_at_a_time
+
+    seconds = (length_of_time("--wait", wait) or timedelta(0)).total_seconds()
+    return one_at_a_time(
+        site, within_s=seconds, waiting=lambda held: console.note(f"{held}; waiting for it, {wait} at most")
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 from pricing.money import Usd
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_site, who
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, WAIT_HELP, in_turn, opened_site, who
 from router.cli.text import columns
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def sweep(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this cloud; left out: those in use or in the clouds file."),
     ] = None,
+    wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="Format.")] = SweepFormat.TABLE,
@@ -53,7 +54,6 @@ def sweep(
     Exit code 5 when a cloud could not be asked, or something could not be released.
     """
     from router.running.sweeping import clean, look
-    from router.running.work import one_at_a_time
 
     with opened_site(deploy, clouds, listen=yes, makes=yes) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts()}
@@ -63,7 +63,7 @@ def sweep(
             found = _look(site, chosen, regions)
             console.out(_json(found, {}) if output is SweepFormat.JSON else _text(found, {}, cleaned=False))
             return ExitCode.PARTIAL if found.gaps else ExitCode.OK
-        with one_at_a_time(site):
+        with in_turn(site, wait):
             # Under the lock, so that what another command is making is not taken for an orphan.
             found = look(site, chosen, regions)
             results = {id(orphan): trouble for orphan, trouble in clean(site, found.orphans)}

@@ -3,9 +3,10 @@ due."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from router.agent import states
@@ -40,11 +41,13 @@ class Applying:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     _given_up: set[str] = field(default_factory=set)
 
-    def now(self, accept: Callable[[], None], interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
-        """Carries out what is due, the whole lot under the lock. ``accept`` is called once it is had: it writes down
-        that this is to be done, or raises. ``interrupted`` is called when the user wants to stop: what is half made is
-        then released. HeldError."""
-        with one_at_a_time(self.site):
+    def now(
+        self, lock: AbstractContextManager[object], accept: Callable[[], None], interrupted: Callable[[], None]
+    ) -> tuple[Outcome, ...]:  # fmt: skip
+        """Carries out what is due, the whole lot under the ``lock``. ``accept`` is called once it is had: it writes
+        down that this is to be done, or raises. ``interrupted`` is called when the user wants to stop: what is half
+        made is then released. HeldError."""
+        with lock:
             accept()
             self._tidy()
             self._carry_out(range(len(self.errands)), interrupted)
@@ -65,7 +68,7 @@ class Applying:
                         self._end(attempt)
                 due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
                 if due and watcher.idle:
-                    with one_at_a_time(self.site, patient=True):
+                    with one_at_a_time(self.site, within_s=math.inf):
                         self._carry_out(due, interrupted)
                 self.site.stop.wait(_POLL_S)
         except BaseException:

@@ -21,19 +21,28 @@ PAUSE_S = 10.0
 
 
 @contextmanager
-def one_at_a_time(site: Site, *, patient: bool = False) -> Iterator[Lease]:
-    """Whoever makes or releases machines holds this. HeldError at once, or, if ``patient``, when the site is
-    stopped."""
-    holder = Holder.of_this_process()
-    while True:
-        try:
-            # A lease runs out in real time, whatever clock the clouds go by.
-            with site.store.lease(LOCK, holder, site.wall_clock) as lease:
-                yield lease
-            return
-        except HeldError:
-            if not patient or site.stop.wait(_POLL_S):
-                raise
+def one_at_a_time(
+    site: Site, *, within_s: float = 0.0, waiting: Callable[[HeldError], None] | None = None
+) -> Iterator[Lease]:  # fmt: skip
+    """Whoever makes or releases machines holds this. HeldError where it cannot be had within so many seconds, or the
+    site is stopped meanwhile. ``waiting`` is told once who has it."""
+    ends = time.monotonic() + within_s
+    with ExitStack() as stack:
+        while isinstance(lease := _lease(site, stack), HeldError):
+            if time.monotonic() >= ends or site.stop.wait(_POLL_S):
+                raise lease
+            if waiting is not None:
+                waiting(lease)
+                waiting = None
+        yield lease
+
+
+def _lease(site: Site, stack: ExitStack) -> Lease | HeldError:
+    try:
+        # A lease runs out in real time, whatever clock the clouds go by.
+        return stack.enter_context(site.store.lease(LOCK, Holder.of_this_process(), site.wall_clock))
+    except HeldError as error:
+        return error
 
 
 @dataclass(slots=True)

@@ -169,20 +169,29 @@ def test_two_at_once(site: Site) -> None:
         site.holds.put("apply")
         first = site.start("apply", site.plan, "--yes")
         eventually(lambda: site.holds.reached("apply"), 60)
-        second = site.apply()
+        held = f"apply: held by process {first.process.pid} on "
+        second = site.apply("--wait", "0s")
         assert second.code == 1
-        assert f"apply: held by process {first.process.pid} on " in second.said
-        assert site.run("destroy", "--all", "--yes").code == 1
+        assert held in second.said
+        assert site.run("destroy", "--all", "--yes", "--wait", "1s").code == 1
+        wrong = site.run("destroy", "--all", "--yes", "--wait", "soon")
+        assert (wrong.code, "--wait" in wrong.said) == (2, True)
+        patient = site.start("destroy", "walk", "--yes")
+        eventually(lambda: held in patient.err and "waiting for it, 5m at most" in patient.err, 30)
         looked = site.run("sweep", "-o", "json")
         assert looked.code == 0
         assert "what it is at is left out" in looked.err
         assert [orphan for orphan in looked.json["orphans"] if orphan["ours"]] == []
         site.holds.free_all()
         assert first.wait().code == 0
+        # What was being made when it was asked for is what it releases.
+        released = patient.wait()
+        assert (released.code, released.out) == (0, "1 released\n")
         assert disagreements(site, sightings) == []
     with site.store() as store:
-        assert [entry.what for entry in store.audit_log()] == ["apply"]
-        assert len(store.attempts()) == 1
+        assert [entry.what for entry in store.audit_log()] == ["apply", "destroy"]
+        (attempt,) = store.attempts()
+        assert attempt.phase is Phase.FAILED
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ near."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from pricing.places import Market
 from providers.sandbox.stock import Stock
 from router.state.records import Phase
-from tests.support.deployed import REGION, Ran, Running, Site, eventually, planned
+from tests.support.deployed import REGION, Running, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -70,21 +69,10 @@ def _has_tried_all(site: Site) -> bool:
     return [one.reason for one in found[:3]] == ["interrupted", "short", "short"] and found[-1].phase.is_over
 
 
-def unhindered(site: Site, *words: object) -> Ran:
-    """A command, again while whoever watches is just trying a place."""
-    ran = site.run(*words)
-    for _ in range(20):
-        if "held by" not in ran.said:
-            break
-        time.sleep(1)
-        ran = site.run(*words)
-    return ran
-
-
 def test_one_that_waits_is_applied_again_and_goes_on_once_there_is_a_place(site: Site, base: Path) -> None:
     with Sightings() as sightings:
         watcher = without_a_place(site)
-        again = unhindered(site, "apply", site.plan, "--yes", "--limits", site.folder / "limits.yaml")
+        again = site.run("apply", site.plan, "--yes", "--limits", site.folder / "limits.yaml")
         assert again.code == 5, again.said
         kept = max(one.kept_step or 0 for one in attempts(site))
         assert all(one.phase is Phase.FAILED for one in attempts(site))
@@ -99,7 +87,7 @@ def test_one_that_waits_is_applied_again_and_goes_on_once_there_is_a_place(site:
 
 def test_one_that_waits_and_is_destroyed_is_not_made_again(site: Site) -> None:
     watcher = without_a_place(site)
-    destroyed = unhindered(site, "destroy", JOB, "--yes")
+    destroyed = site.run("destroy", JOB, "--yes")
     gangs = len(attempts(site))
     assert destroyed.code == 0, destroyed.err
     assert "will not be made again" in destroyed.said
