@@ -76,6 +76,9 @@ class Adviser:
                 self._pending[attempt.id] = asked
         known = {attempt.id for attempt in now.alive}
         self._pending = {name: asked for name, asked in self._pending.items() if name in known}
+        self._asked_at = {name: at for name, at in self._asked_at.items() if name in known}
+        self._heeded = {key for key in self._heeded if key[0] in known}
+        self._paces.forget_but(known)
         return self._asked({name: running[name] for name in self._pending if name in running}, now)
 
     def _asked(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from router.state.records import NodeRecord
@@ -35,3 +35,8 @@ class Paces:
             return None
         del self._slow[attempt], self._best[attempt]
         return now / best
+
+    def forget_but(self, attempts: Collection[str]) -> None:
+        """Those that are over."""
+        self._best = {name: seconds for name, seconds in self._best.items() if name in attempts}
+        self._slow = {name: looks for name, looks in self._slow.items() if name in attempts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -39,3 +39,8 @@ class Silence:
             if node.agent not in (states.ENDED, states.FAILED) and now - since > limit:
                 lost.append(node.rank)
         return lost
+
+    def forget_but(self, attempts: Collection[str]) -> None:
+        """Those that are over call no more."""
+        self._heard = {key: heard for key, heard in self._heard.items() if key[0] in attempts}
+        self._looked = {name: at for name, at in self._looked.items() if name in attempts}

@@ -75,8 +75,12 @@ class Watcher:
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
         leaving = self._looked_at(alive, now)
         waiting = self._waiting()
-        for advice in self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now):
-            self._heed(advice)
+        self._forget_but({a.id for a in now.alive}, {_key(a) for a in (*now.alive, *(c.last for c in waiting))})
+        advised = self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now)
+        moving = self._moved([one for one in advised if isinstance(one.decision, Move)])
+        for advice in advised:
+            if advice.attempt.id not in moving:
+                self._heed(advice)
         abandoned = [a for a in alive if is_interrupted(a) and not self._work.is_busy(_key(a)) and self._is_mine(a)]
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():
@@ -91,6 +95,13 @@ class Watcher:
     def close(self) -> None:
         """Waits for what is being made and released; with ``site.stop`` set, making ends soon."""
         self._work.finish()
+
+    def _forget_but(self, attempts: Collection[str], jobs: Collection[str]) -> None:
+        """A watcher may run for months."""
+        self._silence.forget_but(attempts)
+        self._leaving = {name: at for name, at in self._leaving.items() if name in attempts}
+        self._told = {key: why for key, why in self._told.items() if key in jobs or self._work.is_busy(key)}
+        self._not_before = {key: at for key, at in self._not_before.items() if key in jobs or self._work.is_busy(key)}
 
     def _waiting(self) -> Sequence[Chain]:
         now = self.site.clock()
@@ -143,8 +154,6 @@ class Watcher:
         attempt, decision = advice.attempt, advice.decision
         if not isinstance(decision, Save | Move):
             return
-        if isinstance(decision, Move) and advice.event is not Event.HEALTH and self._moved(advice, decision):
-            return
         notice = advice.notice
         name = f"{advice.event.value}-{attempt.version}" if notice is None else notice.id
         phase = Phase.CHECKPOINTING if isinstance(decision, Move) or advice.event is Event.HEALTH else attempt.phase
@@ -156,24 +165,30 @@ class Watcher:
         if advice.event is Event.HEALTH and notice is not None:
             quarantine(self.site, attempt, (notice.rank,), "unhealthy")
 
-    def _moved(self, advice: Advice, decision: Move) -> bool:
-        """Whether its next gang is being made while it goes on; not where none can be had, or others are at work."""
-        attempt = advice.attempt
-        if not self._work.holds():
-            return False
-        if advice.notice is not None:
-            quarantine(self.site, attempt, (advice.notice.rank,), advice.event.value)
-        want = Wanting(chain_of(self.site.store, attempt), None, frozenset(decision.to))
-        (answer,) = self.replanner.replan([want])
-        if not isinstance(answer, Go):
-            return False
-        self._migrate([(attempt, Leave(Reason.MOVED, f"{advice.event.value}: {decision.why}"))])
-        (placed,) = self.replanner.placed([(want, answer)])
-        if not isinstance(placed, Placed):
-            self._stays(attempt)
-            return False
-        self._work.begin(_key(attempt), partial(self._hand_over, attempt, answer, placed))
-        return True
+    def _moved(self, advised: Sequence[Advice]) -> set[str]:
+        """The attempts whose next gang is being made while they go on; not where none can be had, or others are at
+        work. Machines that are not well are not waited for."""
+        wishes = [one for one in advised if one.event is not Event.HEALTH]
+        if not wishes or not self._work.holds():
+            return set()
+        for one in wishes:
+            if one.notice is not None:
+                quarantine(self.site, one.attempt, (one.notice.rank,), one.event.value)
+        chains = chains_of(self.site.store, [one.attempt for one in wishes])
+        wanting = [Wanting(chains[one.attempt.id], None, frozenset(_move(one).to)) for one in wishes]
+        answers = self.replanner.replan(wanting)
+        asked = zip(wishes, wanting, answers, strict=True)
+        found = [(one, want, go) for one, want, go in asked if isinstance(go, Go)]
+        self._migrate([(one.attempt, _wish(one)) for one, _, _ in found])
+        going = set()
+        placed = self.replanner.placed([(want, go) for _, want, go in found])
+        for (one, _, go), new in zip(found, placed, strict=True):
+            if isinstance(new, Placed):
+                going.add(one.attempt.id)
+                self._work.begin(_key(one.attempt), partial(self._hand_over, one.attempt, go, new))
+            else:
+                self._stays(one.attempt)
+        return going
 
     def _hand_over(self, attempt: Attempt, go: Go, placed: Placed) -> None:
         """The new gang comes; when it is whole, the old one saves and goes."""
@@ -319,6 +334,15 @@ def _migrating(leave: Leave, attempt: Attempt) -> Attempt | None:
     if not attempt.phase.is_up or attempt.phase is Phase.MIGRATING:
         return None
     return replace(attempt, phase=Phase.MIGRATING, reason=leave.reason.value, message=leave.message)
+
+
+def _move(advice: Advice) -> Move:
+    assert isinstance(advice.decision, Move)
+    return advice.decision
+
+
+def _wish(advice: Advice) -> Leave:
+    return Leave(Reason.MOVED, f"{advice.event.value}: {advice.decision.why}")
 
 
 def _key(attempt: Attempt) -> str:

@@ -89,6 +89,8 @@ class Work:
         """Forgets what is done; raises what went wrong in a way that nobody foresaw. Gives the lock back when idle."""
         for key in [key for key, future in self._running.items() if future.done()]:
             self._running.pop(key).result()
+        now = time.monotonic()
+        self._not_before = {key: at for key, at in list(self._not_before.items()) if at > now}
         self.rest()
 
     def rest(self) -> None:

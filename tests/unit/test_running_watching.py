@@ -278,6 +278,32 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
     assert told[-1] == "llama: llama-2 took over from llama-1 after step 21"
 
 
+def test_gangs_that_want_to_move_are_planned_together(
+    site: Site, places: Places, watcher: Watcher, clock: list[float]
+) -> None:
+    gangs = [up(site, f"job-{number}") for number in range(3)]
+    wishes = [Advice(one, Event.PRICE, Move(("there",), "cheaper")) for one in gangs]
+    once = [(), tuple(wishes)]
+    watcher.adviser = SimpleNamespace(advise=lambda alive, notices: once.pop() if once else ())  # type: ignore[assignment]
+    watcher.look()
+    assert places.asked == [["job-0", "job-1", "job-2"]]
+    settle(watcher, clock, 1)
+    assert sorted(places.made) == ["job-0-2", "job-1-2", "job-2-2"]
+
+
+def test_what_is_over_is_forgotten(site: Site, places: Places, watcher: Watcher, clock: list[float]) -> None:
+    """A watcher may run for months."""
+    places.answer = Never("no money")
+    one = up(site)
+    watcher.look()
+    noticed(site, one, phase=Phase.CHECKPOINTING)
+    saved(site, one, 1)
+    settle(watcher, clock, 8)
+    assert now(site, one.id).phase is Phase.FAILED
+    kept = (watcher._silence._heard, watcher._silence._looked, watcher._leaving, watcher._told, watcher._not_before)
+    assert [len(part) for part in kept] == [0, 0, 0, 0, 0]
+
+
 def test_one_that_finds_no_other_place_stays(
     site: Site, places: Places, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
