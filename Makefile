@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SEEDS ?= 200
 NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo test check slow walk bench format clean help
+.PHONY: plan demo drill test check slow walk bench format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,7 +26,7 @@ demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machi
 	@$(BIN)/stepfare demo
 
 drill: $(READY) ## the fault campaign: 200 random worlds in which everything fails, about 20 minutes
-	@$(BIN)/python -m tests.bench.campaign
+	@$(BIN)/python -m tests.bench.campaign --seeds $(SEEDS)
 
 check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check --quiet $(SOURCES)

@@ -172,7 +172,10 @@ class World:
             return False
         if self.first and not self._came_up and self._applied < _APPLIES:
             return False
-        return not waits(self.store, found, crashes=Patience().crashes)
+        if waits(self.store, found, crashes=Patience().crashes):
+            return False
+        # The next gang may have been begun between the two looks.
+        return len(self.attempts()) == len(found)
 
     @property
     def _came_up(self) -> bool:
