@@ -37,7 +37,8 @@ class Config:
     ``master_address``: null lets the coordinator say it, once all ranks are there. ``master_port``: 0 lets rank 0 take
     a free one. ``address``: how the other ranks reach this one; null is the address that leads to the coordinator.
     ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for none;
-    ``checkpoint_seconds``: how often the training is to save, null as it likes.
+    ``checkpoint_seconds``: how often the training is to save, null as it likes. ``checkpoint_store``: the URL where its
+    checkpoints are kept, "" where nobody says.
     """
 
     attempt: str
@@ -74,6 +75,7 @@ class Config:
     resume_step: int = 0
     resume_manifest: str = ""
     checkpoint_seconds: float | None = None
+    checkpoint_store: str = ""
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from router.agent.config import BadConfig, Config
 
 RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
-CHECKPOINT_SECONDS = "STEPFARE_CHECKPOINT_SECONDS"
+CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_CHECKPOINT_STORE"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def contract(config: Config, master_address: str, master_port: int) -> dict[str,
     ``LOCAL_RANK`` only where one process a node is started: with more, whoever starts them numbers them.
 
     For the engine torchrun also the ``PET_`` names, from which the command ``torchrun`` takes its own options: so
-    ``torchrun train.py`` needs no arguments about the gang. And what the training goes on from, and how often it is to
-    save, where that is said.
+    ``torchrun train.py`` needs no arguments about the gang. And what the training goes on from, how often it is to
+    save, and where that is kept, where that is said.
     """
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
@@ -72,4 +72,6 @@ def contract(config: Config, master_address: str, master_port: int) -> dict[str,
         values[RESUME_MANIFEST] = config.resume_manifest
     if config.checkpoint_seconds is not None:
         values[CHECKPOINT_SECONDS] = f"{config.checkpoint_seconds:g}"
+    if config.checkpoint_store:
+        values[CHECKPOINT_STORE] = config.checkpoint_store
     return values

@@ -17,6 +17,7 @@ from pricing.problems import InvalidInputError
 from router.agent.config import LOOPBACK
 from router.files.notify_entry import NotifyEntry, Reference
 from router.files.refusals import problems_of, suggestion
+from router.files.store_url import a_store, below
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
 from router.jobs.quantities import Duration
@@ -64,6 +65,7 @@ def _a_queue(value: str) -> str:
 
 
 PublicKey = Annotated[Text, AfterValidator(_a_public_key)]
+StoreUrl = Annotated[Text, AfterValidator(a_store)]
 
 
 def _an_absolute_path(value: str) -> str:
@@ -148,6 +150,7 @@ class RegionEntry(Spec):
     zone: Text | None = Field(default=None, description="For a cloud that asks for one where no price names it.")
     network: NetworkEntry | None = None
     checkpoint_bucket: Text | None = None
+    checkpoint_url: StoreUrl | None = None
     interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = None
 
 
@@ -177,6 +180,11 @@ class CloudDeploy(Spec):
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
     checkpoint_bucket: Text | None = Field(default=None, description="What the machines may read and write.")
+    checkpoint_url: StoreUrl | None = Field(
+        default=None,
+        description="Where checkpoints of jobs are kept, each below its job's name; by region, so that they are near.",
+        examples=["s3://example-checkpoints-us-east-1/stepfare"],
+    )
     ssh_public_key: PublicKey | None = None
     local_nvme: Annotated[Text, AfterValidator(_a_folder)] | None = Field(
         default=None, description="Where to mount the machine's own disks.", examples=["/mnt/scratch"]
@@ -210,6 +218,10 @@ class CloudDeploy(Spec):
             **{name: region.interruption_queue for name, region in self.regions.items()},
         }
         return {region: url for region, url in named.items() if url is not None}
+
+    def store_of(self, job: str) -> str | None:
+        """The URL below which the checkpoints of a job are kept; None where the training says that itself."""
+        return None if self.checkpoint_url is None else below(self.checkpoint_url, job)
 
     def in_region(self, region: str) -> CloudDeploy:
         """With what is written for that region in place of what is written for all."""
@@ -245,6 +257,10 @@ class Patience(Spec):
     apply: Wait = Field(default=timedelta(minutes=30), description="For Terraform to make a gang.")
     destroy: Wait = Field(default=timedelta(minutes=30), description="For Terraform to release one.")
     meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
+    carry: Wait = Field(
+        default=timedelta(minutes=15),
+        description="For a checkpoint to be copied to where its job goes on; then it is read across regions.",
+    )
     lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
     shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
     quarantine: Duration = Field(

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.places import Market
@@ -212,6 +212,11 @@ def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, hom
 def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: Home) -> Config:
     local = is_local(attempt.cloud)
     host = deploy.cloud(attempt.cloud, attempt.region)
+    store = host.store_of(attempt.job) or ""
+    patience = deploy.patience
+    # Longer than whoever made them waits: the first machine may be there long before the last, and those of a gang that
+    # takes over wait for the checkpoint, too.
+    gang = patience.apply + patience.meet + (patience.carry if store else timedelta(0))
     return Config(
         attempt=attempt.id,
         job=attempt.job,
@@ -230,8 +235,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
         master_port=0 if local else Config.master_port,
         gpus=not local,
-        # Longer than whoever made them waits: the first machine may be there long before the last.
-        gang_seconds=(deploy.patience.apply + deploy.patience.meet).total_seconds(),
+        gang_seconds=gang.total_seconds(),
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
@@ -239,6 +243,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         resume_step=attempt.first_step,
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
+        checkpoint_store=store,
     )
 
 

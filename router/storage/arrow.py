@@ -20,7 +20,7 @@ _TRIES = 9
 _LISTED = 4
 # Arrow sends an S3 object in parts of 10 MiB, of which there may be 10,000.
 _LARGEST_S3_FILE = 10_000 * 10 * 2**20
-_S3_WORDS = {"region", "endpoint_override", "scheme"}
+S3_WORDS = {"region", "endpoint_override", "scheme"}
 
 
 def open_store(url: str, environment: Mapping[str, str]) -> Store:
@@ -48,8 +48,8 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
 def _s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> Any:
     from pyarrow.fs import AwsDefaultS3RetryStrategy, S3FileSystem, resolve_s3_region
 
-    if unknown := set(words) - _S3_WORDS:
-        raise ValueError(f"{', '.join(sorted(unknown))}: unknown; known are {', '.join(sorted(_S3_WORDS))}")
+    if unknown := set(words) - S3_WORDS:
+        raise ValueError(f"{', '.join(sorted(unknown))}: unknown; known are {', '.join(sorted(S3_WORDS))}")
     endpoint = words.get("endpoint_override") or next((e for name in ENDPOINTS if (e := environment.get(name))), "")
     scheme, mark, address = endpoint.partition("://")
     region = words.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
