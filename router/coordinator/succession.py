@@ -1,4 +1,5 @@
-"""Two gangs of one job never train at once: one that goes on from another waits for its end."""
+"""Two gangs of one job never train at once: one that goes on from another waits for its end, and goes on from all that
+it saved."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from router.state.store import Store
 
 def in_the_way(store: Store, attempt: Attempt) -> str:
     """The id of an attempt that this one goes on from, itself or by way of others, and that may still train: it is not
-    over, and not every rank of it said that it ended. "" where there is none, and then there never will be one."""
+    over, and not every rank of it said that it ended; or that saved more than this one was told to go on from: whoever
+    hands over is about to say so. "" where there is none, and then there never will be one."""
     known = {attempt.id}
     name = attempt.resumes
     while name and name not in known:
@@ -16,7 +18,13 @@ def in_the_way(store: Store, attempt: Attempt) -> str:
         before = store.attempt(name)
         if before is None:
             return ""
-        if not before.phase.is_over and not all(node.ended_reason for node in store.nodes(name)):
+        saved = before.kept_step
+        if not before.phase.is_over:
+            nodes = store.nodes(name)
+            if not all(node.ended_reason for node in nodes):
+                return name
+            saved = max((node.saved_step for node in nodes if node.saved_step is not None), default=None)
+        if saved is not None and saved > attempt.first_step:
             return name
         name = before.resumes
     return ""

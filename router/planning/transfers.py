@@ -82,11 +82,16 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
     known."""
     if job.checkpoint is None:
         return None
-    region = book.region(to)
-    tariff = _tariff(source, region, book) if region else None
+    tariff = tariff_of(source, to, book)
     if tariff is None:
         raise LookupError(f"no known egress tariff from {source} to {to}")
     return Transfer("checkpoint", source, tariff, gib_to_bytes(job.checkpoint.size_gib))
+
+
+def tariff_of(source: RegionId, to: RegionId, book: PriceBook) -> Tariff | None:
+    """What moving bytes from one region to another costs; None where nobody knows."""
+    region = book.region(to)
+    return _tariff(source, region, book) if region else None
 
 
 def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:

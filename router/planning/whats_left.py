@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from pricing.book import PriceBook
-from pricing.egress import INTERNET
+from pricing.egress import INTERNET, Tariff
 from pricing.machines import Machine
 from pricing.money import Usd
 from pricing.offers import Offer
@@ -16,7 +16,6 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job, Status
 from router.planning.candidates import Candidate, CandidateFinder, interval_hours, steps_to_do
-from router.planning.transfers import Transfer
 
 
 def job_left(
@@ -57,15 +56,14 @@ def left_hours(job: Job, candidate: Candidate) -> float:
 def moves_usd(candidate: Candidate, limits: Limits) -> Usd:
     """Moving what it needs there, at the tier where the limits file says this month stands; free allowances are not
     counted on."""
-    return Usd.total(
-        t.tariff.cost_of(_already_moved(t, limits), t.volume_bytes, 0) for t in candidate.transfers if not t.free
-    )
+    return Usd.total(transfer_usd(t.tariff, t.volume_bytes, limits) for t in candidate.transfers if not t.free)
 
 
-def _already_moved(transfer: Transfer, limits: Limits) -> int:
-    if transfer.tariff.scope != INTERNET:
-        return 0
-    return gb_to_bytes(limits.egress_month_to_date_gb.get(transfer.tariff.cloud, 0))
+def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
+    """Moving so many bytes, counted the same way."""
+    internet = tariff.scope == INTERNET
+    already = gb_to_bytes(limits.egress_month_to_date_gb.get(tariff.cloud, 0)) if internet else 0
+    return tariff.cost_of(already, volume_bytes, 0)
 
 
 def left_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:

@@ -38,9 +38,22 @@ class Chain:
     @property
     def before(self) -> Before:
         """What the next attempt goes on from: the last confirmed step of any, and whoever may still be training."""
-        step = max(self.steps)
         alive = next((attempt for attempt in reversed(self.attempts) if not attempt.phase.is_over), self.last)
-        return Before(alive.id, step, self.manifests[self.steps.index(step)])
+        return Before(alive.id, max(self.steps), self._manifest)
+
+    @property
+    def saved_by(self) -> Attempt:
+        """In whose region the checkpoint lies that the next attempt goes on from: who saved it, or to whom it was
+        copied."""
+        step, manifest = max(self.steps), self._manifest
+        known = zip(self.attempts, self.steps, self.manifests, strict=True)
+        return next((a for a, at, its in known if (at, its) == (step, manifest)), self.last)
+
+    @property
+    def _manifest(self) -> str:
+        """Of the last step; where it was copied, the newest copy."""
+        known = zip(reversed(self.steps), reversed(self.manifests), strict=True)
+        return next((its for at, its in known if at == max(self.steps) and its), "")
 
     @property
     def in_vain(self) -> int:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
 from router.jobs.spec import Job
+from router.running.carrying import goes_on_from, told
 from router.running.causes import Cause
 from router.running.chains import Chain, order_chain
 from router.running.choices import Choice, short_of, with_zones, zones_sold
@@ -130,7 +132,7 @@ def _take_up(site: Site, errand: Errand) -> Outcome | None:
         whole = all((directory / name).is_file() for name in (MAIN, SECRETS))
         if mine and attempt.phase is Phase.PROVISIONING and whole:
             site.tell(attempt.job, f"taking up {attempt.id}, which was interrupted")
-            outcome = _made(site, errand, attempt, None)
+            outcome = _made(site, errand, _told(site, errand, attempt) if attempt.resumes else attempt, None)
             if outcome.result is Result.READY or outcome.cause is Cause.STOPPED:
                 return outcome
         else:
@@ -182,11 +184,10 @@ def place(site: Site, wanted: Sequence[Next]) -> list[Placed | Outcome]:
 
 
 def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable[[], None] | None) -> Outcome:
-    """Makes the gang of :func:`place`; it knows what the attempts before it have saved by now. As :func:`carry_out`, in
+    """Makes the gang of :func:`place`; it knows what the attempts before it have saved by now, which is brought to its
+    region before. As :func:`carry_out`, in
     one place."""
-    before = _before(_chain(site, errand))
-    step, manifest = before.step, before.manifest
-    attempt = site.store.update(placed.attempt.id, lambda a: replace(a, first_step=step, first_manifest=manifest))
+    attempt = _told(site, errand, placed.attempt)
     if attempt.phase is not Phase.PLANNED:
         return Outcome(errand.order, Result.STOPPED, attempt, "released meanwhile", Cause.STOPPED)
     try:
@@ -202,6 +203,12 @@ def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable
         return _not_made(site, errand, attempt, Cause.HERE, str(error))
     site.tell(attempt.job, f"making {placed.choice.place} as {attempt.id}")
     return _made(site, errand, attempt, spec, when_whole)
+
+
+def _told(site: Site, errand: Errand, attempt: Attempt) -> Attempt:
+    """The attempt, which knows what those before it saved; brought to its region where that takes no too long."""
+    before = goes_on_from(site, errand.book, attempt, _chain(site, errand))
+    return site.store.update(attempt.id, partial(told, before))
 
 
 def _changed(old: NodeRecord, new: NodeRecord) -> dict[str, object]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
+from pricing.book import PriceBook
 from router.agent import control
 from router.coordinator.saves import saved_for
+from router.running.carrying import goes_on_from, told
 from router.running.chains import chain_of
 from router.running.release import release
 from router.running.site import Site
@@ -33,17 +38,37 @@ def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phas
     return site.store.update(attempt.id, ordered).order_id == name
 
 
-def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str) -> None:
-    """The old gang saves and is released; the new one, all of whose ranks wait for that, goes on from there. Called
-    again it goes on where it was. NotReleasedError."""
+def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str, book: PriceBook) -> None:
+    """The old gang saves and is released; the new one, all of whose ranks wait for that, goes on from there, once the
+    last checkpoint is in its region. Called again it goes on where it was. NotReleasedError."""
     name = f"move-{new.id}"
     current = site.store.attempt(old.id) or old
     if order_save(site, current, name, control.ORDERED):
         _wait(site, old, name)
-    _goes_on_from_there(site, new)
-    release(site, site.store.attempt(old.id) or old, reason, message)
-    # It may have saved once more when it was stopped.
-    _goes_on_from_there(site, new)
+    # It may save once more when it is stopped, and machines take longer to go than a training.
+    tried = threading.Event()
+    with ThreadPoolExecutor(1, "handing over") as pool:
+        following = pool.submit(_follow, site, old, new, book, tried)
+        try:
+            release(site, site.store.attempt(old.id) or old, reason, message)
+        finally:
+            tried.set()
+    following.result()
+
+
+def _follow(site: Site, old: Attempt, new: Attempt, book: PriceBook, tried: threading.Event) -> None:
+    """Once nobody of the old gang can save any more, the new one is told what it goes on from. Until then, and while
+    that is copied, the coordinator lets it wait (:mod:`router.coordinator.succession`)."""
+    while not _is_done(site, old):
+        if tried.wait(_POLL_S) and not _is_done(site, old):
+            return
+    before = goes_on_from(site, book, new, chain_of(site.store, new))
+    site.store.update(new.id, partial(told, before))
+
+
+def _is_done(site: Site, old: Attempt) -> bool:
+    now = site.store.attempt(old.id)
+    return now is None or now.phase.is_over or all(node.ended_reason for node in site.store.nodes(old.id))
 
 
 def _wait(site: Site, attempt: Attempt, name: str) -> None:
@@ -55,8 +80,3 @@ def _wait(site: Site, attempt: Attempt, name: str) -> None:
         if now is None or now.result or not now.phase.is_up:
             return
         time.sleep(_POLL_S)
-
-
-def _goes_on_from_there(site: Site, new: Attempt) -> None:
-    before = chain_of(site.store, new).before
-    site.store.update(new.id, lambda a: replace(a, first_step=before.step, first_manifest=before.manifest))

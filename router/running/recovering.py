@@ -190,8 +190,7 @@ class Replanner:
     def _left(self, chain: Chain, text: str | None) -> Job | None:
         if text is None:
             return None
-        step = chain.before.step
-        where = chain.attempts[chain.steps.index(step)]
+        step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
         return job_left(_read_job(text), step, there, self._as_of(chain.last))
 

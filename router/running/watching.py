@@ -195,7 +195,7 @@ class Watcher:
 
         def whole() -> None:
             now = self.site.store.attempt(attempt.id) or attempt
-            hand_over(self.site, now, placed.attempt, now.reason, now.message)
+            hand_over(self.site, now, placed.attempt, now.reason, now.message, go.errand.book)
 
         outcome = make_placed(self.site, go.errand, placed, whole)
         if outcome.result is Result.READY:

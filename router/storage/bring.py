@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 from router.storage.checkpoints import Journal, good, is_sized, manifest_at
 from router.storage.depot import Depot
@@ -13,15 +14,16 @@ from router.storage.transfer import PARALLEL, Moved, transfer
 
 
 def bring(
-    source: Depot, target: Depot, pace: Pace, *, step: int | None = None, parallel: int = PARALLEL,
+    source: Depot, target: Depot, pace: Pace, *, step: int | None = None, least: int = 0, parallel: int = PARALLEL,
     journal: Journal | None = None, passed: Callable[[int, str], None],
 ) -> Iterator[Moved]:  # fmt: skip
     """Copies checkpoints, the newest first, for as long as the caller goes on asking; only that of ``step``, if one is
-    named. What is not whole, or cannot be copied in the time that is left, is told to ``passed``, with the reason.
+    named, and none before ``least``. What is not whole, or cannot be copied in the time that is left, is told to
+    ``passed``, with the reason.
 
     StorageError, of which OutOfTimeError and CancelledError are some.
     """
-    for manifest in _wanted(source, step, passed):
+    for manifest in _wanted(source, step, least, passed):
         if not pace.can_end(manifest.bytes):
             passed(manifest.step, f"{manifest.bytes / 1e9:,.1f} GB cannot be copied in {pace.left:,.0f} s")
             continue
@@ -33,10 +35,10 @@ def bring(
         yield moved
 
 
-def _wanted(source: Depot, step: int | None, passed: Callable[[int, str], None]) -> Iterator[Manifest]:
+def _wanted(source: Depot, step: int | None, least: int, passed: Callable[[int, str], None]) -> Iterator[Manifest]:
     try:
         if step is None:
-            yield from good(source, passed)
+            yield from takewhile(lambda manifest: manifest.step >= least, good(source, passed))
             return
         manifest = manifest_at(source, step)
         if manifest is None or not is_sized(source, manifest):

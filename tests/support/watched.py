@@ -38,7 +38,7 @@ class Places:
 
     def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
         self.asked.append([want.last.job for want in wanting])
-        go: Any = Go(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
+        go: Any = Go(SimpleNamespace(book=None), SimpleNamespace(), None)  # type: ignore[arg-type]
         return [self.answer or go for _ in wanting]
 
     def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed]:
