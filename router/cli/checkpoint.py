@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.checkpoint_options import (
     MBPS_HELP,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
+_OR_NEWER_HELP = "The URL of a manifest: that one, where it is newer than all that are there."
 
 Seconds = Annotated[float | None, typer.Option(metavar="S", help=SECONDS_HELP)]
 Mbps = Annotated[float | None, typer.Option("--max-mbps", metavar="N", help=MBPS_HELP)]
@@ -85,6 +89,7 @@ def pull(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training looks for its newest.")],
     step: Step = None,
+    or_newer: Annotated[str | None, typer.Option("--or-newer", metavar="URL", help=_OR_NEWER_HELP)] = None,
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
@@ -103,10 +108,15 @@ def pull(
 
     pace, (source, named) = pace_of(seconds, max_mbps), place(url)
     wanted = named if step is None else step
+    other, newer = place(or_newer) if or_newer is not None else (source, None)
+    if or_newer is not None and (newer is None or wanted is not None):
+        raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
+    fetch = partial(bring, target=Folder(folder), pace=pace, parallel=parallel, passed=passed)
     with said():
-        moved = _shown(
-            bring(source, Folder(folder), pace, step=wanted, parallel=parallel, passed=passed), output, every=False
-        )
+        found = fetch(source, step=wanted)
+        if newer is not None:
+            found = chain(fetch(source, least=newer), fetch(other, step=newer), found)
+        moved = _shown(found, output, every=False)
         if not moved and (wanted is not None or steps(source)):
             raise CommandError(f"{url}: no good checkpoint{'' if wanted is None else f' of step {wanted}'}")
         if not moved:

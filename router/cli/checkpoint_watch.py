@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,12 +16,14 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.checkpoint import Mbps, Parallel
 from router.cli.checkpoint_options import URL_HELP, pace_of, place
-from router.cli.console import CommandError, ExitCode
+from router.cli.console import BEHIND, CommandError, ExitCode
 
 CONTROL, RANK = "STEPFARE_CONTROL", "NODE_RANK"
+STORE, RESUME = "STEPFARE_CHECKPOINT_STORE", "STEPFARE_RESUME_MANIFEST"
 _MEGABIT = 1_000_000 / 8
 _PARALLEL, _KEEP, _GRACE = 8, 3, 600.0
 _NOT_FOUND = 127
+_URL_HELP = f"As for push; left out: {STORE}, as the agent says it."
 _HERE = "from router.cli.main import main; main()"
 
 Keep = Annotated[int, typer.Option(min=1, metavar="N", help="Checkpoints that stay there.")]
@@ -30,7 +32,7 @@ Grace = Annotated[float, typer.Option(min=0, metavar="S", help="Seconds for what
 
 def watch(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training saves.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
+    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
     keep: Keep = _KEEP,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
@@ -54,7 +56,7 @@ def watch(
 
     pace_of(None, max_mbps)
     environment = os.environ  # noqa: TID251
-    target, _ = place(url)
+    target, _ = place(_store(url, environment))
     control = environment.get(CONTROL)
     most = None if max_mbps is None else max_mbps * _MEGABIT
     uploader = Uploader(
@@ -73,19 +75,24 @@ def watch(
 
 
 def run(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training saves.")],
-    url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The training.")],
+    url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The training.", show_default=False)
+    ] = None,
     keep: Keep = _KEEP,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
     grace: Grace = _GRACE,
 ) -> int:
     """Fetch the newest good checkpoint, run a training, and copy what it saves to durable storage all the while, by a
-    process of its own. Ends when the training has ended and its last checkpoint is there.
+    process of its own. Ends when the training has ended and its last checkpoint is there. Where the agent names a
+    checkpoint elsewhere (STEPFARE_RESUME_MANIFEST) that is newer than all that are there, that one is fetched.
 
     \b
     stepfare checkpoint run /mnt/run-7 s3://bucket/run-7 -- torchrun train.py
+    stepfare checkpoint run /mnt/run-7 -- torchrun train.py
 
     The exit code is the training's; 5 when only its last checkpoint could not be copied.
     """
@@ -94,12 +101,20 @@ def run(
     from router.storage.companion import URL, beside
 
     pace_of(None, max_mbps)
+    words = [word for word in (url, *(command or ())) if word is not None]
+    behind = context.meta.get(BEHIND)
+    named = words[: len(words) - behind] if behind is not None else words[:1]
+    url, command = _store(named[0] if named else None, os.environ), words[len(named[:1]) :]  # noqa: TID251
+    if not command:
+        raise InvalidInputError.single("there is no training to run", field="COMMAND", remedy="write it after --")
     _is_place(url)
     environment = {**os.environ, URL: url.partition("?")[0]}  # noqa: TID251
     # -P: a folder `router` where the job runs is not ours.
     ours = [sys.executable, "-P", "-c", _HERE, "checkpoint"]
     if environment.get(RANK, "0") == "0":
         words = [*ours, "pull", url, str(folder), "--parallel", str(parallel)]
+        if _is_elsewhere(resume := environment.get(RESUME, ""), url):
+            words += ["--or-newer", resume]
         pulled = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if pulled:
             raise CommandError(f"the newest checkpoint could not be fetched from {url}", ExitCode(pulled))
@@ -110,6 +125,26 @@ def run(
     except OSError as error:
         console.note(f"{command[0]}: {error.strerror}", "error")
         return _NOT_FOUND
+
+
+def _store(url: str | None, environment: Mapping[str, str]) -> str:
+    """As given, else as the agent says it. InvalidInputError where neither is."""
+    found = url or environment.get(STORE)
+    if not found:
+        raise InvalidInputError.single(
+            f"none is given, and {STORE} is not set", field="URL",
+            remedy="write one, or name the region's checkpoint_url in the deploy file",
+        )  # fmt: skip
+    return found
+
+
+def _is_elsewhere(manifest: str, url: str) -> bool:
+    """Whether a manifest is named that is not in this place."""
+    from router.storage.manifest import step_of
+
+    folder, _, name = manifest.rpartition("/")
+    here = url.partition("?")[0].removeprefix("file://").rstrip("/")
+    return step_of(name) is not None and folder.removeprefix("file://") != here
 
 
 def _is_place(url: str) -> None:

@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from pricing.problems import InvalidInputError, Problem
 
+# Under this a command's context knows how many words stood behind `--`; None: there was none.
+BEHIND = "stepfare.behind"
 _MOST_PROBLEMS = 50
 _STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from router.cli.console import ExitCode, Stopped, guard, out
+from router.cli.console import BEHIND, ExitCode, Stopped, guard, out
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,16 @@ COMMANDS = {
 }
 
 
+class Command(TyperCommand):
+    """One that knows how many words stood behind `--`, which click takes out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Of click."""
+        ctx.meta[BEHIND] = len(args) - args.index("--") - 1 if "--" in args else None
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
 class LazyGroup(TyperGroup):
     """Commands of ``COMMANDS``, imported when asked for. Contexts are Any: their class is typer's own business."""
 
@@ -80,7 +90,7 @@ class LazyGroup(TyperGroup):
         if entry is None:
             return None
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        app.command(name=cmd_name)(getattr(importlib.import_module(entry.module), entry.function))
+        app.command(name=cmd_name, cls=Command)(getattr(importlib.import_module(entry.module), entry.function))
         return get_command(app)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
