@@ -4,8 +4,9 @@ Each seed is a world of its own, in which trainings run on the sandbox under `st
 from the seed, come about. Afterwards nothing may be lost, double, left over or unaccounted for. A deadline that was
 missed counts when the same jobs, always on demand, meet it under the same script: that is then played as well, where
 notices (which only spot machines get) find nothing to strike. To meet it means a tick of the policy before its time
-(ten seconds of life), since no two runs of the same script take equally long on a busy machine. The tables are
-printed; exit code 1 when something is wrong.
+(ten seconds of life), since no two runs of the same script take equally long on a busy machine; for the same reason it
+counts only if it is so a second time, when both are played side by side. The tables are printed; exit code 1 when
+something is wrong.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from tests.support.deployed_engine import Holds
 from tests.support.sightings import Sightings
 
 SEEDS, PARALLEL = 200, 8
+# A deadline was missed if it was so often.
+TRIES = 2
 
 
 class Campaign:
@@ -46,15 +49,24 @@ class Campaign:
         """One seed. Raises nothing."""
         script = script_of(seed)
         verdict = self._played(script, script.setting, str(seed))
-        late = verdict.found.late
-        if late and not verdict.found.wrong:
-            sure = self._played(script, script.setting.always_sure(), f"{seed}-sure")
-            missed = [job for job in late if job not in sure.found.close]
-            if missed:
-                what = f"{', '.join(missed)} was late, and would not have been on demand"
-                found = replace(verdict.found, wrong=((DEADLINE, what),))
-                verdict = replace(verdict, found=found, log=(*verdict.log, "always on demand:", *sure.log))
-        return verdict
+        if not verdict.found.late or verdict.found.wrong:
+            return verdict
+        for tried in range(TRIES):
+            sure, again = self._side_by_side(script, f"{seed}-{tried}", alone=tried == 0)
+            missed = [job for job in (again or verdict).found.late if job not in sure.found.close]
+            if not missed:
+                return verdict
+        what = f"{', '.join(missed)} was late, {TRIES} times, and would not have been on demand"
+        found = replace(verdict.found, wrong=((DEADLINE, what),))
+        return replace(verdict, found=found, log=(*verdict.log, "always on demand:", *sure.log))
+
+    def _side_by_side(self, script: Script, name: str, *, alone: bool) -> tuple[Verdict, Verdict | None]:
+        """Always on demand; unless ``alone``, beside the same again as it was, so that both find the machine as
+        busy."""
+        with ThreadPoolExecutor(1) as pool:
+            other = None if alone else pool.submit(self._played, script, script.setting, f"{name}-again")
+            sure = self._played(script, script.setting.always_sure(), f"{name}-sure")
+            return sure, None if other is None else other.result()
 
     def _played(self, script: Script, setting: Setting, name: str) -> Verdict:
         began = time.monotonic()

@@ -133,8 +133,8 @@ class World:
         """There is always one, but while it is not yet time to start the next."""
         for one in [one for one in self._watchers if one.process.poll() is not None]:
             code = one.process.returncode
-            # `apply --follow` ends when all is over.
-            if not (code in (0, 5) and self.over):
+            # `apply --follow` ends when all is over, and when nothing came up at all.
+            if not (code in (0, 5) and self._quiet):
                 self.wrong.append(f"a watcher ended by itself with {code}: {one.err[-1500:]}")
             self._forget(one)
             self.restart_at = time.monotonic() + _AGAIN_S
@@ -167,10 +167,13 @@ class World:
     @property
     def over(self) -> bool:
         """Nothing runs, and nothing will."""
+        return self._quiet and not (self.first and not self._came_up and self._applied < _APPLIES)
+
+    @property
+    def _quiet(self) -> bool:
+        """Nothing runs, and no watcher will make anything."""
         found = self.attempts()
         if {one.job for one in found} != set(self.setting.jobs) or any(not one.phase.is_over for one in found):
-            return False
-        if self.first and not self._came_up and self._applied < _APPLIES:
             return False
         if waits(self.store, found, crashes=Patience().crashes):
             return False
