@@ -1,0 +1,106 @@
+"""Weather as it was: how many spot machines could be had in each zone, at what price, tick by tick, on one clock.
+
+Dollars are floats in this module and in those that simulate with it: they are statistics, never a bill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ZoneSeries:
+    """One zone. ``counts[i]``: spot machines that could be had during tick i, at least 0.
+
+    ``spot_usd_per_hour[i]`` and ``on_demand_usd_per_hour`` are of one machine, above zero. Anything else, and arrays
+    of different lengths, are a ValueError. The arrays are not to be written to; they are locked.
+    """
+
+    zone: str
+    region: str
+    counts: Ints
+    spot_usd_per_hour: Floats
+    on_demand_usd_per_hour: float
+
+    def __post_init__(self) -> None:
+        if self.counts.ndim != 1 or self.counts.shape != self.spot_usd_per_hour.shape:
+            raise ValueError(f"{self.zone}: as many prices as counts, one a tick")
+        if (self.counts < 0).any():
+            raise ValueError(f"{self.zone}: a count is below zero")
+        prices = np.append(self.spot_usd_per_hour, self.on_demand_usd_per_hour)
+        if not (np.isfinite(prices) & (prices > 0)).all():
+            raise ValueError(f"{self.zone}: a price is not above zero")
+        self.counts.flags.writeable = False
+        self.spot_usd_per_hour.flags.writeable = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Series:
+    """Zones on one clock: tick i of each began ``i * tick_s`` seconds after the first. ValueError where not."""
+
+    tick_s: int
+    zones: tuple[ZoneSeries, ...]
+
+    def __post_init__(self) -> None:
+        if self.tick_s <= 0:
+            raise ValueError("a tick must be longer than nothing")
+        if not self.zones:
+            raise ValueError("a series needs a zone")
+        if len({z.counts.size for z in self.zones}) > 1:
+            raise ValueError("the zones have different numbers of ticks")
+        if len({z.zone for z in self.zones}) < len(self.zones):
+            raise ValueError("a zone is there twice")
+
+    @property
+    def ticks(self) -> int:
+        """How many there are."""
+        return int(self.zones[0].counts.size)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Of each zone."""
+        return tuple(z.region for z in self.zones)
+
+    def up(self, size: int = 1) -> Bools:
+        """[zone, tick]: whether a gang of ``size`` machines could start together: all of them or none."""
+        if size < 1:
+            raise ValueError("a gang has at least one machine")
+        return np.stack([z.counts >= size for z in self.zones])
+
+    def spot_usd(self, size: int = 1) -> Floats:
+        """[zone, tick]: dollars an hour for ``size`` spot machines."""
+        return size * np.stack([z.spot_usd_per_hour for z in self.zones])
+
+    def on_demand_usd(self, size: int = 1) -> Floats:
+        """[zone]: dollars an hour for ``size`` on-demand machines."""
+        return size * np.array([z.on_demand_usd_per_hour for z in self.zones])
+
+    def part(self, first: int, after: int) -> Series:
+        """Ticks ``first`` to ``after - 1``."""
+        return self._cut(slice(first, after), self.tick_s)
+
+    def every(self, step: int) -> Series:
+        """A clock ``step`` times as slow that looks at every ``step``-th tick, as a slower prober would have."""
+        if step < 1:
+            raise ValueError("a clock can only be made slower")
+        return self._cut(slice(None, None, step), self.tick_s * step)
+
+    def only(self, names: Sequence[str]) -> Series:
+        """These zones in this order; KeyError for one that is not there."""
+        by_name = {z.zone: z for z in self.zones}
+        return Series(self.tick_s, tuple(by_name[name] for name in names))
+
+    def _cut(self, which: slice, tick_s: int) -> Series:
+        zones = tuple(
+            replace(z, counts=z.counts[which].copy(), spot_usd_per_hour=z.spot_usd_per_hour[which].copy())
+            for z in self.zones
+        )
+        return Series(tick_s, zones)

@@ -1,0 +1,256 @@
+"""A policy against the weather of many windows at once, tick by tick.
+
+Rules (Wu et al., "Can't Be Late", NSDI 2024, section 3, and its released simulator):
+
+* At the start of a tick a spot instance whose zone has no machines is lost. What it did in earlier ticks is kept.
+* The policy decides; the safety net may overrule it. Starting anything bills at once and makes no progress for the
+  changeover delay d (plus the transfer); stopping is free. Starting spot where there is none does nothing, free.
+* A tick is billed whole at the price of what runs in it, the last one too; a delay is billed like work.
+* When the work is done it stops (thrifty).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from router.quoting.scene import HOUR_S, Scene
+from router.quoting.series import Bools, Floats, Ints
+
+IDLE: Final = 0
+SPOT: Final = 1
+ON_DEMAND: Final = 2
+NOWHERE: Final = -1
+Kinds = NDArray[np.int8]
+
+
+class Net(Enum):
+    """What overrules a policy so that the deadline is met. Both go on demand while there is just time for it.
+
+    ``PUBLISHED``: idle or on on-demand, at the first tick where, counted in whole ticks, R <= C + 2d; a spot instance
+    past its delay rides to R = C + d and beyond. ``EXACT``: at the first tick where, whatever the weather, one more
+    tick of what the policy wants could leave R < C + d. ``NONE``: the policy is trusted (bounds, other simulators).
+    """
+
+    PUBLISHED = "published"
+    EXACT = "exact"
+    NONE = "none"
+
+
+@dataclass(eq=False, slots=True)
+class Now:
+    """The start of a tick, one entry a window, zones in the series' order. To be read, not written to.
+
+    ``up`` and ``spot_usd`` are [zone, window]. ``home``: where the checkpoint is; ``last``: where it last ran;
+    both ``NOWHERE`` at first. ``delay_s``: of the changeover, still to pass. ``window`` numbers the scene's windows.
+    """
+
+    tick: int
+    ticks: int
+    window: Ints
+    left_s: Ints
+    kind: Kinds
+    zone: Ints
+    home: Ints
+    last: Ints
+    delay_s: Ints
+    up: Bools
+    spot_usd: Floats
+
+
+Actions = tuple[Kinds, Ints]
+Player = Callable[[Now], Actions]
+
+
+class VectorPolicy(Protocol):
+    """What decides, for many windows at once."""
+
+    def begin(self, scene: Scene) -> Player:
+        """What decides in this scene: the kind of instance and its zone for the tick, for each window of ``Now``.
+        Asking for what runs already keeps it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcome:
+    """One entry a window. ``usd``: all, ``egress_usd`` among it. ``finish_tick``: the first after the last billed one.
+
+    A window that is ``late`` ends on demand after its deadline; what that costs is in it.
+    """
+
+    usd: Floats
+    egress_usd: Floats
+    finish_tick: Ints
+    late: Bools
+    spot_ticks: Ints
+    on_demand_ticks: Ints
+    launches: Ints
+
+
+def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED) -> Outcome:
+    """Plays all windows of ``scene``."""
+    run = _Run(scene, net)
+    player = policy.begin(scene)
+    for tick in range(scene.ticks):
+        if not run.begin(tick):
+            break
+        run.finish(*player(run.now))
+    return run.outcome()
+
+
+class _Run:
+    """State of the windows that are not done; ``now`` is what the policy sees of them."""
+
+    def __init__(self, scene: Scene, net: Net) -> None:
+        count, task = scene.starts.size, scene.task
+        self.scene, self.net, self.g = scene, net, scene.tick_s
+        self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
+        self.worst_s = task.changeover_s + scene.ways.longest_s
+        dear = np.ptp(scene.on_demand_usd) > 0
+        self.one_price = None if dear else float(scene.on_demand_usd[0]) * self.g / HOUR_S
+        zeros, nowhere = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE, dtype=np.int64)
+        self.now = Now(
+            tick=0, ticks=scene.ticks, window=np.arange(count), left_s=np.full(count, task.work_s, dtype=np.int64),
+            kind=np.zeros(count, dtype=np.int8), zone=zeros.copy(), home=nowhere.copy(), last=nowhere.copy(),
+            delay_s=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
+        )  # fmt: skip
+        self.at = scene.starts.copy()
+        self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
+        self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
+        self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
+
+    def begin(self, tick: int) -> bool:
+        """Shows the tick's weather to the windows that are not done; False where none is left."""
+        now = self.now
+        left = now.left_s > 0
+        if not left.all():
+            self._keep(left)
+        if not now.window.size:
+            return False
+        now.tick = tick
+        at = self.at + tick
+        now.up, now.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
+        there = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
+        now.kind[(now.kind == SPOT) & ~there] = IDLE
+        return True
+
+    def _keep(self, which: Bools) -> None:
+        now = self.now
+        for name in ("window", "left_s", "kind", "zone", "home", "last", "delay_s"):
+            setattr(now, name, getattr(now, name)[which])
+        self.at = self.at[which]
+
+    def finish(self, kind: Kinds, zone: Ints) -> None:
+        """Carries a tick out."""
+        now, scene = self.now, self.scene
+        rows = np.arange(zone.size)
+        kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
+        kind, zone = self._guarded(kind.astype(np.int8), zone)
+        runs = kind != IDLE
+        fresh = runs & ((kind != now.kind) | (zone != now.zone))
+        if fresh.any():
+            self._launch(np.flatnonzero(fresh), zone)
+        self._bill(kind, zone, rows)
+        passed = np.minimum(now.delay_s, self.g)
+        now.left_s = np.where(runs, np.maximum(now.left_s - self.g + passed, 0), now.left_s)
+        now.delay_s = np.where(runs, now.delay_s - passed, 0)
+        now.kind = kind
+        now.zone = np.where(runs, zone, now.zone)
+        now.last = now.zone if runs.all() else np.where(runs, zone, now.last)
+        now.home = np.where(runs & (now.delay_s == 0), zone, now.home)
+        over = now.left_s == 0
+        if over.any():
+            self.done_tick[now.window[over]] = now.tick + 1
+        if now.tick + 1 == scene.ticks and not over.all():
+            self._late(np.flatnonzero(~over))
+
+    def _launch(self, which: Ints, zone: Ints) -> None:
+        now, ways = self.now, self.scene.ways
+        now.delay_s[which] = self.scene.task.changeover_s
+        self.launches[now.window[which]] += 1
+        if self.plain:
+            return
+        moved = which[now.home[which] != NOWHERE]
+        there = (now.home[moved], zone[moved])
+        now.delay_s[moved] += ways.transfer_s[there]
+        self.egress[now.window[moved]] += ways.egress_usd[there]
+
+    def _bill(self, kind: Kinds, zone: Ints, rows: Ints) -> None:
+        now, share = self.now, self.g / HOUR_S
+        spot, demand = kind == SPOT, kind == ON_DEMAND
+        price = now.spot_usd[0] if len(now.up) == 1 else now.spot_usd[zone, rows]
+        self.spot_usd[now.window] += np.where(spot, price * share, 0.0)
+        self.spot[now.window] += spot
+        self.demand[now.window] += demand
+        if self.one_price is None:
+            self.demand_usd[now.window] += np.where(demand, self.scene.on_demand_usd[zone] * share, 0.0)
+
+    def _guarded(self, kind: Kinds, zone: Ints) -> Actions:
+        """What the net makes of it. All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g."""
+        if self.net is Net.NONE:
+            return kind, zone
+        now, g, task = self.now, self.g, self.scene.task
+        rest = (now.ticks - now.tick - 1) * g
+        least = now.left_s + self.worst_s
+        running = now.kind == SPOT
+        if self.net is Net.PUBLISHED:
+            must = least > rest
+            riding = running & (now.delay_s == 0)
+            kind = np.where(must & riding, np.int8(SPOT), kind)
+            zone = np.where(must & riding, now.zone, zone)
+            forced = (must & ~riding) | (~running & (least + self.worst_s > rest))
+        else:
+            stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
+            delay = np.where(
+                stays, now.delay_s, task.changeover_s + (self.scene.ways.longest_s if not self.plain else 0)
+            )
+            works = np.where(kind == IDLE, 0, np.maximum(g - delay, 0))
+            forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
+        stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
+        which = np.flatnonzero((forced & (kind != ON_DEMAND)) | stuck)
+        if which.size:
+            kind, zone = kind.copy(), zone.copy()
+            kind[which] = ON_DEMAND
+            zone[which] = on_demand_zone(self.scene, now, which)
+        return kind, zone
+
+    def _late(self, which: Ints) -> None:
+        """Goes on demand after the deadline until it is done."""
+        now = self.now
+        zone = on_demand_zone(self.scene, now, which)
+        on = now.kind[which] == ON_DEMAND
+        delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s)
+        more = -(-(now.left_s[which] + delay) // self.g)
+        window = now.window[which]
+        self.demand[window] += more
+        if self.one_price is None:
+            self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S
+        self.launches[window] += ~on
+        self.done_tick[window] = self.scene.ticks + more
+
+    def outcome(self) -> Outcome:
+        """Once all is played."""
+        scene = self.scene
+        if not scene.ticks:
+            self._late(np.arange(scene.starts.size))
+        demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
+        usd = self.spot_usd + demand + self.egress
+        late = self.done_tick > scene.ticks
+        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches)
+
+
+def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
+    """Where the rest is cheapest on demand for the windows ``which`` of ``now``: where it runs on demand already; else
+    the least of price times work left plus egress, the checkpoint's own zone where it is no dearer."""
+    home = now.home[which]
+    dollars = now.left_s[which] / HOUR_S * scene.on_demand_usd[:, None]
+    dollars = dollars + np.where(home == NOWHERE, 0.0, scene.ways.egress_usd[np.maximum(home, 0)].T)
+    best: Ints = np.argmin(dollars, axis=0)
+    at_home = dollars[np.maximum(home, 0), np.arange(home.size)] <= dollars.min(axis=0)
+    best = np.where((home != NOWHERE) & at_home, home, best)
+    return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
