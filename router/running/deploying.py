@@ -132,7 +132,9 @@ def _take_up(site: Site, errand: Errand) -> Outcome | None:
         whole = all((directory / name).is_file() for name in (MAIN, SECRETS))
         if mine and attempt.phase is Phase.PROVISIONING and whole:
             site.tell(attempt.job, f"taking up {attempt.id}, which was interrupted")
-            outcome = _made(site, errand, _told(site, errand, attempt) if attempt.resumes else attempt, None)
+            outcome = _made(
+                site, errand, _told(site, errand, attempt, brings=True) if attempt.resumes else attempt, None
+            )
             if outcome.result is Result.READY or outcome.cause is Cause.STOPPED:
                 return outcome
         else:
@@ -185,9 +187,9 @@ def place(site: Site, wanted: Sequence[Next]) -> list[Placed | Outcome]:
 
 def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable[[], None] | None) -> Outcome:
     """Makes the gang of :func:`place`; it knows what the attempts before it have saved by now, which is brought to its
-    region before. As :func:`carry_out`, in
-    one place."""
-    attempt = _told(site, errand, placed.attempt)
+    region before, unless something is done ``when_whole``: until then the one before it saves more. As
+    :func:`carry_out`, in one place."""
+    attempt = _told(site, errand, placed.attempt, brings=when_whole is None)
     if attempt.phase is not Phase.PLANNED:
         return Outcome(errand.order, Result.STOPPED, attempt, "released meanwhile", Cause.STOPPED)
     try:
@@ -205,9 +207,10 @@ def make_placed(site: Site, errand: Errand, placed: Placed, when_whole: Callable
     return _made(site, errand, attempt, spec, when_whole)
 
 
-def _told(site: Site, errand: Errand, attempt: Attempt) -> Attempt:
-    """The attempt, which knows what those before it saved; brought to its region where that takes no too long."""
-    before = goes_on_from(site, errand.book, attempt, _chain(site, errand))
+def _told(site: Site, errand: Errand, attempt: Attempt, *, brings: bool) -> Attempt:
+    """The attempt, which knows what those before it saved; ``brings``: to its region, where that takes not too long."""
+    chain = _chain(site, errand)
+    before = goes_on_from(site, errand.book, attempt, chain) if brings else _before(chain)
     return site.store.update(attempt.id, partial(told, before))
 
 
