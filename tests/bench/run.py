@@ -26,6 +26,7 @@ from tests.bench import (
     agent,
     agent_footprint,
     coordinator,
+    first_write,
     metrics,
     orders,
     price_history,
@@ -80,6 +81,8 @@ def main() -> None:
     metrics.main()
     print()
     orders.main()
+    print()
+    first_write.main(("--waves", "1"))
     print()
     storm.main()
     print()
