@@ -25,6 +25,7 @@ from router.wiring.planning import PlanOptions, plan_request
 from tests.bench import (
     agent,
     agent_footprint,
+    backtest,
     coordinator,
     first_write,
     metrics,
@@ -83,6 +84,8 @@ def main() -> None:
     orders.main()
     print()
     first_write.main(("--waves", "1"))
+    print()
+    backtest.main()
     print()
     storm.main()
     print()

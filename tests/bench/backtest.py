@@ -1,0 +1,71 @@
+"""Ticks a second of vectorised policies on one core, and of the least that a window could have cost.
+
+    python -m tests.bench.backtest
+
+Made-up weather; a tick is one tick of one window that is not done.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.quoting.omniscient import least_usd
+from router.quoting.scene import Scene, Task, Ways
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import Net, VectorPolicy, simulate
+
+TICK_S = 600
+TARGET = 1_000_000
+TASK = Task(48 * 3600, 60 * 3600, 720)
+
+
+def main() -> None:
+    """Prints the figures."""
+    print(f"BACK-TEST (processor time of one core; target {TARGET:,} ticks/s)")
+    for zones, windows in ((1, 300), (1, 3000), (3, 3000), (9, 3000)):
+        scene = made_up(zones, windows)
+        for name, policy, net in _policies():
+            print(
+                f"  {zones} zones, {windows:5,} windows, {name:24}{rate(scene, policy, net):14,.0f} ticks/s", flush=True
+            )
+    for zones in (1, 3, 9):
+        scene = made_up(zones, 300)
+        began = time.process_time()
+        least_usd(scene)
+        print(f"  {zones} zones, 300 windows, least cost: {time.process_time() - began:6.2f} s", flush=True)
+
+
+def _policies() -> list[tuple[str, VectorPolicy, Net]]:
+    return [
+        ("greedy", Greedy(), Net.PUBLISHED),
+        ("uniform progress", UniformProgress(ranking=cheapest_elsewhere), Net.PUBLISHED),
+        ("the same, exact net", UniformProgress(ranking=cheapest_elsewhere), Net.EXACT),
+        ("time sliced", TimeSliced(8), Net.PUBLISHED),
+    ]
+
+
+def rate(scene: Scene, policy: VectorPolicy, net: Net) -> float:
+    """Ticks a second of processor time."""
+    began = time.process_time()
+    found = simulate(scene, policy, net)
+    return float(found.finish_tick.sum()) / (time.process_time() - began)
+
+
+def made_up(zones: int, windows: int) -> Scene:
+    """Zones that are up and down for hours, prices that wander."""
+    rng = np.random.default_rng(1)
+    ticks = windows + TASK.ticks(TICK_S)
+    made = []
+    for number in range(zones):
+        up = np.cumsum(rng.random(ticks) < 0.05) % 2
+        prices = np.clip(1 + np.cumsum(rng.normal(0, 0.002, ticks)), 0.3, 2)
+        made.append(ZoneSeries(f"z{number}", f"r{number % 3}", up.astype(np.int64), prices, 3.06))
+    series = Series(TICK_S, tuple(made))
+    return Scene.of(TASK, series, np.arange(windows), Ways.between(series.regions, lambda a, b: 1.0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""No window is late that on-demand from its first tick on would have finished in time, whatever the weather and
+whatever the policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.quoting.baselines import Greedy, TimeSliced, UniformProgress
+from router.quoting.scene import Scene, Task
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
+from tests.support.spot_windows import scenes
+
+
+@dataclass(frozen=True)
+class Erratic:
+    """Anything at all, anywhere, up or not."""
+
+    seed: int
+
+    def begin(self, scene: Scene) -> Player:
+        rng = np.random.default_rng(self.seed)
+
+        def play(now: Now) -> Actions:
+            count = now.kind.size
+            kind = rng.choice(np.array([IDLE, SPOT, SPOT, ON_DEMAND], dtype=np.int8), count)
+            zone = rng.integers(len(now.up), size=count)
+            stays = rng.random(count) < 0.5
+            return np.where(stays, now.kind, kind), np.where(stays, now.zone, zone)
+
+        return play
+
+
+@dataclass(frozen=True)
+class Malice:
+    """Weather that knows the policy: what it starts is taken after ``patience`` ticks, and is there again at once."""
+
+    inner: VectorPolicy
+    patience: int
+
+    def begin(self, scene: Scene) -> Player:
+        play, kept = self.inner.begin(scene), np.zeros(scene.starts.size, dtype=np.int64)
+
+        def spoil(now: Now) -> Actions:
+            kind, zone = play(now)
+            wanted = kind == SPOT
+            kept[now.window] = np.where(wanted, kept[now.window] + 1, 0)
+            at = scene.starts[now.window] + now.tick + 1
+            inside = at < scene.up.shape[1]
+            taken = wanted & (kept[now.window] >= self.patience)
+            scene.up[:, at[inside]] = True
+            scene.up[zone[inside & taken], at[inside & taken]] = False
+            kept[now.window[taken]] = 0
+            return kind, zone
+
+        return spoil
+
+
+POLICIES: list[VectorPolicy] = [Greedy(), UniformProgress(), UniformProgress(hysteresis=False), TimeSliced(4)]
+
+
+@pytest.mark.parametrize("zones", [1, 3])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_policy_in_any_weather(zones: int, data: st.DataObject) -> None:
+    scene = data.draw(scenes(zones, windows=12))
+    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    choices: list[VectorPolicy] = [*POLICIES, Erratic(data.draw(st.integers(0, 99)))]
+    policy = data.draw(st.sampled_from(choices))
+    net = data.draw(st.sampled_from([Net.PUBLISHED, Net.EXACT]))
+    assert not simulate(scene, policy, net).late.any()
+
+
+@pytest.mark.parametrize("net", [Net.PUBLISHED, Net.EXACT])
+@pytest.mark.parametrize("patience", [1, 2, 3, 7])
+@pytest.mark.parametrize("policy", [*POLICIES, Erratic(5)], ids=str)
+def test_weather_that_takes_whatever_is_started(policy: VectorPolicy, patience: int, net: Net) -> None:
+    ticks, g = 30, 600
+    for changeover in (0, 200, 600, 720, 1500):
+        for spare in (0, 1, 600, 1300, 3000, 5000):
+            work = ticks * g - changeover - spare
+            up = np.ones(ticks + 1, dtype=np.int64)
+            zones = tuple(ZoneSeries(name, name, up.copy(), np.ones(ticks + 1), 3.0) for name in "ab")
+            scene = Scene.of(Task(work, ticks * g, changeover), Series(g, zones), [0])
+            assert not simulate(scene, Malice(policy, patience), net).late.any()
+
+
+def test_the_exact_net_waits_as_long_as_can_be() -> None:
+    """Idle until C + d is all that is left: ten ticks, three of work with a delay of half a tick."""
+    zone = ZoneSeries("a", "r", np.zeros(10, dtype=np.int64), np.ones(10), 3.0)
+    scene = Scene.of(Task(3 * 60, 600, 30), Series(60, (zone,)), [0])
+    found = simulate(scene, Greedy(), Net.EXACT)
+    assert (found.on_demand_ticks[0], found.finish_tick[0]) == (4, 10)
+    assert simulate(scene, Greedy(), Net.PUBLISHED).finish_tick[0] == 10
+
+
+def test_without_a_net_a_window_may_be_late() -> None:
+    zone = ZoneSeries("a", "r", np.zeros(10, dtype=np.int64), np.ones(10), 3.0)
+    assert simulate(Scene.of(Task(3 * 60, 600, 30), Series(60, (zone,)), [0]), Greedy(), Net.NONE).late[0]

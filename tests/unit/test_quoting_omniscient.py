@@ -1,0 +1,62 @@
+"""The bound is what trying everything finds, and no policy is below it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.quoting.omniscient import least_usd
+from router.quoting.scene import Scene, Task, Ways
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import Net, simulate
+from tests.support.spot_windows import cheapest_of_all, scenes
+
+SINGLE = 1e-5  # of single precision, over some hundred ticks
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize(("zones", "most"), [(1, 7), (2, 5), (3, 4)])
+def test_it_is_the_cheapest_of_all_sequences(zones: int, most: int, data: st.DataObject) -> None:
+    scene = data.draw(scenes(zones, windows=2, most=most, feasible=data.draw(st.booleans())))
+    whole = not (scene.ways.transfer_s % np.gcd(scene.tick_s, scene.task.changeover_s)).any()
+    for found, start in zip(least_usd(scene, np.float64), scene.starts.tolist(), strict=True):
+        best = cheapest_of_all(scene, start)
+        if whole:
+            assert found == pytest.approx(best)
+        else:
+            assert found <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("zones", [1, 4])
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_no_policy_is_cheaper(zones: int, data: st.DataObject) -> None:
+    scene = data.draw(scenes(zones))
+    least = least_usd(scene)
+    for policy in (Greedy(), UniformProgress(), UniformProgress(ranking=cheapest_elsewhere), TimeSliced(3)):
+        for net in (Net.PUBLISHED, Net.EXACT):
+            assert (least <= simulate(scene, policy, net).usd * (1 + SINGLE)).all()
+
+
+def test_what_cannot_be_done_has_no_least() -> None:
+    zone = ZoneSeries("a", "r", np.zeros(3, dtype=np.int64), np.ones(3), 3.0)
+    assert np.isinf(least_usd(Scene.of(Task(180, 180, 30), Series(60, (zone,)), [0]))[0])
+    assert np.isinf(least_usd(Scene.of(Task(181, 180, 0), Series(60, (zone,)), [0]))[0])
+
+
+def test_it_leaves_dear_spot_for_cheap_on_demand_and_comes_back() -> None:
+    zone = ZoneSeries("a", "r", np.ones(6, dtype=np.int64), np.array([1.0, 9, 9, 9, 1, 1]) * 60, 180.0)
+    assert least_usd(Scene.of(Task(300, 360, 0), Series(60, (zone,)), [0]))[0] == pytest.approx(1 + 3 + 3 + 1 + 1)
+
+
+def test_a_dear_move_is_made_only_where_it_pays() -> None:
+    here = ZoneSeries("a", "r", np.ones(8, dtype=np.int64), np.array([1.0] * 2 + [3] * 6) * 60, 600.0)
+    there = ZoneSeries("b", "s", np.array([0, 0, 1, 1, 1, 1, 1, 1]), np.full(8, 60.0), 600.0)
+    series = Series(60, (here, there))
+    for egress, least in ((5.0, 2 + 6 + 5), (13.0, 2 + 18)):
+        ways = Ways(egress * (1 - np.eye(2)), np.zeros((2, 2), dtype=np.int64))
+        assert least_usd(Scene.of(Task(480, 480, 0), series, [0], ways))[0] == pytest.approx(least)
