@@ -10,6 +10,7 @@ lower bound.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Floats, Ints
 
+_MOST_VALUES = 2**26  # held at once: 256 MiB in single precision
 Values = NDArray[Any]  # [time lost, window], of whichever float type was asked for
 
 
@@ -27,7 +29,12 @@ def least_usd(scene: Scene, dtype: type[np.floating[Any]] = np.float32) -> Float
     10^5 and twice as fast as double."""
     if scene.ticks * scene.tick_s < scene.task.work_s:
         return np.full(scene.starts.size, np.inf)
-    return _Backwards(scene, dtype).solve()
+    first = _Backwards(scene, dtype)
+    most = max(1, _MOST_VALUES // first.values_a_window)
+    if scene.starts.size <= most:
+        return first.solve()
+    parts = [replace(scene, starts=scene.starts[i : i + most]) for i in range(0, scene.starts.size, most)]
+    return np.concatenate([_Backwards(part, dtype).solve() for part in parts])
 
 
 class _Backwards:
@@ -51,11 +58,7 @@ class _Backwards:
         self.takes: Ints = np.maximum(1, -(-self.delay // self.tick))
         self.start = task.changeover_s // self.unit
         self.layers = int(self.takes.max()) + 1
-        shape = (self.lost + 1, scene.starts.size)
-        zones, places = len(self.place), len(self.members)
-        self.spot = np.zeros((self.layers, zones, *shape), dtype)
-        self.demand = np.zeros((self.layers, places, *shape), dtype)
-        self.idle = np.zeros((self.layers, places, *shape), dtype)
+        self.values_a_window = self.layers * (len(self.place) + 2 * len(self.members)) * (self.lost + 1)
         share = g / HOUR_S
         self.demand_usd = [dtype(scene.on_demand_usd[m].min() * share) for m in self.members]
         at = scene.starts + np.arange(scene.ticks)[:, None]
@@ -63,6 +66,10 @@ class _Backwards:
 
     def solve(self) -> Floats:
         scene, task, g = self.scene, self.scene.task, self.scene.tick_s
+        shape = (self.lost + 1, scene.starts.size)
+        self.spot: Values = np.zeros((self.layers, len(self.place), *shape), self.dtype)
+        self.demand: Values = np.zeros((self.layers, len(self.members), *shape), self.dtype)
+        self.idle: Values = np.zeros((self.layers, len(self.members), *shape), self.dtype)
         best = np.full(scene.starts.size, np.inf, self.dtype)
         for i in range(scene.ticks - 1, -1, -1):
             low = max(0, (i * g - task.work_s) // self.unit + 1)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.quoting import omniscient
 from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
 from router.quoting.omniscient import least_usd
 from router.quoting.scene import Scene, Task, Ways
@@ -40,6 +41,15 @@ def test_no_policy_is_cheaper(zones: int, data: st.DataObject) -> None:
     for policy in (Greedy(), UniformProgress(), UniformProgress(ranking=cheapest_elsewhere), TimeSliced(3)):
         for net in (Net.PUBLISHED, Net.EXACT):
             assert (least <= simulate(scene, policy, net).usd * (1 + SINGLE)).all()
+
+
+def test_many_windows_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    zone = ZoneSeries("a", "r", rng.integers(0, 2, 60), rng.uniform(0.5, 1, 60), 3.0)
+    scene = Scene.of(Task(1000, 1500, 45), Series(60, (zone,)), np.arange(35))
+    whole = least_usd(scene)
+    monkeypatch.setattr(omniscient, "_MOST_VALUES", 3000)
+    assert np.array_equal(least_usd(scene), whole)
 
 
 def test_what_cannot_be_done_has_no_least() -> None:
