@@ -40,7 +40,8 @@ turn = 0
 checkpoints = stepfare_checkpoint.Checkpoints(root / "saved", rank=rank, world=world, agree=agree, keep=50)
 checkpoints.catch_sigterm()
 step = 0
-while not (root / "enough").exists():
+# All end after the same step: one that goes on would wait for the others.
+while not agree((root / "enough").exists()):
     step += 1
     time.sleep(0.02)
     request = checkpoints.wanted(step)
@@ -101,7 +102,8 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
         time.sleep(1.0)
         (root / "enough").touch()
         assert [rank.end() for rank in ranks] == [0, 0, 0]
-        assert len(gang.journal("saved")) == 3
+        # A rank may have saved, for the one that was told, before it heard of it by itself.
+        assert sorted(entry["rank"] for entry in gang.journal("saved") if entry["id"]) == [0, 1, 2]
     assert took < 5.0
     good = Checkpoints(root / "saved", attempt="look").newest()
     assert good is not None
