@@ -193,6 +193,8 @@ def test_the_net_leaves_a_healthy_spot_instance_and_stays_where_it_runs() -> Non
     found = explore(short, Looks())
     assert (found.spot_ticks[0], found.on_demand_ticks[0], found.egress_usd[0]) == (1, 5, 0.0)
     assert found.usd[0] == pytest.approx(1 + 5 * 9)
+    rides = explore(short, Looks(), Guard.EXACT)
+    assert (rides.spot_ticks[0], rides.on_demand_ticks[0], rides.usd[0]) == (5, 0, 5.0)
 
 
 def test_a_job_that_cannot_be_in_time_goes_on_demand_at_once_and_is_late() -> None:
@@ -200,6 +202,20 @@ def test_a_job_that_cannot_be_in_time_goes_on_demand_at_once_and_is_late() -> No
     assert (found.late[0], found.finish_tick[0], found.usd[0]) == (True, 4, 12.0)
     found = explore(world("111", work=3 * 3600, spot=(1.0,), demand=(3.0,)), Looks(), Guard.NONE)
     assert (found.late[0], found.spot_ticks[0], found.on_demand_ticks[0]) == (True, 3, 1)
+
+
+def test_a_move_that_pays_is_made_at_once_or_once_the_zone_has_lasted() -> None:
+    weather = world("1" * 12, "00" + "1" * 10, work=10 * 3600, spot=(2.0, 1.0), demand=(9.0, 9.0))
+    at_once = explore(weather, CheapestWithMoves())
+    assert (at_once.launches[0], at_once.egress_usd[0], at_once.probes[0]) == (2, 1.0, 0)
+    assert at_once.usd[0] == pytest.approx(2 * 2 + 9 * 1 + 1)
+    # tried at tick 0, found down at 1 and up at 2; the move pays from an age of 1 h 10 min on, so at tick 4
+    lasted = explore(weather, Lindy())
+    assert (lasted.launches[0], lasted.probes[0], lasted.probes_up[0]) == (2, 2, 1)
+    assert lasted.usd[0] == pytest.approx(4 * 2 + 7 * 1 + 1 + 1 / 60)
+    soon_done = world("1" * 5, "00111", work=3 * 3600, spot=(2.0, 1.0), demand=(9.0, 9.0))
+    for policy in (CheapestWithMoves(), Lindy()):
+        assert explore(soon_done, policy).launches[0] == 1
 
 
 def test_a_fee_below_nothing_is_refused() -> None:
