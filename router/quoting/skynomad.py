@@ -3,6 +3,11 @@
 Each tick, a zone is worth U = V (L - d)+ / L - price - egress / L on spot, V - price where it runs already, V - price
 less (d V + egress elsewhere) on demand, and 0 idle; V: the value of an hour of work, L: its expected lifetime. What is
 worth most is tried first, until something launches. Needs the net of :attr:`router.quoting.probing.Guard.PUBLISHED`.
+
+Book-keeping of the released code that its figures rest on, kept as it is: a zone left for another one counts as running
+on until spot or a probe succeeds there again; a probe that succeeded is not repeated until spot is tried there; an
+instance put in the place of on-demand in its own zone counts as given up when it is taken. One thing is not kept: a
+probe where spot runs, which makes that tick cheaper there, is none here.
 """
 
 from __future__ import annotations

@@ -126,18 +126,32 @@ def one_zone_usd(of: Set, ratio: float, starts: Sequence[int]) -> Floats:
     return mean
 
 
-def rows(of: Set, starts: Sequence[int]) -> Iterator[str]:
-    """A line a ratio: mean dollars of the optimum, what each policy costs over it in percent, deadlines missed."""
-    for ratio in of.ratios:
-        scene = of.scene(ratio, starts)
-        least = least_usd(scene)
-        late, over = 0, [100 * (on_demand_usd(scene) / least.mean() - 1)]
-        over.append(100 * (one_zone_usd(of, ratio, starts).mean() / least.mean() - 1))
-        for policy in policies(of).values():
-            bill = explore(scene, policy)
-            late += int(bill.late.sum())
-            over.append(100 * (float(bill.usd.mean()) / float(least.mean()) - 1))
-        yield f"{ratio:6.2f} {least.mean():9.2f} " + "".join(f"{each:10.1f}" for each in over) + f"{late:6d}"
+@dataclass(frozen=True, eq=False, slots=True)
+class Cell:
+    """One entry a window: dollars of the exact optimum, and of each policy; how many deadlines were missed in all."""
+
+    least_usd: Floats
+    usd: dict[str, Floats]
+    late: int
+
+    def over(self, name: str) -> float:
+        """Percent over the optimum, of means."""
+        return 100 * (float(self.usd[name].mean()) / float(self.least_usd.mean()) - 1)
+
+
+def played(of: Set, ratio: float, starts: Sequence[int]) -> Cell:
+    """All policies in these windows."""
+    scene = of.scene(ratio, starts)
+    bills = {name: explore(scene, policy) for name, policy in policies(of).items()}
+    usd = {"on-demand": np.full(len(starts), on_demand_usd(scene)), "one zone": one_zone_usd(of, ratio, starts)}
+    usd |= {name: bill.usd for name, bill in bills.items()}
+    return Cell(least_usd(scene), usd, sum(int(bill.late.sum()) for bill in bills.values()))
+
+
+def line(ratio: float, cell: Cell) -> str:
+    """Mean dollars of the optimum, what each policy costs over it in percent, deadlines missed."""
+    over = "".join(f"{cell.over(name):10.1f}" for name in cell.usd)
+    return f"{ratio:6.2f} {cell.least_usd.mean():9.2f} {over}{cell.late:6d}"
 
 
 def main() -> None:
@@ -151,8 +165,8 @@ def main() -> None:
         for name, starts in (("tiled", of.tiled()), ("every 10 h", of.overlapping())):
             print(f"\n{of.name}: {len(starts)} windows, {name} ({of.series.ticks / of.deadline_ticks:.1f} disjoint)")
             print(f"{'ratio':>6} {'optimum $':>9} " + "".join(f"{n:>10}" for n in names) + f"{'late':>6}")
-            for row in rows(of, starts):
-                print(row, flush=True)
+            for ratio in of.ratios:
+                print(line(ratio, played(of, ratio, starts)), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from router.quoting.series import Series, ZoneSeries
 from router.quoting.skynomad import SkyNomad
-from tests.bench.probes import Set, policies, rows, whole
+from tests.bench.probes import Set, line, played, policies, whole
 
 
 def made_up() -> Series:
@@ -24,12 +24,13 @@ def test_a_line_of_the_table() -> None:
     of = Set("made up", whole(made_up(), 16), 60, (1.5,), SkyNomad())
     assert of.tiled() == [0, 60, 120, 180]
     assert of.overlapping() == [0, 60, 120, 180]
-    (row,) = rows(of, of.tiled())
-    ratio, least, *over, late = map(float, row.split())
-    assert (ratio, late, len(over)) == (1.5, 0, 2 + len(policies(of)))
-    assert least > 0
-    assert min(over) >= 0
-    assert over[0] == pytest.approx(max(over))
+    cell = played(of, 1.5, of.tiled())
+    assert cell.late == 0
+    assert len(cell.usd) == 2 + len(policies(of))
+    assert all((usd >= cell.least_usd * (1 - 1e-5)).all() for usd in cell.usd.values())
+    assert cell.over("on-demand") == pytest.approx(max(map(cell.over, cell.usd)))
+    figures = [float(word) for word in line(1.5, cell).split()]
+    assert figures == pytest.approx([1.5, cell.least_usd.mean(), *map(cell.over, cell.usd), 0], abs=0.05)
 
 
 def test_a_gang_is_there_whole_or_not_at_all() -> None:
