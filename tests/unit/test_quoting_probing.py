@@ -21,8 +21,9 @@ from router.quoting.series import Bools, Series, ZoneSeries
 from router.quoting.simulation import SPOT
 from router.quoting.skynomad import SkyNomad, Value
 from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
-from tests.support import asked_windows as plain
-from tests.support.asked_windows import Asked, Dice, Rule
+from tests.support import asked_rules, asked_windows
+from tests.support.asked_rules import Dice
+from tests.support.asked_windows import Asked, Rule
 from tests.support.spot_windows import scenes
 
 EVERY = 4
@@ -38,10 +39,10 @@ def paired(scene: Scene, seed: int) -> dict[str, tuple[Explorer, Callable[[int],
     interval = EVERY * scene.tick_s
     return {
         "dice": (Dice(seed), Dice(seed).alone),
-        "cheapest": (CheapestSpot(), lambda _: plain.Cheapest()),
-        "UP(S)": (FailoverProgress(), lambda _: plain.Uniform()),
-        "UP(A)": (RateProgress(interval), lambda _: plain.Rated(EVERY)),
-        "UP(AP)": (RatePerUsdProgress(interval), lambda _: plain.PerUsd(EVERY)),
+        "cheapest": (CheapestSpot(), lambda _: asked_rules.Cheapest()),
+        "UP(S)": (FailoverProgress(), lambda _: asked_rules.Uniform()),
+        "UP(A)": (RateProgress(interval), lambda _: asked_rules.Rated(EVERY)),
+        "UP(AP)": (RatePerUsdProgress(interval), lambda _: asked_rules.PerUsd(EVERY)),
     }
 
 
@@ -59,8 +60,8 @@ def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.D
         assert found.usd[number] == pytest.approx(window.play())
         assert found.finish_tick[number] == window.tick
         assert found.late[number] == (window.tick > scene.ticks)
-        assert found.spot_ticks[number] == window.counts[plain.SPOT]
-        assert found.on_demand_ticks[number] == window.counts[plain.DEMAND]
+        assert found.spot_ticks[number] == window.counts[asked_windows.SPOT]
+        assert found.on_demand_ticks[number] == window.counts[asked_windows.DEMAND]
         assert found.launches[number] == window.launches
         assert found.probe_usd[number] == pytest.approx(window.probe_usd)
 
