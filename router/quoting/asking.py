@@ -9,7 +9,7 @@ import numpy as np
 
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints
-from router.quoting.simulation import NOWHERE, ON_DEMAND, SPOT, Kinds
+from router.quoting.simulation import NOWHERE, ON_DEMAND, Kinds
 
 NEVER: Final = -1
 
@@ -53,7 +53,7 @@ class Known:
     done are gone. ``zone``: where it runs, or last ran; ``lost``: its spot instance was taken at the start of this
     tick. ``home``: where the checkpoint is, ``NOWHERE`` at first. ``delay_s``: of the changeover, still to pass.
     ``since``: the tick of the last launch. [zone, window]: ``spot_usd``; ``asked``: the tick of the zone's last answer,
-    or ``NEVER``; ``was_up``: what it said.
+    or ``NEVER``; ``was_up``: what it said; ``tried``: where spot was tried in this tick, before that in the last one.
     """
 
     tick: int
@@ -69,6 +69,7 @@ class Known:
     spot_usd: Floats
     asked: Ints
     was_up: Bools
+    tried: Bools
 
 
 @dataclass(eq=False, slots=True)
@@ -91,13 +92,6 @@ class Wish:
         return cls(
             np.full(known.spot_usd.shape, np.inf), np.full(count, NOWHERE, dtype=np.int64), np.zeros(count, dtype=bool)
         )
-
-    def tried(self, known: Known) -> Bools:
-        """[zone, window]: where spot was tried, in the tick of this wish; ``known`` as :meth:`Player.look` gets it."""
-        zones, rows = np.arange(len(self.spot))[:, None], np.arange(known.window.size)
-        last = np.where(known.kind == SPOT, self.spot[known.zone, rows], np.inf)
-        found: Bools = np.isfinite(self.spot) & ((self.spot < last) | ((self.spot == last) & (zones <= known.zone)))
-        return found
 
 
 class Player(Protocol):

@@ -92,6 +92,7 @@ class _Run:
             kind=np.zeros(count, dtype=np.int8), zone=zeros.copy(), lost=np.zeros(count, dtype=bool),
             home=zeros + NOWHERE, delay_s=zeros.copy(), since=zeros + NEVER, spot_usd=np.empty((zones, count)),
             asked=np.full((zones, count), NEVER, dtype=np.int64), was_up=np.zeros((zones, count), dtype=bool),
+            tried=np.zeros((zones, count), dtype=bool),
         )  # fmt: skip
         self.up = np.empty((zones, count), dtype=bool)
         self.run_usd, self.egress, self.probe_usd = np.zeros(count), np.zeros(count), np.zeros(count)
@@ -131,8 +132,8 @@ class _Run:
         least = hits[first, rows]
         got = np.isfinite(least)
         zones = np.arange(len(order))[:, None]
-        tried = np.isfinite(order) & ((order < least) | ((order == least) & (zones <= first)))
-        self._answer(tried)
+        known.tried = np.isfinite(order) & ((order < least) | ((order == least) & (zones <= first)))
+        self._answer(known.tried)
         wanted = ~got & (demand != NOWHERE)
         kind = np.where(got, SPOT, np.where(wanted, ON_DEMAND, np.where(leave, IDLE, known.kind))).astype(np.int8)
         zone = np.where(got, first, np.where(wanted, demand, known.zone))
@@ -238,6 +239,6 @@ class _Run:
             return
         for name in _PER_WINDOW:
             setattr(known, name, getattr(known, name)[which])
-        for name in ("spot_usd", "asked", "was_up"):
+        for name in ("spot_usd", "asked", "was_up", "tried"):
             setattr(known, name, getattr(known, name)[:, which])
         self.up = self.up[:, which]

@@ -139,6 +139,8 @@ class _Job:
         on_spot = launched is not None and known.kind[row] == SPOT
         failed = set()
         for z in self.tries:
+            if not known.tried[z, row]:
+                continue
             if z in self.imagined:
                 self.lives[z].close(self.now, False)
                 self._imagine_no_more(z)

@@ -118,8 +118,7 @@ class _Rated:
         self.kept = np.full((*shape, _SAMPLES), -1, dtype=np.int8)
         self.next_probe, self.next_sample = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         self.probed = np.zeros(shape, dtype=bool)
-        self.order, self.wanted = np.empty(shape), np.empty(0, dtype=bool)
-        self.wish = Wish(self.order, np.empty(0, dtype=np.int64), self.wanted)
+        self.wanted = np.empty(0, dtype=bool)
 
     def act(self, known: Known) -> Wish:
         zone, window = np.nonzero(self.probed[:, known.window])
@@ -132,15 +131,15 @@ class _Rated:
         self.record(known.zone[due], known.window[due], np.ones(due.size, dtype=bool))
         self.next_sample[known.zone[due], known.window[due]] = known.tick + self.every
         score = self.score(known)
-        self.wish, self.wanted = _progress(self.terms, known, -score, self.place(known))
+        wish, self.wanted = _progress(self.terms, known, -score, self.place(known))
         rows = np.arange(known.window.size)
         leaves = (known.kind == SPOT) & ~self.good(score[known.zone, rows], score.max(axis=0))
-        self.wish.spot = np.where(leaves, -score, self.wish.spot)
-        self.wish.leave = self.wish.leave | leaves
-        return self.wish
+        wish.spot = np.where(leaves, -score, wish.spot)
+        wish.leave = wish.leave | leaves
+        return wish
 
     def look(self, known: Known) -> Bools | None:
-        zone, window = np.nonzero(self.wish.tried(known))
+        zone, window = np.nonzero(known.tried)
         launched = (known.kind[window] == SPOT) & (known.zone[window] == zone)
         self.record(zone, known.window[window], launched)
         self.next_sample[zone[launched], known.window[window[launched]]] = known.tick + self.every
