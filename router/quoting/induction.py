@@ -23,8 +23,9 @@ _FINEST = 6
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rest:
-    """Other zones, as seen from one. ``step``: [up, up after, rest, rest after] probabilities. ``found``: [class, up,
-    age, level, rest] where one lands that moves. ``move_usd``: egress for it."""
+    """Other zones, as seen from one of each class: 0, none has spot, or how good the best of them is. ``step``: [class,
+    up, up after, rest, rest after] probabilities. ``found``: [class, rest, class there, up, age, level, rest there]
+    where one lands that moves; zeros for rest 0. ``move_usd``: egress for it."""
 
     step: Floats
     found: Floats
@@ -58,16 +59,18 @@ class Grid:
 @dataclass(frozen=True, eq=False, slots=True)
 class Values:
     """[tick left - 1, class, up, age, level, rest, slack]: dollars of WAIT, and [..., choice] of the others less those:
-    launch spot, stay on spot, launch on demand, stay on demand."""
+    launch spot, stay on spot, launch on demand, stay on demand. ``move``: [tick left - 1, class, rest, slack], dollars
+    of going to another zone; nothing to read for rest 0."""
 
     grid: Grid
     wait: Singles
     more: Halves
+    move: Singles
 
 
 def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float, rest: Rest | None = None) -> Values:
     """Prices are dollars a tick."""
-    shape = (*chain.change.shape, 1 if rest is None else 2, grid.slacks)
+    shape = (*chain.change.shape, 1 if rest is None else rest.step.shape[-1], grid.slacks)
     tick, left, delays = grid.per_tick, grid.delay, list[int]()
     while left > 0:
         delays.append(min(left, tick))
@@ -77,6 +80,7 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
     idle, demand = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     wait_all = np.empty((ticks, *shape), np.float32)
     more_all = np.empty((ticks, *shape, 4), np.float16)
+    move_all = np.full((ticks, shape[0], *shape[4:]), NEVER, np.float32)
     spot, on_demand, move_usd = np.float32(spot_usd), np.float32(demand_usd), np.float32(rest.move_usd if rest else 0)
     found = None if rest is None else rest.found.astype(np.float32)
     for n in range(1, ticks + 1):
@@ -92,8 +96,9 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
         to_demand = _less(stay_demand, grid.delay)
         otherwise = np.minimum(wait, launch)
         if found is not None:
-            move = move_usd + np.tensordot(found, launch, axes=5)
-            otherwise[..., 1, :] = np.minimum(otherwise[..., 1, :], move)
+            move = move_usd + np.tensordot(found[:, 1:], launch, axes=5)
+            move_all[n - 1, :, 1:] = move
+            otherwise[..., 1:, :] = np.minimum(otherwise[..., 1:, :], move[:, None, None, None])
         idle = np.minimum(otherwise, to_demand)
         demand = np.minimum(stay_demand, otherwise)
         layers = [np.minimum(values, idle) for values in stays[: len(layers)]]
@@ -102,7 +107,7 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
         wait_all[n - 1] = wait
         for i, values in enumerate((launch, stay, to_demand, stay_demand)):
             more_all[n - 1, ..., i] = np.clip(values - wait, -NEVER, NEVER)
-    return Values(grid, wait_all, more_all)
+    return Values(grid, wait_all, more_all, move_all)
 
 
 def _expect(chain: Chain, rest: Rest | None, values: Singles) -> Singles:
@@ -111,10 +116,8 @@ def _expect(chain: Chain, rest: Rest | None, values: Singles) -> Singles:
         return chain.expect(values)
     stays, changes = chain.next_if(values)
     up = np.arange(2)
-    same = rest.step[up, up].astype(np.float32)[:, None, None, :, :, None]  # [up, rest, rest then]
-    other = rest.step[up, 1 - up].astype(np.float32)[:, None, None, :, :, None]
-    stays = same[..., 0, :] * stays[..., :1, :] + same[..., 1, :] * stays[..., 1:, :]
-    changes = other[..., 0, :] * changes[..., :1, :] + other[..., 1, :] * changes[..., 1:, :]
+    stays = np.matmul(rest.step[:, up, up].astype(np.float32)[:, :, None, None], stays)
+    changes = np.matmul(rest.step[:, up, 1 - up].astype(np.float32)[:, :, None, None], changes)
     found: Singles = stays + chain.change[..., None, None] * (changes - stays)
     return found
 

@@ -15,6 +15,8 @@ from router.quoting.weather import SLOW_H, Signals, Weather, history
 
 # A clock slower than this decides as well: hazards are per hour, not per minute.
 _CLOCK_S = 900
+# How good other zones are: hours until the best of them is lost; below the first there is none.
+QUALITY_H = (0.0, 2.0, 8.0)
 _MEMORY_H = 3 * SLOW_H
 
 
@@ -32,6 +34,7 @@ class Learned:
     usd: float
     lasts_h: Floats
     margin_usd: float = 0.0
+    trust: float = 1.0
 
     @classmethod
     def fitted(cls, past: Series, like: Scene, *, shape: Shape | None = None, clock_s: int = _CLOCK_S, margin_usd: float = 0.0) -> Learned:
@@ -83,37 +86,42 @@ class _Play:
             getattr(seen, name)[:, rows] = getattr(part, name)
         left_s = (now.ticks - now.tick) * self.scene.tick_s
         n = min(max(1, round(left_s / self.clock)), self.values.wait.shape[0])
-        wait, launch, stay, to_demand, stay_demand = self._dollars(now, part, n, left_s - now.left_s)
-        one = len(now.up) == 1
-        at, zone, home = np.arange(rows.size), now.zone, np.maximum(now.home, 0)
-        if one:
-            spot, to = launch[0], zone
-            here = 0 * zone
-        else:
-            ways, first = self.scene.ways.egress_usd, now.home == NOWHERE
-            hours = self._hours(part, now)
-            dearer = (now.spot_usd - self.usd) * hours
-            each = launch + dearer + np.where(first, 0.0, ways[home].T)
+        wait, launch, stay, to_demand, stay_demand, move = self._dollars(now, part, n, left_s - now.left_s)
+        at, zone, home = np.arange(rows.size), now.zone, now.home
+        to, spot, here = zone, launch[0], np.zeros_like(zone)
+        if len(now.up) > 1:
+            first = home == NOWHERE
+            here = np.where(first, np.argmax(part.slow, axis=0), home)
+            dearer = (now.spot_usd - self.usd) * self._hours(part, now)
+            stay = stay + dearer
+            ways = np.where(first, 0.0, self.scene.ways.egress_usd[here].T)
+            each = np.where(now.up, launch + dearer + ways, NEVER)
             to = np.argmin(each, axis=0)
             spot = each[to, at]
-            stay = stay + dearer
-            here = np.where(first, np.argmin(wait, axis=0), home)
-        best = np.minimum(wait[here, at], spot)
-        kind = np.where(spot < wait[here, at], SPOT, IDLE)
-        on = np.where(now.kind == ON_DEMAND, stay_demand[here, at], to_demand[here, at])
-        kind = np.where(on < best - np.where(now.kind == ON_DEMAND, -1e-9, 0.0), ON_DEMAND, kind)
-        best = np.minimum(best, on)
-        keeps = (now.kind == SPOT) & (one | (stay[zone, at] <= best + self.policy.margin_usd))
+            # what the model takes a move for, and what it is: that holds for one later as well
+            each[here, at] = NEVER
+            moved, real = move[here, at], each.min(axis=0)
+            shift = np.where((moved < NEVER) & (real < NEVER), real - moved, 0.0) * self.policy.trust
+            wait, to_demand, stay_demand = wait + shift, to_demand + shift, stay_demand + shift
+        idle, on = wait[here, at], now.kind == ON_DEMAND
+        demand = np.where(on, stay_demand[zone, at], to_demand[here, at])
+        kind = np.where(spot < idle, SPOT, IDLE)
+        best = np.minimum(idle, spot)
+        kind = np.where((demand < best) | (on & (demand == best)), ON_DEMAND, kind)
+        keeps = now.kind == SPOT
+        if len(now.up) > 1:
+            keeps &= stay[zone, at] <= np.minimum(best, demand) + self.policy.margin_usd
         kind = np.where(keeps, SPOT, kind).astype(np.int8)
-        goes = np.where(keeps | (kind == IDLE), zone, np.where(kind == SPOT, to, here))
-        return kind, np.where((now.kind == ON_DEMAND) & (kind == ON_DEMAND), zone, goes)
+        goes = np.where(keeps | (kind == IDLE) | (on & (kind == ON_DEMAND)), zone, np.where(kind == SPOT, to, here))
+        return kind, goes
 
     def _dollars(self, now: Now, seen: Signals, n: int, slack_s: Ints) -> tuple[Floats, ...]:
         """[zone, window] of each choice."""
         *states, weights = self.chain.corners(seen)
         zones = len(now.up)
-        others = np.broadcast_to(now.up.sum(axis=0) - now.up > 0, now.up.shape) if zones > 1 else np.zeros(now.up.shape)
-        rest = others.astype(np.int64)
+        rest = np.zeros(now.up.shape, dtype=np.int64)
+        if zones > 1:
+            rest = _quality((weights * self.lasts[tuple(states)]).sum(axis=0), now.up)
         unit = np.maximum((slack_s - now.delay_s) / self.grid.unit_s, 0.0)
         low = np.minimum(unit.astype(np.int64), self.grid.slacks - 1)
         high = np.minimum(low + 1, self.grid.slacks - 1)
@@ -125,7 +133,11 @@ class _Play:
                 total = weight * part
                 wait += total * np.minimum(w[c, u, a, f, rest, at], NEVER)
                 more += total[..., None] * m[c, u, a, f, rest, at]
-        return (wait, *(np.minimum(wait + more[..., i], NEVER) for i in range(4)))
+        move = np.full(now.up.shape, NEVER)
+        if zones > 1:
+            v, nearest = self.values.move[n - 1], states[0][np.argmax(weights, axis=0), *np.indices(now.up.shape)]
+            move = v[nearest, rest, low] * (1 - share) + v[nearest, rest, high] * share
+        return (wait, *(np.minimum(wait + more[..., i], NEVER) for i in range(4)), move)
 
     def _hours(self, seen: Signals, now: Now) -> Floats:
         """[zone, window]: that an instance would run at most, on average."""
@@ -134,26 +146,38 @@ class _Play:
         return np.minimum(lasts, now.left_s / HOUR_S)
 
 
+def _quality(lasts_h: Floats, up: Bools) -> Ints:
+    """[zone, ...]: of the best other zone, see :class:`Rest`."""
+    hours = np.where(up, lasts_h, -1.0)
+    others = np.stack([np.delete(hours, z, axis=0).max(axis=0) for z in range(len(hours))])
+    return np.searchsorted(QUALITY_H, others, side="right")
+
+
 def _rest(up: Bools, chain: Chain, move_usd: float) -> Rest:
-    """From [zone, tick] on the chain's clock: what the other zones do while one zone does what it does."""
-    zones = up.shape[0]
-    others = up.sum(axis=0) - up > 0
-    counts = np.full((2, 2, 2, 2), 0.5)
-    counts[:, :, 0, 0] += 1
-    counts[:, :, 1, 1] += 4
-    a, b, r, s = (x.ravel().astype(int) for x in (up[:, :-1], up[:, 1:], others[:, :-1], others[:, 1:]))
-    np.add.at(counts, (a, b, r, s), 1)
-    found = np.zeros((*chain.change.shape, 2))
+    """From [zone, tick] on the chain's clock: what the other zones do while one zone does what it does, and the best
+    of them."""
+    zones, classes, rests = up.shape[0], len(chain.shape.classes), len(QUALITY_H) + 1
+    counts = np.full((classes, 2, 2, rests, rests), 0.02) + 0.5 * np.eye(rests)
+    found = np.zeros((classes, rests, *chain.change.shape, rests))
+    share_h, lasting = chain.weather.tick_s / HOUR_S, chain.lasting()
+    was: tuple[Ints, Floats, Ints, Bools] | None = None
     for seen, _ in history(up, chain.weather.tick_s, chain.weather.mean):
-        if not seen.up.any():
-            continue
-        score = np.where(seen.up, seen.slow + seen.fast, -1.0)
-        best = int(np.argmax(score))
-        which = Signals(*(getattr(seen, k)[best : best + 1] for k in ("up", "age_h", "fast", "slow")))
-        elsewhere = int(seen.up.sum() > 1)
-        *states, weights = (part[:, 0] for part in chain.corners(which))
-        np.add.at(found, (*states, elsewhere), weights)
-    if not found.sum():
-        found[-1, 1, 0, -1, 0] = 1.0
-    assert zones > 1
-    return Rest(counts / counts.sum(axis=-1, keepdims=True), found / found.sum(), move_usd)
+        *states, weights = chain.corners(seen)
+        lasts = (weights * lasting[tuple(states)]).sum(axis=0) * share_h
+        rest = _quality(lasts, seen.up)
+        score = np.where(seen.up, lasts, -1.0)
+        if was is not None:
+            np.add.at(counts, (was[0], was[3].astype(int), seen.up.astype(int), was[2], rest), was[1])
+        was = (states[0], weights, rest, seen.up)
+        for z in np.flatnonzero(rest > 0):
+            best = int(np.argmax(np.where(np.arange(zones) == z, -2.0, score)))
+            there = tuple(part[:, best] for part in states)
+            for c in range(len(weights)):
+                np.add.at(found, (states[0][c, z], rest[z], *there, rest[best]), weights[c, z] * weights[:, best])
+    axes = tuple(range(2, found.ndim))
+    pooled = found.sum(axis=0)
+    pooled[:, -1, 1, 0, -1, 0] += 0.01  # had no other zone ever been up
+    found += 5 * pooled / pooled.sum(axis=tuple(range(1, pooled.ndim)), keepdims=True)
+    pool = counts.sum(axis=0)
+    counts += 5 * pool / pool.sum(axis=-1, keepdims=True)
+    return Rest(counts / counts.sum(axis=-1, keepdims=True), found / found.sum(axis=axes, keepdims=True), move_usd)

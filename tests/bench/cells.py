@@ -22,6 +22,7 @@ from router.files.trace_files import read_traces
 from router.files.trace_values import ListPrices
 from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
 from router.quoting.bootstrap import Interval, interval
+from router.quoting.joint import JointLearned
 from router.quoting.learned import Learned
 from router.quoting.omniscient import least_usd
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
@@ -122,7 +123,7 @@ def play(cell: Cell, first_block: int, last_block: int) -> Played:
             continue
         past = _pooled([s.part(0, edges[block]) for s in cell.series])
         scenes = [Scene.of(cell.task, s, starts, cell.ways(s)) for s in cell.series]
-        ours = Learned.fitted(past, scenes[0])
+        ours = (Learned if scenes[0].up.shape[0] == 1 else JointLearned).fitted(past, scenes[0])
         for number, scene in enumerate(scenes):
             groups = _groups(starts, needed, many, number, block)
             _add(found, scene, ours, groups)
