@@ -1,8 +1,7 @@
 """Backward induction on a learned chain: dollars to come by time left, slack, what runs and what the weather is like.
 
 Slack is time left less work left. Running leaves it, waiting takes a tick of it, a launch its changeover. With no slack
-to go on demand the dollars are infinite. With several zones one is looked at from inside: ``rest`` says whether any
-other has spot, and a move goes to one like those that history offered.
+to go on demand the dollars are infinite, as good as.
 """
 
 from __future__ import annotations
@@ -13,23 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from router.quoting.chain import Chain, Singles
-from router.quoting.series import Floats
 
 Halves = NDArray[np.float16]
 NEVER = 1e4
 _MOST_SLACKS = 400
 _FINEST = 6
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Rest:
-    """Other zones, as seen from one of each class: 0, none has spot, or how good the best of them is. ``step``: [class,
-    up, up after, rest, rest after] probabilities. ``found``: [class, rest, class there, up, age, level, rest there]
-    where one lands that moves; zeros for rest 0. ``move_usd``: egress for it."""
-
-    step: Floats
-    found: Floats
-    move_usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +45,17 @@ class Grid:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Values:
-    """[tick left - 1, class, up, age, level, rest, slack]: dollars of WAIT, and [..., choice] of the others less those:
-    launch spot, stay on spot, launch on demand, stay on demand. ``move``: [tick left - 1, class, rest, slack], dollars
-    of going to another zone; nothing to read for rest 0."""
+    """[tick left - 1, class, up, age, level, slack]: dollars of waiting, and [..., choice] of the others less those:
+    launch spot, stay on spot, launch on demand, stay on demand."""
 
     grid: Grid
     wait: Singles
     more: Halves
-    move: Singles
 
 
-def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float, rest: Rest | None = None) -> Values:
+def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float) -> Values:
     """Prices are dollars a tick."""
-    shape = (*chain.change.shape, 1 if rest is None else rest.step.shape[-1], grid.slacks)
+    shape = (*chain.change.shape, grid.slacks)
     tick, left, delays = grid.per_tick, grid.delay, list[int]()
     while left > 0:
         delays.append(min(left, tick))
@@ -80,25 +65,19 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
     idle, demand = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     wait_all = np.empty((ticks, *shape), np.float32)
     more_all = np.empty((ticks, *shape, 4), np.float16)
-    move_all = np.full((ticks, shape[0], *shape[4:]), NEVER, np.float32)
-    spot, on_demand, move_usd = np.float32(spot_usd), np.float32(demand_usd), np.float32(rest.move_usd if rest else 0)
-    found = None if rest is None else rest.found.astype(np.float32)
+    spot, on_demand = np.float32(spot_usd), np.float32(demand_usd)
     for n in range(1, ticks + 1):
         for layer in layers:
             layer[:, 0] = idle[:, 0]  # lost
-        wait = _less(_expect(chain, rest, idle), tick)
-        runs = [_expect(chain, rest, layer) for layer in layers]
-        stays = [spot + runs[0]] + [spot + _less(runs[i], delay) for i, delay in enumerate(reversed(delays))]
+        wait = less(chain.expect(idle), tick)
+        runs = [chain.expect(layer) for layer in layers]
+        stays = [spot + runs[0]] + [spot + less(runs[i], delay) for i, delay in enumerate(reversed(delays))]
         for values in stays:
             values[:, 0] = NEVER
         stay, launch = stays[0], stays[-1]
-        stay_demand = on_demand + _expect(chain, rest, demand)
-        to_demand = _less(stay_demand, grid.delay)
+        stay_demand = on_demand + chain.expect(demand)
+        to_demand = less(stay_demand, grid.delay)
         otherwise = np.minimum(wait, launch)
-        if found is not None:
-            move = move_usd + np.tensordot(found[:, 1:], launch, axes=5)
-            move_all[n - 1, :, 1:] = move
-            otherwise[..., 1:, :] = np.minimum(otherwise[..., 1:, :], move[:, None, None, None])
         idle = np.minimum(otherwise, to_demand)
         demand = np.minimum(stay_demand, otherwise)
         layers = [np.minimum(values, idle) for values in stays[: len(layers)]]
@@ -107,22 +86,10 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
         wait_all[n - 1] = wait
         for i, values in enumerate((launch, stay, to_demand, stay_demand)):
             more_all[n - 1, ..., i] = np.clip(values - wait, -NEVER, NEVER)
-    return Values(grid, wait_all, more_all, move_all)
+    return Values(grid, wait_all, more_all)
 
 
-def _expect(chain: Chain, rest: Rest | None, values: Singles) -> Singles:
-    """Mean over the next state."""
-    if rest is None:
-        return chain.expect(values)
-    stays, changes = chain.next_if(values)
-    up = np.arange(2)
-    stays = np.matmul(rest.step[:, up, up].astype(np.float32)[:, :, None, None], stays)
-    changes = np.matmul(rest.step[:, up, 1 - up].astype(np.float32)[:, :, None, None], changes)
-    found: Singles = stays + chain.change[..., None, None] * (changes - stays)
-    return found
-
-
-def _less(values: Singles, units: int) -> Singles:
+def less(values: Singles, units: int) -> Singles:
     """With ``units`` less slack."""
     if units == 0:
         return values

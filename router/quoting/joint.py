@@ -10,22 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from router.quoting.induction import NEVER
+from router.quoting.chain import Singles
+from router.quoting.induction import NEVER, less
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints, Series
 from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Now, Player
 from router.quoting.weather import Signals, history
 
-Singles = NDArray[np.float32]
 AGES = (1, 4, 16, 64)  # ticks
 MOST_ZONES = 3
 _CLOCK_S = 900
 _MOST_SLACKS = 100
-_SHRINK = 100.0  # ticks of the pool that a zone's own count for as much as
+_SHRINK = 20.0  # ticks of the pool that a zone's own count for as much as
 _MEMORY_H = 24.0
-_LONGEST = 4 * AGES[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,8 @@ class Hazards:
 def bucket(age_h: Floats, tick_s: int) -> Ints:
     """The age that is nearest by ratio."""
     ticks = np.maximum(age_h * HOUR_S / tick_s, 1)
-    return np.abs(np.log(ticks)[..., None] - np.log(AGES)).argmin(axis=-1)
+    nearest: Ints = np.abs(np.log(ticks)[..., None] - np.log(AGES)).argmin(axis=-1)
+    return nearest
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -83,7 +82,7 @@ class Table:
 
 
 def solve(
-    steps: Floats, spot_usd: Floats, demand_usd: Floats, egress: Floats, ticks: int, per_tick: int, delay: int,
+    steps: Floats, spot_usd: Floats, demand_usd: Floats, egress: Floats, ticks: int, per_tick: int, delay: float,
     slacks: int, unit_s: float,
 ) -> Table:  # fmt: skip
     """Prices are dollars a tick, by zone; ``per_tick`` units of slack a tick, ``delay`` a changeover."""
@@ -105,12 +104,12 @@ def solve(
             shape = then.shape
             then = np.matmul(step[z], then.reshape(states**z, states, -1)).reshape(shape)
         later = np.empty_like(value)
-        later[..., 0, :, :] = _less(then[..., 0, :, :], per_tick)
+        later[..., 0, :, :] = less(then[..., 0, :, :], per_tick)
         for z in range(zones):
             later[..., 1, z, :] = np.where(ups[z], then[..., 1, z, :] + np.float32(spot_usd[z]), NEVER)
             later[..., 2, z, :] = then[..., 2, z, :] + np.float32(demand_usd[z])
         kept[n - 1] = later.reshape(states**zones, 3 * zones, slacks)
-        launch = _less(np.minimum(later[..., 1, :, :], later[..., 2, :, :]), delay)
+        launch = _less_part(np.minimum(later[..., 1, :, :], later[..., 2, :, :]), delay)
         for h in range(zones):
             best = later[..., 0, h, :]
             for z in range(zones):
@@ -122,11 +121,12 @@ def solve(
     return Table(unit_s, kept)
 
 
-def _less(values: Singles, units: int) -> Singles:
-    found = np.full_like(values, NEVER)
-    if units < values.shape[-1]:
-        found[..., units:] = values[..., : values.shape[-1] - units]
-    return found
+def _less_part(values: Singles, units: float) -> Singles:
+    """With that much less slack, between whole units too: to round a changeover down is to run out of time."""
+    whole = int(units)
+    share = np.float32(units - whole)
+    found = less(values, whole)
+    return found if not share else (1 - share) * found + share * less(values, whole + 1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -162,7 +162,7 @@ class JointLearned:
         table = solve(
             mine.steps(), usd[chosen] * share, like.on_demand_usd[chosen] * share,
             like.ways.egress_usd[np.ix_(chosen, chosen)], max(1, -(-like.ticks // step)), parts,
-            max(1, round(task.changeover_s / unit)), int(slack_s / unit) + 1, unit,
+            task.changeover_s / unit, int(slack_s / unit) + 1, unit,
         )  # fmt: skip
         return cls(mine, table, chosen, usd[chosen], margin_usd)
 

@@ -40,7 +40,7 @@ SLOWER = 3  # 195 s to 585 s
 THREE = ("us-east-1c", "us-east-2b", "us-west-2a")
 NEAR = {"us-east-1", "us-east-2"}
 WORK_H, WORK_ZONES_S = 48, 143_780
-GAP_H = 3.0  # between starts of windows
+GAP_H = 6.0  # between starts of windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def play(cell: Cell, first_block: int, last_block: int) -> Played:
     many = len(cell.series) > 1
     ticks = cell.series[0].ticks
     needed = cell.task.ticks(cell.series[0].tick_s)
-    gap = max(1, round(GAP_H * HOUR_S / cell.series[0].tick_s / (1 if many else 2)))
+    gap = max(1, round(GAP_H * HOUR_S / cell.series[0].tick_s))
     edges = [ticks * b // BLOCKS for b in range(BLOCKS + 1)]
     began = time.process_time()
     for block in range(first_block, last_block + 1):
