@@ -1,0 +1,158 @@
+"""Backward induction against all that could be done, and the policies that use it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from router.quoting import joint
+from router.quoting.baselines import Greedy, UniformProgress
+from router.quoting.chain import Chain, Shape
+from router.quoting.induction import NEVER, Grid, solve
+from router.quoting.joint import JointLearned
+from router.quoting.learned import Learned
+from router.quoting.scene import Scene, Task, Ways
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import Net, simulate
+from router.quoting.weather import Weather
+from tests.support.spot_windows import scenes
+
+TICK_S = 600
+
+
+def memoryless(zones: int, ticks: int, seed: int, fall: float = 0.04, rise: float = 0.06) -> Series:
+    rng = np.random.default_rng(seed)
+    made = []
+    for z in range(zones):
+        up = [0]
+        for _ in range(ticks - 1):
+            up.append(up[-1] ^ int(rng.random() < (fall if up[-1] else rise)))
+        made.append(ZoneSeries(f"z{z}", f"r{z}", np.array(up), np.full(ticks, 1.0), 3.0))
+    return Series(TICK_S, tuple(made))
+
+
+def test_one_zone_is_as_good_as_the_best_of_all_plans() -> None:
+    """A chain whose states are up and down alone, changeover of one tick: the same recursion, written down plainly."""
+    chain = Chain.of(Weather.of([memoryless(1, 300, 1).up()], TICK_S), Shape((1, 2), (0.0, 1.0), (0.0, 1.0)))
+    fall, rise = 0.1, 0.3
+    chain.change[:, 1], chain.change[:, 0] = fall, rise
+    ticks, slack = 6, 3
+    values = solve(chain, Grid(1, 1, slack + 1, TICK_S), ticks, 1.0, 3.0)
+
+    @lru_cache
+    def best(n: int, lost: int, kind: str, up: bool) -> float:
+        """``lost`` ticks of slack are left; least dollars with n ticks to go."""
+        return 0.0 if lost >= n else min(options(n, lost, kind, up).values())
+
+    def options(n: int, lost: int, kind: str, up: bool) -> dict[str, float]:
+        def then(price: float, left: int, to: str) -> float:
+            if left < 0:
+                return NEVER
+            p = fall if up else rise
+            after = [(not up, p), (up, 1 - p)]
+            return price + sum(
+                share * best(n - 1, left, "idle" if to == "spot" and not now else to, now) for now, share in after
+            )
+
+        found = {"wait": then(0, lost - 1, "idle"), "launch demand": then(3, lost - 1, "demand")}
+        found["launch"] = then(1, lost - 1, "spot") if up else NEVER
+        if kind == "spot":
+            found["stay"] = then(1, lost, "spot")
+        if kind == "demand":
+            found["stay demand"] = then(3, lost, "demand")
+        return found
+
+    for lost, up in product(range(slack + 1), (False, True)):
+        plain = options(ticks, lost, "spot" if up else "idle", up)
+        wait = float(values.wait[-1, 0, int(up), 0, 0, lost])
+        assert min(wait, 500) == pytest.approx(min(plain["wait"], 500), rel=1e-3)
+        for i, name in enumerate(("launch", "stay", "launch demand")):
+            if plain.get(name, NEVER) < 500 and wait < 500:
+                more = float(values.more[-1, 0, int(up), 0, 0, lost, i])
+                assert wait + more == pytest.approx(plain[name], abs=0.02)
+
+
+def test_two_zones_are_as_good_as_the_best_of_all_plans() -> None:  # noqa: C901 one recursion, written down plainly
+    steps = np.array([[[0.6, 0.4], [0.1, 0.9]], [[0.7, 0.3], [0.2, 0.8]]])
+    price, egress = (1.0, 1.2), ((0.0, 0.5), (0.5, 0.0))
+    ticks, slack = 5, 3
+    table = joint.solve(steps, np.array(price), np.array([3.0, 3.0]), np.array(egress), ticks, 1, 1, slack + 1, TICK_S)
+
+    @lru_cache
+    def after(n: int, left: int, kind: str, home: int, ups: tuple[int, int]) -> float:
+        """Dollars to come once the weather of the next tick is known, in the mean."""
+        if left < 0:
+            return NEVER
+        total = 0.0
+        for then in product((0, 1), repeat=2):
+            share = steps[0][ups[0]][then[0]] * steps[1][ups[1]][then[1]]
+            lost = kind == "spot" and not then[home]
+            total += share * best(n, left, "idle" if lost else kind, home, then)
+        return float(total)
+
+    @lru_cache
+    def best(n: int, left: int, kind: str, home: int, ups: tuple[int, int]) -> float:
+        if left >= n:
+            return 0.0
+        found = [after(n - 1, left - 1, "idle", home, ups)]
+        for z in (0, 1):
+            cost = egress[home][z]
+            # a launch takes its delay from the slack at once, its dollars when the work takes that much longer
+            if left >= 1:
+                if ups[z]:
+                    found.append(cost + price[z] + after(n - 1, left - 1, "spot", z, ups))
+                found.append(cost + 3 + after(n - 1, left - 1, "demand", z, ups))
+        if kind == "spot":
+            found.append(price[home] + after(n - 1, left, "spot", home, ups))
+        if kind == "demand":
+            found.append(3 + after(n - 1, left, "demand", home, ups))
+        return min(found)
+
+    weather = list(product((0, 1), repeat=2))
+    for ups, home, left in product(weather, (0, 1), range(1, slack + 1)):
+        number = weather.index(ups)
+        wait = float(table.dollars[-1, number, home, left])
+        assert min(wait, 500) == pytest.approx(min(after(ticks - 1, left - 1, "idle", home, ups), 500), rel=1e-3)
+        if ups[home]:
+            run = float(table.dollars[-1, number, 2 + home, left])
+            assert min(run, 500) == pytest.approx(
+                min(price[home] + after(ticks - 1, left, "spot", home, ups), 500), rel=1e-3
+            )
+
+
+def test_cheaper_than_the_published_on_weather_like_that_of_the_past() -> None:
+    past, future = memoryless(3, 1500, 2), memoryless(3, 1500, 3)
+    task = Task(24 * 3600, 30 * 3600, 720)
+    starts = np.arange(0, 1300, 20)
+    for names, kind in ((["z0"], Learned), (["z0", "z1", "z2"], JointLearned)):
+        series = future.only(names)
+        scene = Scene.of(task, series, starts, Ways.between(series.regions, lambda a, b: 1.0))
+        ours = kind.fitted(past.only(names), scene)
+        found = simulate(scene, ours, Net.EXACT)
+        again = simulate(scene, ours, Net.EXACT)
+        assert (found.usd == again.usd).all()
+        assert not found.late.any()
+        for other in (Greedy(), UniformProgress(), UniformProgress(False)):
+            assert found.usd.mean() < simulate(scene, other).usd.mean()
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(scene=st.one_of(scenes(), scenes(zones=2), scenes(zones=4)))
+def test_no_deadline_is_missed_that_on_demand_would_have_met(scene: Scene) -> None:
+    """Whatever the weather, and whatever the past was: here the scene's own first ticks, however few."""
+    past = scene.series.part(0, max(1, scene.series.ticks // 4))
+    kind = Learned if len(scene.series.zones) == 1 else JointLearned
+    found = simulate(scene, kind.fitted(past, scene), Net.EXACT)
+    assert not found.late.any()
+    assert np.isfinite(found.usd).all()
+
+
+def test_one_zone_alone() -> None:
+    scene = Scene.of(Task(3600, 7200, 60), memoryless(2, 50, 1), [0])
+    with pytest.raises(ValueError, match="one zone"):
+        Learned.fitted(scene.series, scene)
