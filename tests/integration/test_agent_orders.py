@@ -103,7 +103,8 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
         (root / "enough").touch()
         assert [rank.end() for rank in ranks] == [0, 0, 0]
         # A rank may have saved, for the one that was told, before it heard of it by itself.
-        assert sorted(entry["rank"] for entry in gang.journal("saved") if entry["id"]) == [0, 1, 2]
+        answered = [entry["rank"] for entry in gang.journal("saved") if entry["id"]]
+        assert (len(answered), set(answered)) == (3, {0, 1, 2})
     assert took < 5.0
     good = Checkpoints(root / "saved", attempt="look").newest()
     assert good is not None
