@@ -1,0 +1,137 @@
+"""What is expected of the weather of several zones, and how sure that is: hazards of losing spot and of its return.
+
+A hazard is a rate an hour, by zone, by whether spot is there, and by how long that has been so. What is known of each
+is a gamma distribution: events over hours seen, to which what all zones show together counts as a few hours more. On
+top comes drift: weather to come is not drawn from the same urn as weather past, and a draw of the future multiplies all
+hazards of a zone by a factor of its own and one common to all zones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from router.quoting.scene import HOUR_S
+from router.quoting.series import Bools, Floats, Ints, Series
+
+AGES_H: Final = (0.5, 2.0, 8.0)  # where one class of age ends and the next begins
+CLASSES: Final = len(AGES_H) + 1
+POOL_H: Final = 5.0
+_PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
+DRIFT: Final = 0.5
+
+
+@dataclass(eq=False, slots=True)
+class Sky:
+    """Of zones at one moment, any shape: whether spot is ``up``, and since how many hours that is so."""
+
+    up: Bools
+    age_h: Floats
+
+    def copy(self) -> Sky:
+        """One that can be changed."""
+        return Sky(self.up.copy(), self.age_h.copy())
+
+    def pass_on(self, up: Bools, hours: float) -> None:
+        """``hours`` later it is ``up``."""
+        self.age_h = np.where(up == self.up, self.age_h + hours, hours)
+        self.up = up
+
+
+def age_class(age_h: Floats) -> Ints:
+    """Which of the classes of age."""
+    found: Ints = np.searchsorted(np.array(AGES_H), age_h - 1e-9, side="left")
+    return found
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outlook:
+    """``events`` and ``hours``: [zone, up, class of age] of the gamma distributions of the hazards an hour. ``drift``:
+    standard deviation of the logarithm of the factors, half of its variance common to all zones."""
+
+    events: Floats
+    hours: Floats
+    drift: float = DRIFT
+
+    @classmethod
+    def of(cls, past: Series, size: int = 1, *, pool_h: float = POOL_H, forget_h: float = np.inf,
+           drift: float = DRIFT) -> Outlook:  # fmt: skip
+        """From what a series showed of a gang of ``size``; what was longer ago than ``forget_h`` counts for 1/e."""
+        return cls.seen(past.up(size), past.tick_s, pool_h=pool_h, forget_h=forget_h, drift=drift)
+
+    @classmethod
+    def seen(cls, up: Bools, tick_s: int, *, pool_h: float = POOL_H, forget_h: float = np.inf,
+             drift: float = DRIFT) -> Outlook:  # fmt: skip
+        """The same from [zone, tick]."""
+        zones, ticks = up.shape
+        step = tick_s / HOUR_S
+        age = np.full((zones, ticks), step)
+        for i in range(1, ticks):
+            age[:, i] = np.where(up[:, i] == up[:, i - 1], age[:, i - 1] + step, step)
+        cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(age)
+        weight = np.exp(-(np.arange(ticks)[::-1] * step) / forget_h)[None, :-1].repeat(zones, 0)
+        at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
+        count = zones * 2 * CLASSES
+        shape = (zones, 2, CLASSES)
+        hours = np.bincount(at, weight.ravel() * step, count).reshape(shape)
+        events = np.bincount(at, weight.ravel() * changed, count).reshape(shape)
+        rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
+        return cls(events + pool_h * rate, hours + pool_h, drift)
+
+    @classmethod
+    def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:
+        """[zone] rates that are known as well as from that many ``hours`` of watching; age tells nothing."""
+        rate: Floats = np.stack([back_per_hour, lost_per_hour], axis=1)[:, :, None].repeat(CLASSES, axis=2)
+        return cls(rate * hours, np.full(rate.shape, float(hours)), drift)
+
+    @property
+    def zones(self) -> int:
+        """How many there are."""
+        return len(self.events)
+
+    def only(self, which: Ints) -> Outlook:
+        """Of these zones."""
+        return replace(self, events=self.events[which], hours=self.hours[which])
+
+    def mean(self) -> Floats:
+        """[zone, up, class]: hazards an hour."""
+        return self.events / self.hours
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Floats:
+        """[draw, zone, up, class]: hazards as they may be."""
+        sure = rng.gamma(self.events[None].repeat(draws, 0)) / self.hours
+        half = self.drift / np.sqrt(2)
+        own = rng.normal(0, half, (draws, self.zones, 2, 1)) + rng.normal(0, half, (draws, 1, 2, 1))
+        return np.asarray(sure * np.exp(own))
+
+    def usual(self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0) -> Sky:
+        """[draw, zone]: after a long while."""
+        found = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
+        sky = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
+        for _ in range(int(hours)):
+            run(found, sky, 1.0, rng)
+        return sky
+
+    def simulate(self, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+        """[draw, zone, tick]: weather after ``sky`` [draw, zone], each draw with hazards of its own."""
+        return play(self.draw(len(sky.up), rng), sky, ticks, tick_s, rng)
+
+
+def play(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+    """[draw, zone, tick]: weather of these hazards [draw, zone, up, class] after ``sky``, which is left as it is."""
+    now = sky.copy()
+    found = np.empty((*sky.up.shape, ticks), dtype=bool)
+    for i in range(ticks):
+        run(hazards, now, tick_s / HOUR_S, rng)
+        found[..., i] = now.up
+    return found
+
+
+def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator) -> None:
+    """``sky`` that much later."""
+    draws, zones = sky.up.shape
+    at = (np.arange(draws)[:, None], np.arange(zones)[None], sky.up.astype(np.int64), age_class(sky.age_h))
+    changes = rng.random(sky.up.shape) < -np.expm1(-hazards[at] * hours)
+    sky.pass_on(sky.up ^ changes, hours)
