@@ -83,7 +83,8 @@ class VectorPolicy(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """One entry a window. ``usd``: all, ``egress_usd`` among it. ``finish_tick``: the first after the last billed one.
+    """One entry a window. ``usd``: all, ``egress_usd`` and ``spot_usd`` among it. ``finish_tick``: the
+    first after the last billed one.
 
     A window that is ``late`` ends on demand after its deadline; what that costs is in it. Where none is sold in any
     zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
@@ -96,11 +97,15 @@ class Outcome:
     spot_ticks: Ints
     on_demand_ticks: Ints
     launches: Ints
+    spot_usd: Floats
 
 
-def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED) -> Outcome:
-    """Plays all windows of ``scene``. ValueError for the published net over zones that are not alike."""
+def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None) -> Outcome:
+    """Plays all windows of ``scene``. ``work_s``: of each window, where they are not all as large as the task.
+    ValueError for the published net over zones that are not alike."""
     run = _Run(scene, net)
+    if work_s is not None:
+        run.now.left_s = work_s.astype(np.int64)
     player = policy.begin(scene)
     for tick in range(scene.ticks):
         if not run.begin(tick):
@@ -239,6 +244,8 @@ class _Run:
         if self.net is Net.NONE or paces is None:
             return kind, zone
         rest = (now.ticks - now.tick - 1) * self.g
+        if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
+            return kind, zone  # time enough whatever is done with this tick
         stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
         moves = np.where(now.home == NOWHERE, 0, self.scene.ways.transfer_s[np.maximum(now.home, 0), zone])
         delay = np.where(stays, now.delay_s, task.changeover_s + self.scene.launch_s[zone] + moves)
@@ -280,7 +287,7 @@ class _Run:
         demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
-        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches)
+        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches, self.spot_usd)
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
