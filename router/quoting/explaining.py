@@ -17,7 +17,7 @@ from router.quoting.sightings import Weather
 from router.quoting.stage import Played, Stage
 from router.quoting.venues import Venue, chosen, only
 
-_SIZES: Final = 3
+_SIZES: Final = 2
 _LEAST_SHARE: Final = 0.005
 _WORDS: Final = {
     "slow": "the job may be slower than its profile says",
@@ -92,9 +92,9 @@ def without(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venu
     best = min(menu, key=lambda v: v.whole_usd(steps))
     add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region))
     sizes = {v.size for v in asking.venues}
-    if len(sizes) > 1:
+    if {v.size for v in spot or menu} != sizes:
         ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
-        for kind, count in ranked[:_SIZES]:
+        for kind, count in [s for s in ranked if {s} != {v.size for v in spot or menu}][:_SIZES]:
             add(f"on {count} {kind} alone", tuple(v for v in asking.venues if v.size == (kind, count)))
     return found
 

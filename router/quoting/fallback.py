@@ -6,6 +6,8 @@ one zone do at least floor(n * speed) of work.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from router.quoting.scene import MILLION, Scene
@@ -39,6 +41,12 @@ class Paces:
         """Work of so many seconds in ``zone``, and what is kept of it, in millionths, for the next tick."""
         whole = seconds * self.pace[zone] + kept
         return whole // MILLION, whole % MILLION
+
+
+@lru_cache(maxsize=4)
+def paces_of(scene: Scene) -> Paces:
+    """Remembered for the scenes that were asked for last: policies ask at every tick."""
+    return Paces(scene)
 
 
 def best_zone(scene: Scene, paces: Paces, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats) -> Ints:

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from router.quoting.fallback import Paces, best_zone
+from router.quoting.fallback import best_zone, paces_of
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints
 
@@ -122,7 +122,7 @@ class _Run:
         self.scene, self.net, self.g = scene, net, scene.tick_s
         self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
         self.worst_s = task.changeover_s + scene.ways.longest_s
-        self.paces = None if scene.alike else Paces(scene)
+        self.paces = None if scene.alike else paces_of(scene)
         if self.paces is not None and net is Net.PUBLISHED:
             raise ValueError("the published net knows zones of one speed only")
         self.sold = np.isfinite(scene.on_demand_usd)
@@ -306,7 +306,7 @@ def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
 
 
 def _soon_enough(scene: Scene, now: Now, which: Ints) -> Ints:
-    paces, left, at = Paces(scene), now.left_s[which], np.maximum(now.home[which], 0)
+    paces, left, at = paces_of(scene), now.left_s[which], np.maximum(now.home[which], 0)
     nowhere = now.home[which] == NOWHERE
     rest = (now.ticks - now.tick) * scene.tick_s
     transfer = np.where(nowhere, 0, scene.ways.transfer_s[at].T)

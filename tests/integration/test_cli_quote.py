@@ -28,7 +28,6 @@ LATER = "2026-11-21T19:00:00Z"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing is kept but for the test."""
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("STEPFARE_STATE", f"sqlite:///{tmp_path}/state.db")
     return tmp_path / "home"
 
 
@@ -105,7 +104,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"<script|<link|src=|href=|https?://", text)
     pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    titles = [parseString(p).getElementsByTagName("title")[0].firstChild.data for p in pictures]
+    titles = [parseString(p).getElementsByTagName("svg")[0].getAttribute("aria-label") for p in pictures]
     assert titles == ["Distribution of the cost", "Cost against deadline", "One typical run"]
     assert all("nan" not in p and "inf" not in p for p in pictures)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.quoting.quote import Quote, Reach
+from router.quoting.quote import BudgetQuote, Reach
 from router.quoting.quote_json import answers_to_json, quote_content, quote_from_json, quote_to_json
 from router.quoting.sightings import Sighting
 from tests.support.asked_quotes import a_budget, a_quote, by, dollars, refused
@@ -162,7 +162,7 @@ def test_the_run_is_a_whole_course_and_ends_about_the_median() -> None:
 def test_more_money_goes_farther_and_less_surely_farther_still() -> None:
     job = a_job(steps=100_000)
     found = [a_budget(job, 48, usd, [NORTH, NORTH_SPOT]) for usd in ("100", "400")]
-    reaches: list[tuple[Reach, ...]] = [f.reaches for f in found if not isinstance(f, Quote) and hasattr(f, "reaches")]
+    reaches: list[tuple[Reach, ...]] = [f.reaches for f in found if isinstance(f, BudgetQuote)]
     small, large = ([r.steps for r in each] for each in reaches)
     assert small == sorted(small, reverse=True)
     assert large == sorted(large, reverse=True)
