@@ -65,6 +65,7 @@ class Now:
 
 Actions = tuple[Kinds, Ints]
 Player = Callable[[Now], Actions]
+Watch = Callable[[Now], None]
 
 
 class VectorPolicy(Protocol):
@@ -92,14 +93,16 @@ class Outcome:
     launches: Ints
 
 
-def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED) -> Outcome:
-    """Plays all windows of ``scene``."""
+def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, watch: Watch | None = None) -> Outcome:
+    """Plays all windows of ``scene``. ``watch`` is shown each tick once it has passed, with what ran in it."""
     run = _Run(scene, net)
     player = policy.begin(scene)
     for tick in range(scene.ticks):
         if not run.begin(tick):
             break
         run.finish(*player(run.now))
+        if watch is not None:
+            watch(run.now)
     return run.outcome()
 
 
