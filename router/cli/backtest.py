@@ -162,7 +162,7 @@ def backtest(
         console.write(backtest_text.rows(pooled), csv)
     if html is not None:
         with console.progress("drawing"):
-            shown = widest(pooled, names[0])
+            shown = widest(pooled)
             runs = follow(shown, windows, names, paid=probes)
         backtest_page.write(html, judged, windows, shown, runs)
     texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}

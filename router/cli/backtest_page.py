@@ -49,7 +49,7 @@ def page(judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline
     parts.append(f"<h2>One run</h2>\n{backtest_plot.runs(shown, runs)}")
     parts.append(
         f'<p class="small">{html.escape(title(shown.cell))}; {html.escape(site.name)}, from hour {start_h:.1f} of the '
-        f"traces: the window in which {html.escape(runs[0].policy)} is the median over the optimum.</p>"
+        f"traces: a window in which policies differ more than in four of five.</p>"
     )
     parts.append("<h2>Figures</h2>")
     for pooled, scores in judged:
@@ -71,7 +71,8 @@ def page(judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline
         f"Windows begin every {windows.every_s / HOUR_S:.4g} h. Traces are cut into {windows.blocks} blocks of time; "
         "what is learned comes from the blocks before a window's. Optimum: the least that each window could have cost, "
         "found with its weather known. Difference: to the cheapest of the other policies on the same windows, as "
-        "a share of on-demand. Effective n: so many independent windows would be as sure. Missed: windows past their deadline."
+        "a share of on-demand. Effective n: so many independent windows would be as sure. Missed: windows past their "
+        "deadline."
     )
     body = "\n".join(parts)
     return f"""<!doctype html>

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MARKS = "osD^vP*X"
 _DEMAND, _DOWN, _UP, _OPTIMUM = "#3a3a3a", "#f3f1ec", "#b9dfc9", "#777777"
 _MOST_FACETS = 6
+_MOST_STANDS = 13  # labelled one by one
 _MOST_ZONES = 16  # strips of weather
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -93,8 +94,6 @@ def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) ->
 
 def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
     """A line a policy."""
-    from matplotlib.ticker import MaxNLocator
-
     names = list(points[0][1].played)
     spread = (points[-1][0] - points[0][0]) * 0.006
     for number, name in enumerate(names):
@@ -111,17 +110,17 @@ def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
             "marker": _MARKS[number % len(_MARKS)], "ms": 4, "lw": 1.3, "label": name,
         }  # fmt: skip
         if shares:
-            ax.errorbar(x, y, yerr=(low, high), elinewidth=0.7, capsize=0, **style)
-        else:
-            ax.plot(x, y, **style)
+            ax.errorbar(x, y, yerr=(low, high), fmt="none", ecolor=style["color"], elinewidth=0.9, alpha=0.45)
+        ax.plot(x, y, **style)
     least = [float((p.least_usd / (p.demand_usd if shares else 1.0)).mean()) for _, p in points]
     ax.plot([at for at, _ in points], least, color=_OPTIMUM, ls=":", lw=1.4, label="optimum")
     ax.grid(axis="y", color="#dddddd", lw=0.6)
     ax.margins(x=0.05, y=0.08)
+    stands = sorted({at for at, _ in points})
+    if len(stands) <= _MOST_STANDS:
+        ax.set_xticks(stands, [f"{at:.3g}" for at in stands])
     if not shares:
-        ax.set_ylim(bottom=0)
         ax.yaxis.set_major_formatter("${x:,.0f}")
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def runs(shown: Shown, timelines: Sequence[Timeline]) -> str:
@@ -181,7 +180,7 @@ def _strip(ax: Axes, row: int, line: Timeline, hours: float, hue: Mapping[int, s
             ax.broken_barh([(begin * hours, (after - begin) * hours)], (row - 0.34, 0.68), color=colour, lw=0)
     ax.plot([0, state.size * hours], [row + 0.36] * 2, color="#bbbbbb", lw=0.6)
     at = np.flatnonzero(line.fresh) * hours
-    ax.plot(at, np.full(at.size, row - 0.41), ls="", marker="v", ms=3, color="#222222")
+    ax.plot(at, np.full(at.size, row - 0.41), ls="", marker="v", ms=3, color="#222222", clip_on=False)
 
 
 def _stretches(up: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:

@@ -14,6 +14,8 @@ from router.quoting.scores import Pooled
 from router.quoting.series import Bools, Ints
 from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, Kinds, Now
 
+_TELLING = 0.8
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Timeline:
@@ -39,15 +41,16 @@ class Shown:
     up: Bools
 
 
-def widest(pools: Sequence[Pooled], policy: str) -> Shown:
-    """A typical window of the cell with the most zones, of those the one with the tightest deadline."""
-    return typical(min(pools, key=lambda p: (-p.cell.zones, p.cell.task.deadline_s / p.cell.task.work_s)), policy)
+def widest(pools: Sequence[Pooled]) -> Shown:
+    """A telling window of the cell with the most zones, of those the one with the tightest deadline."""
+    return telling(min(pools, key=lambda p: (-p.cell.zones, p.cell.task.deadline_s / p.cell.task.work_s)))
 
 
-def typical(pooled: Pooled, policy: str) -> Shown:
-    """The window in which ``policy`` costs the median over the optimum."""
-    over = pooled.played[policy].usd / pooled.least_usd
-    number = int(np.argsort(over, kind="stable")[over.size // 2])
+def telling(pooled: Pooled) -> Shown:
+    """A window in which policies, and the optimum, differ more in cost than in four of five windows."""
+    usd = np.stack([pooled.least_usd, *(played.usd for played in pooled.played.values())])
+    spread = np.ptp(usd, axis=0) / pooled.demand_usd
+    number = int(np.argsort(spread, kind="stable")[int(_TELLING * (spread.size - 1))])
     site, block, start = (int(values[number]) for values in (pooled.site, pooled.block, pooled.start))
     series, task = pooled.cell.sites[site].series, pooled.cell.task
     up = series.up(task.size)[:, start : start + task.ticks(series.tick_s)]
