@@ -70,7 +70,7 @@ def works(
         raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
     takes = DEFAULT_CHANGEOVER if launch is None else launch
     lost_s = round(takes.total_seconds())
-    return (Work(work, seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
+    return (Work(f"{work} of work", seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
 
 
 def seconds(option: str, text: str, least: int = 1) -> int:

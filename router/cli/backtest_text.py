@@ -45,8 +45,7 @@ def title(cell: Cell) -> str:
     """Job, deadline and place of a cell, in one line."""
     task = cell.task
     deadline, launch = (format_duration(timedelta(seconds=s)) for s in (task.deadline_s, task.changeover_s))
-    work = f"{task.work_s / HOUR_S:.4g}h"
-    job = f"{work} of work" if cell.job == work else f"{cell.job}: {work} of work"
+    job = cell.job if cell.job.endswith(" of work") else f"{cell.job}: {task.work_s / HOUR_S:.4g}h of work"
     gang = f" on {task.size} machines" if task.size > 1 else ""
     moved = f", checkpoint {cell.move.checkpoint_gb:.4g} GB" if cell.zones > 1 else ""
     return f"{job}{gang} in {deadline}, launch {launch}{moved}, {cell.place}"
