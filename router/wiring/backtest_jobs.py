@@ -48,13 +48,12 @@ def works_of(
     for job, document in loaded:
         problems += _refusals(job, document)
         made = _work(job, machine, book, now, changeover)
-        if isinstance(made, str):
-            where = document.where(("workload",))
-            problems.append(
-                Problem(where, "workload", made, f"--accelerator says {accelerator}: is that what it runs on?")
-            )
-        else:
+        if isinstance(made, Work):
             found.append(made)
+        else:
+            field, why = made
+            remedy = f"--accelerator says {accelerator}: is that what it runs on?"
+            problems.append(Problem(document.where((field,)), field, why, remedy))
     if problems:
         raise InvalidInputError(problems)
     return tuple(found)
@@ -72,11 +71,10 @@ def _machine(book: PriceBook, accelerator: str) -> Machine:
     names = {machine.accelerator for machine in book.machines}
     of_kind = [m for m in book.machines if m.accelerator.lower() == wanted.accelerator.lower()]
     if not of_kind:
-        raise InvalidInputError.single(
-            f"no machine of the book has {wanted.accelerator}",
-            field="--accelerator",
-            remedy=did_you_mean(wanted.accelerator, names),
-        )
+        longer = sorted(name for name in names if name.lower().startswith(wanted.accelerator.lower()))
+        remedy = f"it has {', '.join(longer)}" if longer else did_you_mean(wanted.accelerator, names)
+        what = f"no machine of the book has {wanted.accelerator}"
+        raise InvalidInputError.single(what, field="--accelerator", remedy=remedy)
     fitting = [machine for machine in of_kind if machine.accelerator_count == wanted.count]
     if not fitting:
         counts = sorted({machine.accelerator_count for machine in of_kind})
@@ -102,13 +100,15 @@ def _refusals(job: Job, document: Document) -> Iterator[Problem]:
         yield Problem(document.where(("gang", "on_demand_share")), "gang.on_demand_share", what, "leave it out")
 
 
-def _work(job: Job, machine: Machine, book: PriceBook, now: datetime, changeover: timedelta | None) -> Work | str:
-    """Or why not. Of several gangs the smallest that has a speed."""
+def _work(
+    job: Job, machine: Machine, book: PriceBook, now: datetime, changeover: timedelta | None
+) -> Work | tuple[str, str]:
+    """Or a field and what is wrong there. Of several gangs the smallest that has a speed."""
     kind = book.accelerator(machine.accelerator)
     options = [o for o in job.gang.options if o.accelerator == machine.accelerator]
     if kind is None or not options:
-        return f"its gang may not be of {machine.accelerator}"
-    why = f"no gang of its is a multiple of {machine.accelerator_count} {machine.accelerator}"
+        return "gang", f"its gang may not be of {machine.accelerator}"
+    why = "gang", f"no gang of its is a multiple of {machine.accelerator_count} {machine.accelerator}"
     for option in options:
         size, rest = divmod(option.count, machine.accelerator_count)
         if rest or not size:
@@ -116,7 +116,7 @@ def _work(job: Job, machine: Machine, book: PriceBook, now: datetime, changeover
         speed = gang_speed(job.workload, machine, size, kind)
         if isinstance(speed, Speed):
             return _played(job, machine, size, speed, now, changeover)
-        why = speed
+        why = "workload", speed
     return why
 
 

@@ -297,7 +297,7 @@ def test_a_process_that_is_killed_is_a_failure(traces: Path, monkeypatch: pytest
 
 def test_an_interruption_ends_every_process(traces: Path, tmp_path: Path) -> None:
     words = ["backtest", "--traces", str(traces), "--work", "20h", "--ratio", "1.5", "--every", "30m",
-             "--processes", "2", "--policy", "skynomad", "--zones", "all", "--csv", str(tmp_path / "a.csv")]  # fmt: skip
+             "--processes", "2", "--policy", "skynomad", "--csv", str(tmp_path / "a.csv")]  # fmt: skip
     started = subprocess.Popen(
         [sys.executable, "-c", "from router.cli.main import main; main()", *words], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
