@@ -72,7 +72,9 @@ def explore(
     watch: Callable[[Known], None] | None = None,
 ) -> Bill:  # fmt: skip
     """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late. ``watch`` is shown each
-    tick once it has passed, with what ran in it."""
+    tick once it has passed, with what ran in it. ValueError where zones are not of one speed."""
+    if not scene.alike:
+        raise ValueError("who asks for the weather knows zones of one speed only")
     run = _Run(scene, guard, fees or Fees())
     player = explorer.begin(run.terms)
     for tick in range(scene.ticks):
