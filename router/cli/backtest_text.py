@@ -19,8 +19,8 @@ from router.quoting.scene import HOUR_S
 from router.quoting.scores import Pooled, Score
 
 Judged = Sequence[tuple[Pooled, tuple[Score, ...]]]
-_HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "MISSED")
-_RIGHT = frozenset({"MEAN USD", "OF OD", "OVER", "EFF N", "MISSED"})
+_HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")
+_RIGHT = frozenset({"MEAN USD", "OF OD", "OVER", "EFF N", "LATE"})
 _WIDTHS = {"POLICY": 13, "LESS": 9}
 _DIGITS = 6
 
@@ -56,7 +56,7 @@ def difference(score: Score) -> str:
     found = score.difference
     if found is None:
         return ""
-    if found.effective <= 1:
+    if score.effective <= 1 or found.effective <= 1:
         return f"{found.mean:+.3f} (one stretch)"
     return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 

@@ -28,6 +28,11 @@ class Pooled:
     least_usd: Floats
     played: Mapping[str, Played]
 
+    @property
+    def apart(self) -> int:
+        """How many windows there are at most of which no two overlap in one site."""
+        return len(set(zip(self.site.tolist(), self.stretch.tolist(), strict=True)))
+
     def hours(self, ticks: Ints) -> Floats:
         """[window]: of so many ticks."""
         tick_s = np.array([site.series.tick_s for site in self.cell.sites], dtype=np.int64)
@@ -39,8 +44,8 @@ class Pooled:
 class Score:
     """Means over windows. ``share``: of on-demand from the start; ``over``: the least that was possible, less one.
     ``against``: the cheapest of the other policies, and ``difference``, paired, to it as a share of on-demand, with its
-    90 % interval; None where there is no other. ``misses``: windows past their deadline. Hours and launches are of a
-    window."""
+    90 % interval; None where there is no other. ``effective``: so many independent windows would be as sure; at most
+    those that do not overlap. ``misses``: windows past their deadline. Hours and launches are of a window."""
 
     policy: str
     usd: float
@@ -119,7 +124,7 @@ def _score(pooled: Pooled, name: str, means: Mapping[str, float]) -> Score:
         over=means[name] / float(pooled.least_usd.mean()) - 1,
         against=against,
         difference=difference,
-        effective=sure.effective,
+        effective=min(sure.effective, float(pooled.apart)),
         misses=int(played.late.sum()),
         spot_h=float(pooled.hours(played.spot_ticks).mean()),
         on_demand_h=float(pooled.hours(played.on_demand_ticks).mean()),

@@ -120,7 +120,7 @@ def test_one_policy_has_nobody_to_be_compared_with() -> None:
     found = {part: play(cells, WINDOWS, part) for part in parts(cells, WINDOWS, ("up",))}
     (only,) = scores(pool(cells, WINDOWS, found)[0])
     assert (only.against, only.difference) == (None, None)
-    assert 1 <= only.effective <= 33
+    assert 1 <= only.effective <= 15  # of a window's length each: 40 // 14 to 224 // 14
 
 
 def test_sources_do_not_share_stretches() -> None:
