@@ -123,7 +123,6 @@ def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patie
     assert against(POLICIES[name], paid, patience, lambda _: None) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("patience", [1, 3])
 def test_ours_is_in_time_where_all_that_it_starts_is_taken(patience: int) -> None:
     def past(scene: Scene) -> Series:
