@@ -30,6 +30,7 @@ COMMANDS = {
     "plan show": Entry("Print a plan that was written with --out.", "router.cli.plan_show", "show"),
     "plan diff": Entry("What moved from one plan to another, and why.", "router.cli.plan_diff", "diff"),
     "plan check": Entry("Whether a plan may still be carried out.", "router.cli.plan_check", "check"),
+    "backtest": Entry("What policies cost in recorded weather.", "router.cli.backtest", "backtest"),
     "explain": Entry("Why a job is placed where it is.", "router.cli.explain", "explain"),
     "quote": Entry("What a job costs by a deadline, and how sure.", "router.cli.quote", "quote"),
     "quotes list": Entry("The stored quotes.", "router.cli.quotes", "list_quotes"),

@@ -1,4 +1,4 @@
-"""Which policy quotes are made for."""
+"""The product's own policy, made in one place."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ NAME = "uniform progress with the exact safety net"
 
 
 def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
-    """The policy for weather of this outlook and jobs like that of the scene; played with the exact net."""
+    """For weather of this outlook, which is of the scene's zones, and jobs like that of the scene in all but starts and
+    weather; played with the exact net."""
     del outlook, like
     return UniformProgress(hysteresis=False)

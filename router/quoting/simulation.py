@@ -70,6 +70,7 @@ class Now:
 
 Actions = tuple[Kinds, Ints]
 Player = Callable[[Now], Actions]
+Watch = Callable[[Now], None]
 
 
 class VectorPolicy(Protocol):
@@ -100,9 +101,12 @@ class Outcome:
     spot_usd: Floats
 
 
-def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None) -> Outcome:
+def simulate(
+    scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None, watch: Watch | None = None
+) -> Outcome:
     """Plays all windows of ``scene``. ``work_s``: of each window, where they are not all as large as the task.
-    ValueError for the published net over zones that are not alike."""
+    ``watch`` is shown each tick once it has passed, with what ran in it. ValueError for the published net over zones
+    that are not alike."""
     run = _Run(scene, net)
     if work_s is not None:
         run.now.left_s = work_s.astype(np.int64)
@@ -111,6 +115,8 @@ def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_
         if not run.begin(tick):
             break
         run.finish(*player(run.now))
+        if watch is not None:
+            watch(run.now)
     return run.outcome()
 
 
