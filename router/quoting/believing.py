@@ -40,7 +40,7 @@ def scene_of(terms: Terms) -> Scene:
         ZoneSeries(zone, region, np.zeros(ticks, dtype=np.int64), np.full(ticks, spot), demand)
         for zone, region, spot, demand in named
     )
-    return Scene.of(terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways)
+    return Scene.of(terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways, terms.speed, terms.launch_s)
 
 
 class _Player:
@@ -74,5 +74,6 @@ def _now(known: Known, up: Bools) -> Now:
     last = np.where(known.home == NOWHERE, NOWHERE, known.zone)
     return Now(
         tick=known.tick, ticks=known.ticks, window=known.window, left_s=known.left_s, kind=known.kind, zone=known.zone,
-        home=known.home, last=last, delay_s=known.delay_s, up=up, spot_usd=known.spot_usd,
+        home=known.home, last=last, delay_s=known.delay_s, kept=np.zeros_like(known.left_s), up=up,
+        spot_usd=known.spot_usd,
     )  # fmt: skip
