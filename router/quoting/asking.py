@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -17,7 +17,9 @@ NEVER: Final = -1
 @dataclass(frozen=True, eq=False, slots=True)
 class Terms:
     """What a policy knows before it begins: the job and the places, nothing of the weather. ``starts``: the tick of the
-    series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour."""
+    series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour, infinite where it
+    is not sold. ``speed``: [zone] work done in a second there, one unless said; ``launch_s``: [zone] seconds that a
+    launch there takes on top of the task's changeover, none unless said."""
 
     task: Task
     tick_s: int
@@ -26,13 +28,27 @@ class Terms:
     regions: tuple[str, ...]
     ways: Ways
     on_demand_usd: Floats
+    speed: Floats = field(default_factory=lambda: np.empty(0))
+    launch_s: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    def __post_init__(self) -> None:
+        zones = len(self.zones)
+        if not self.speed.size:
+            object.__setattr__(self, "speed", np.ones(zones))
+        if not self.launch_s.size:
+            object.__setattr__(self, "launch_s", np.zeros(zones, dtype=np.int64))
+        if self.speed.shape != (zones,) or self.launch_s.shape != (zones,):
+            raise ValueError(f"a speed and a launch time for each of {zones} zones")
 
     @classmethod
     def of(cls, scene: Scene) -> Terms:
         """Of ``scene``."""
         zones = tuple(z.zone for z in scene.series.zones)
         ways, usd = scene.ways, scene.on_demand_usd.copy()
-        return cls(scene.task, scene.tick_s, scene.starts.copy(), zones, scene.series.regions, ways, usd)
+        return cls(
+            scene.task, scene.tick_s, scene.starts.copy(), zones, scene.series.regions, ways, usd, scene.speed.copy(),
+            scene.launch_s.copy(),
+        )  # fmt: skip
 
     @property
     def ticks(self) -> int:
@@ -42,7 +58,7 @@ class Terms:
     @property
     def worst_s(self) -> int:
         """d: seconds of the longest launch."""
-        return self.task.changeover_s + self.ways.longest_s
+        return self.task.changeover_s + self.ways.longest_s + int(self.launch_s.max())
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +119,8 @@ class Player(Protocol):
 
     def look(self, known: Known, /) -> Bools | None:
         """Once the tick's launches are known: [zone, window] which zones to probe; None: none. The answers are in
-        ``known`` at the next tick. Where spot runs a probe is neither made nor paid."""
+        ``known`` at the next tick; where none could be had, ``asked`` there is older than this tick. Where spot runs a
+        probe is neither made nor paid."""
         ...
 
 
