@@ -13,7 +13,6 @@ from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from router.quoting.outlook import CLASSES, POOL_H, Outlook, age_class
 from router.quoting.resampling import ages_h
@@ -22,7 +21,6 @@ from router.quoting.series import Bools, Floats, Ints
 
 STEP_H: Final = 24.0  # between the moments that look back and ahead
 AHEAD: Final = (range(2), range(2, 5))  # stretches that each of them is asked about, in steps
-FORGET_H: Final = (np.inf, 96.0, 36.0)
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0  # as in Outlook
 _X: Final = np.linspace(-5.0, 5.0, 101)
 _TINY: Final = 1e-300
@@ -55,14 +53,12 @@ class Drifting(Outlook):
         return np.asarray(sure * np.exp(x)[..., None])
 
 
-def drifting(up: Bools, tick_s: int, *, pool_h: float = POOL_H, forget_h: tuple[float, ...] = FORGET_H) -> Drifting:
-    """From what [zone, tick] showed: how much to forget and how much to distrust, whatever would have told each stretch
-    best from what was before it. A past too short to tell leaves the grid as it is."""
-    steps = _Steps.of(up, tick_s)
-    scored = [_log_likelihood(steps, memory, pool_h) for memory in forget_h]
-    best = int(np.argmax([np.logaddexp.reduce(s, axis=1).sum() for s in scored]))
-    fit = Outlook.seen(up, tick_s, pool_h=pool_h, forget_h=forget_h[best])
-    weight = np.exp(scored[best] - scored[best].max(axis=1, keepdims=True))
+def drifting(up: Bools, tick_s: int, *, pool_h: float = POOL_H, forget_h: float = np.inf) -> Drifting:
+    """From what [zone, tick] showed; rates as :meth:`Outlook.seen`. A past too short to tell of drift leaves all of the
+    grid as likely."""
+    fit = Outlook.seen(up, tick_s, pool_h=pool_h, forget_h=forget_h)
+    scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_h)
+    weight = np.exp(scored - scored.max(axis=1, keepdims=True))
     likely = weight / weight.sum(axis=1, keepdims=True)
     mean = float((likely @ np.array([s.size for s in GRID])).mean())
     back, lost = (tuple(p.tolist()) for p in likely)
@@ -89,7 +85,7 @@ class _Steps:
         changed = (up[:, 1:] != up[:, :-1]).ravel()
         count = int(np.prod(shape))
         events, spent = np.bincount(cell, changed, count), np.bincount(cell, None, count) * hours
-        return cls(events.reshape(shape), spent.reshape(shape))
+        return cls(events.reshape(shape).astype(np.float64), spent.reshape(shape).astype(np.float64))
 
 
 def _expected(steps: _Steps, until: int, memory_h: float, pool_h: float) -> tuple[Floats, Floats]:
@@ -114,17 +110,16 @@ def _log_likelihood(steps: _Steps, memory_h: float, pool_h: float) -> Floats:
             total = per_class.sum(axis=-1)
             seen.append(steps.events[which].sum(axis=(0, 3)))
             mean.append(total)
-            shape.append(total**2 / np.maximum((per_class**2 / events).sum(axis=-1), 1e-300))
+            shape.append(total**2 / np.maximum((per_class**2 / events).sum(axis=-1), _TINY))
     if not seen:
         return np.zeros((2, len(GRID)))
     n, mu, a = np.stack(seen), np.stack(mean), np.maximum(np.stack(shape), 1e-9)  # [stretch, zone, up]
-    same = (gammaln(n + a) - gammaln(a)).sum(axis=(0, 1))  # of all settings, but not of all memories
-    return np.stack([_of_state(n[..., i], mu[..., i], a[..., i]) + same[i] for i in range(2)]) / len(AHEAD)
+    return np.stack([_of_state(n[..., i], mu[..., i], a[..., i]) for i in range(2)]) / len(AHEAD)
 
 
 def _of_state(n: Floats, mu: Floats, a: Floats) -> Floats:
-    """[setting], of [stretch, zone]: both integrals on a fine grid of x, for a sharp likelihood falls between the nodes
-    of a coarse one."""
+    """[setting], of [stretch, zone], but for what is the same for all settings. Both integrals on a fine grid of x: a
+    sharp likelihood falls between the nodes of a coarse one."""
     n, a, m = n[..., None], a[..., None], mu[..., None] * np.exp(_X)
     logs = n * (np.log(np.maximum(m, _TINY)) - np.log(a + m)) - a * np.log1p(m / a)
     top = logs.max(axis=-1, keepdims=True)
@@ -140,4 +135,5 @@ def _of_state(n: Floats, mu: Floats, a: Floats) -> Floats:
 def _normal(x: Floats, deviation: float) -> Floats:
     """Weights of the points of the grid; a column each where there are two axes."""
     found: Floats = np.exp(-0.5 * (x / deviation) ** 2)
-    return found / found.sum(axis=0)
+    found /= found.sum(axis=0)
+    return found

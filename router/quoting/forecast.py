@@ -49,7 +49,7 @@ def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.
     if sky is None:
         up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng)
     else:
-        now = Sky(*(np.broadcast_to(part, (draws, zones)) for part in (sky.up, sky.age_h)))
+        now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
         older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng)
         up = np.concatenate([older, newer], axis=2)
     return _joined(up, like, past)

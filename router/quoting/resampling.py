@@ -22,8 +22,8 @@ def ages_h(up: Bools, tick_s: int) -> Floats:
     """[zone, tick]: since how many hours it is as it is, the tick itself included; known from the first tick on."""
     ticks = np.arange(up.shape[1])
     began = np.where(np.diff(up, axis=1, prepend=~up[:, :1]), ticks, 0)
-    found: Floats = (ticks - np.maximum.accumulate(began, axis=1) + 1) * (tick_s / HOUR_S)
-    return found
+    lasted = ticks - np.maximum.accumulate(began, axis=1) + 1
+    return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
 
 
 def resampled(

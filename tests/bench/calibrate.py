@@ -34,6 +34,7 @@ from tests.bench.cells import BLOCKS
 DRAWS, EACH = 200, 6
 SKIES_ALONE, SKIES_JOINED = 8, 16
 WHATS = ("cost", "finish")
+_PARTS = 100  # room for the zones of a block in the number of a group
 Fitter = Callable[[Kind, Weather, int], Outlook]
 Pair = tuple[Floats, Floats]  # dollars, seconds
 
@@ -53,9 +54,10 @@ class Heap:
             self.outcomes[i].append(outcomes[i])
         self.groups.append(np.full(outcomes[0].size, group))
 
-    def judged(self, name: str) -> list[Judged]:
-        """Of cost and of finish, each outcome as a share of its set's on-demand cost and of its deadline."""
-        groups = np.concatenate(self.groups)
+    def judged(self, name: str, by_time: bool = False) -> list[Judged]:
+        """Of cost and of finish. Groups are zones and blocks of time, or, ``by_time``, blocks alone, whichever zones
+        and jobs were quoted in them: weather is common to zones."""
+        groups = np.concatenate(self.groups) // (_PARTS if by_time else 1)
         pairs = zip(WHATS, self.quoted, self.outcomes, strict=True)
         return [judge(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]
 
@@ -86,7 +88,7 @@ def played(scene: Scene, rows: int, columns: int) -> Pair:
     """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]."""
     found, job = simulate(scene, policy(len(scene.series.zones)), Net.EXACT), scene.task
     demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
-    usd, finish = found.usd / demand, found.finish_tick * (scene.tick_s / job.deadline_s)
+    usd, finish = found.usd / demand, (found.finish_tick * scene.tick_s / job.deadline_s).astype(np.float64)
     return usd.reshape(rows, columns), finish.reshape(rows, columns)
 
 
@@ -114,7 +116,7 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
     learned: list[tuple[int, tuple[Places, Places]]] = []
     for block in range(1, BLOCKS):
         fits = {name: fit(kind, weather, edges[block]) for name, fit in MODELS.items()}
-        past = [entry for entry in learned if entry[0] // 100 < block]
+        past = [entry for entry in learned if entry[0] // _PARTS < block]
         maps = tuple(_map([(g, places[i]) for g, places in past]) for i in range(2))
         at = starts(kind, block, SKIES_JOINED if kind.joined else SKIES_ALONE)
         for part, zones in enumerate(kind.parts()):
@@ -124,7 +126,7 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
                 outcomes = played(made, at.size, EACH)
                 fits_in = at + 1 + job.ticks(kind.series.tick_s) <= weather.up.shape[1]
                 real = played(weather.real(zones, job, at[fits_in]), 1, -1) if fits_in.any() else None
-                group = (number * BLOCKS + block) * 100 + part
+                group = (kind.source * BLOCKS + block) * _PARTS + part
                 quotes = {name: forecasts(weather, fit.only(zones), zones, job, at, np.random.default_rng([2, *seed]))
                           for name, fit in fits.items()}  # fmt: skip
                 raw = quotes[OURS]
@@ -137,7 +139,7 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
                         here = (quote[0][fits_in], quote[1][fits_in])
                         heaps.setdefault((name, "traces"), Heap()).add(here, (real[0][0], real[1][0]), group)
                 told = _each(raw, EACH)
-                learned.append((block * 100 + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
+                learned.append((block * _PARTS + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
 
 
 def _each(quote: Pair, times: int) -> Pair:
@@ -168,7 +170,7 @@ def everything(only: str) -> Iterator[tuple[str, str, list[Judged]]]:
                 pool.outcomes[i].extend(heap.outcomes[i])
             pool.groups.extend(heap.groups)
     for (name, where), heap in pooled.items():
-        yield where, "all", heap.judged(name)
+        yield where, "all", heap.judged(name, by_time=True)
 
 
 def main() -> None:
