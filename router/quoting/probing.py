@@ -67,7 +67,10 @@ class Bill:
 
 
 def explore(scene: Scene, explorer: Explorer, guard: Guard = Guard.PUBLISHED, fees: Fees | None = None) -> Bill:
-    """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late."""
+    """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late. ValueError where zones
+    are not of one speed."""
+    if not scene.alike:
+        raise ValueError("who asks for the weather knows zones of one speed only")
     run = _Run(scene, guard, fees or Fees())
     player = explorer.begin(run.terms)
     for tick in range(scene.ticks):
