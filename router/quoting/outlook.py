@@ -21,6 +21,7 @@ CLASSES: Final = len(AGES_H) + 1
 POOL_H: Final = 5.0
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
+SWING_H: Final = 24.0
 
 
 @dataclass(eq=False, slots=True)
@@ -75,8 +76,8 @@ class Outlook:
         at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
         count = zones * 2 * CLASSES
         shape = (zones, 2, CLASSES)
-        hours = np.bincount(at, weight.ravel() * step, count).reshape(shape)
-        events = np.bincount(at, weight.ravel() * changed, count).reshape(shape)
+        hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
+        events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
         rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
         return cls(events + pool_h * rate, hours + pool_h, drift)
 
@@ -119,6 +120,33 @@ class Outlook:
         return play(self.draw(len(sky.up), rng), sky, ticks, tick_s, rng)
 
 
+@dataclass(eq=False, slots=True)
+class Swings:
+    """How scarce spot is at the moment, by draw and zone: a sum of what all share, what a region shares and a zone's
+    own, each forgetting what it was (Ornstein-Uhlenbeck). Scarcity a makes losses exp(a) times as frequent, and returns
+    exp(-a) times."""
+
+    parts: list[Floats]
+    which: list[Ints]
+    sd: float
+
+    @classmethod
+    def begin(cls, regions: Ints, draws: int, sd: float, rng: np.random.Generator) -> Swings:
+        """As scarce as it usually is."""
+        zones = regions.size
+        which = [np.zeros(zones, dtype=np.int64), regions, np.arange(zones)]
+        each = sd / np.sqrt(len(which))
+        return cls([rng.normal(0, each, (draws, w.max() + 1)) for w in which], which, each)
+
+    def step(self, hours: float, rng: np.random.Generator) -> Floats:
+        """[draw, zone]: that much later."""
+        keeps = np.exp(-hours / SWING_H)
+        for i, part in enumerate(self.parts):
+            self.parts[i] = keeps * part + np.sqrt(1 - keeps**2) * rng.normal(0, self.sd, part.shape)
+        total: Floats = np.sum([p[:, w] for p, w in zip(self.parts, self.which, strict=True)], axis=0)
+        return total
+
+
 def play(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
     """[draw, zone, tick]: weather of these hazards [draw, zone, up, class] after ``sky``, which is left as it is."""
     now = sky.copy()
@@ -129,9 +157,12 @@ def play(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Gene
     return found
 
 
-def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator) -> None:
+def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
     """``sky`` that much later."""
     draws, zones = sky.up.shape
     at = (np.arange(draws)[:, None], np.arange(zones)[None], sky.up.astype(np.int64), age_class(sky.age_h))
-    changes = rng.random(sky.up.shape) < -np.expm1(-hazards[at] * hours)
+    rate = hazards[at]
+    if scarcity is not None:
+        rate = rate * np.exp(np.where(sky.up, scarcity, -scarcity))
+    changes = rng.random(sky.up.shape) < -np.expm1(-rate * hours)
     sky.pass_on(sky.up ^ changes, hours)
