@@ -37,18 +37,19 @@ class Forecast:
 def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
     """``draws`` made-up windows of the task, ways and last prices of ``like``, one after the other in one series.
 
-    Each has hazards of its own. ``sky`` is [zone], at the last tick before a window; None: after usual weather. Before
-    each window lie ``PAST_H`` hours that agree with its sky, so that :meth:`Scene.before` tells what was seen; further
-    back lies another window. ValueError where ``outlook`` or ``sky`` is not of as many zones as ``like``.
+    Each has hazards of its own. ``sky`` is [zone], or [draw, zone] where each has its own: at the last tick before a
+    window; None: after usual weather. Before each window lie ``PAST_H`` hours that agree with its sky, so that
+    :meth:`Scene.before` tells what was seen; further back lies another window. ValueError where ``outlook`` or ``sky``
+    is not of as many zones as ``like``.
     """
     zones, tick_s = len(like.series.zones), like.tick_s
-    if outlook.zones != zones or (sky is not None and sky.up.shape != (zones,)):
+    if outlook.zones != zones or (sky is not None and sky.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"an outlook and a sky of the {zones} zones of the scene")
     hazards, past = outlook.draw(draws, rng), PAST_H * HOUR_S // tick_s
     if sky is None:
         up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng)
     else:
-        now = Sky(np.tile(sky.up, (draws, 1)), np.tile(sky.age_h, (draws, 1)))
+        now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
         older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng)
         up = np.concatenate([older, newer], axis=2)
     return _joined(up, like, past)
