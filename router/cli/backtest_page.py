@@ -10,16 +10,14 @@ import numpy as np
 
 from router.cli import backtest_plot
 from router.cli.backtest_text import Judged, cells_of, title
-from router.cli.history_page import put
+from router.cli.web_page import document, put
 from router.quoting.backtest import Windows
 from router.quoting.scene import HOUR_S
 from router.quoting.timeline import Shown, Timeline
 
 _STYLE = """
-body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 66em; padding: 0 1em; color: #222; background: #fff }
+body { max-width: 66em }
 h1 { font-size: 1.5em } h2 { font-size: 1.15em; margin-top: 2em } h3 { font-size: 1em; margin: 1.6em 0 0.3em }
-svg { max-width: 100%; height: auto }
-table { border-collapse: collapse }
 th, td { text-align: right; padding: 0.2em 0 0.2em 1.4em; border-bottom: 1px solid #ddd }
 td { font-variant-numeric: tabular-nums }
 th:first-child, td:first-child, .left { text-align: left }
@@ -74,22 +72,8 @@ def page(judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline
         "a share of on-demand. Effective n: so many independent windows would be as sure. Missed: windows past their "
         "deadline."
     )
-    body = "\n".join(parts)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Back-test</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>Back-test</h1>
-{body}
-<p class="small">{note}</p>
-</body>
-</html>
-"""
+    body = "\n".join(["<h1>Back-test</h1>", *parts, f'<p class="small">{note}</p>'])
+    return document("Back-test", _STYLE, body)
 
 
 def _row(values: Sequence[str], kind: str) -> str:

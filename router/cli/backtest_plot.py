@@ -11,7 +11,8 @@ import numpy as np
 
 from router.cli import console
 from router.cli.backtest_text import Judged
-from router.cli.history_plot import COLOURS, DASHES
+from router.cli.history_plot import DASHES
+from router.cli.svg import COLOURS
 from router.quoting.bootstrap import interval
 from router.quoting.scene import HOUR_S
 from router.quoting.scores import Pooled

@@ -1,5 +1,4 @@
-"""Whether quotes held, as one HTML page: reliability diagrams, histograms, tables. Drawn by hand, so that nothing need
-be installed for it."""
+"""Whether quotes held, as one HTML page: reliability diagrams, histograms, tables."""
 
 from __future__ import annotations
 
@@ -7,12 +6,22 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from router.cli import svg
 from router.cli.calibration_text import as_table
+from router.cli.web_page import document
 from router.quoting.calibration import CURVE, Judged
 
-COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _SIDE, _LEFT, _TOP, _GAP = 240, 52, 30, 90
 _BARS: Final = 80
+_STYLE = """
+body { max-width: 72em }
+pre { font-size: 12px; overflow-x: auto }
+"""
+_ABOUT = """<h1>Calibration of quotes</h1>
+<p>A quote that said "at most this, with 80 %" should hold in 80 of 100 cases: a line on the diagonal. Below it quotes
+promise too much, above it they are wider than they need be. Ties count in part. Bars: how often outcomes fell in each
+tenth of their quotes; all should reach the dashed line. eff: as many independent outcomes would be as sure. Width: the
+middle 80 % of the median quote; loss: continuous ranked probability score; both as shares of the mean outcome.</p>"""
 
 
 def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[str, Sequence[Judged]]) -> str:
@@ -22,36 +31,14 @@ def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[st
         f"<h2>Table: {html.escape(where)}</h2>\n<pre>{html.escape(as_table(rows))}</pre>"
         for where, rows in all_rows.items()
     ]
-    body = "\n".join(parts)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Calibration of quotes</title>
-<style>
-body {{ font: 15px/1.4 sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; color: #222; background: #fff }}
-svg {{ max-width: 100%; height: auto }}
-pre {{ font-size: 12px; overflow-x: auto }}
-</style>
-</head>
-<body>
-<h1>Calibration of quotes</h1>
-<p>A quote that said "at most this, with 80 %" should hold in 80 of 100 cases: a line on the diagonal. Below it quotes
-promise too much, above it they are wider than they need be. Ties count in part. Bars: how often outcomes fell in each
-tenth of their quotes; all should reach the dashed line. eff: as many independent outcomes would be as sure. Width: the
-middle 80 % of the median quote; loss: continuous ranked probability score; both as shares of the mean outcome.</p>
-{body}
-</body>
-</html>
-"""
+    return document("Calibration of quotes", _STYLE, "\n".join([_ABOUT, *parts]))
 
 
 def picture(rows: Sequence[Judged]) -> str:
     """A diagram for each of what was quoted, side by side, with the histograms below and a legend."""
     whats = list(dict.fromkeys(row.what for row in rows))
     names = list(dict.fromkeys(row.name for row in rows))
-    colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    colour = {name: svg.COLOURS[i % len(svg.COLOURS)] for i, name in enumerate(names)}
     wide = len(whats) * (_SIDE + _GAP) + 200
     high = _TOP + _SIDE + 60 + len(names) * (_BARS + 26)
     drawn = []
@@ -64,12 +51,8 @@ def picture(rows: Sequence[Judged]) -> str:
     for i, name in enumerate(names):
         y = _TOP + 14 + 20 * i
         drawn.append(f'<line x1="{x}" x2="{x + 22}" y1="{y}" y2="{y}" stroke="{colour[name]}" stroke-width="2.5"/>')
-        drawn.append(_text(x + 28, y + 4, name))
-    inside = "\n".join(drawn)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
-        f'font-family="sans-serif" font-size="12">\n{inside}\n</svg>'
-    )
+        drawn.append(svg.text(x + 28, y + 4, name))
+    return svg.picture("Whether quotes held", wide, high, drawn)
 
 
 def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str]) -> str:
@@ -77,10 +60,10 @@ def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str
     parts = [f'<rect x="{x}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#999"/>']
     parts.append(f'<line x1="{x}" y1="{low}" x2="{x + _SIDE}" y2="{_TOP}" stroke="#999" stroke-dasharray="5 4"/>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(_text(x + share * _SIDE, low + 16, f"{share:.0%}", "middle"))
-        parts.append(_text(x - 6, low - share * _SIDE + 4, f"{share:.0%}", "end"))
-    parts.append(_text(x + _SIDE / 2, _TOP - 10, what, "middle", bold=True))
-    parts.append(_text(x + _SIDE / 2, low + 34, "promised", "middle"))
+        parts.append(svg.text(x + share * _SIDE, low + 16, f"{share:.0%}", "middle"))
+        parts.append(svg.text(x - 6, low - share * _SIDE + 4, f"{share:.0%}", "end"))
+    parts.append(svg.text(x + _SIDE / 2, _TOP - 10, what, "middle", bold=True))
+    parts.append(svg.text(x + _SIDE / 2, low + 34, "promised", "middle"))
     for row in rows:
         points = [(0.0, 0.0), *zip(CURVE, row.curve, strict=True), (1.0, 1.0)]
         path = " ".join(f"{x + p * _SIDE:.1f},{low - q * _SIDE:.1f}" for p, q in points)
@@ -94,7 +77,7 @@ def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str
 
 def _bars(x: int, y: int, row: Judged, colour: Mapping[str, str]) -> str:
     each, most = _SIDE / len(row.bars), max(0.2, *row.bars)
-    parts = [_text(x, y + 10, row.name)]
+    parts = [svg.text(x, y + 10, row.name)]
     for i, share in enumerate(row.bars):
         high = share / most * (_BARS - 16)
         place = f'x="{x + i * each + 1:.1f}" y="{y + _BARS - high:.1f}" width="{each - 2:.1f}" height="{high:.1f}"'
@@ -104,8 +87,3 @@ def _bars(x: int, y: int, row: Judged, colour: Mapping[str, str]) -> str:
         f'<line x1="{x}" x2="{x + _SIDE}" y1="{even:.1f}" y2="{even:.1f}" stroke="#444" stroke-dasharray="4 3"/>'
     )
     return "\n".join(parts)
-
-
-def _text(x: float, y: float, words: str, anchor: str = "start", bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight} fill="#222">{html.escape(words)}</text>'

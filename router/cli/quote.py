@@ -130,8 +130,8 @@ def _kept(found: Sequence[Answer]) -> dict[str, str]:
 
 
 def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.history_page import put
     from router.cli.quote_page import page
+    from router.cli.web_page import put
     from router.quoting.quote import Quote
 
     quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]

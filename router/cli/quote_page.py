@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from router.cli.quote_svg import cost_histogram, price_curve, timeline
 from router.cli.quote_text import line, text
+from router.cli.web_page import document
 from router.quoting.quote import KNEE_RULE, Quote
 
 _STYLE = """
-body { font: 15px/1.4 sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; color: #222; background: #fff }
-svg { width: 100%; height: auto; max-width: 44em }
+body { max-width: 60em }
+svg { width: 100%; max-width: 44em }
 pre { font-size: 13px; overflow-x: auto; background: #f6f5f2; padding: 1em }
 """
 
@@ -19,20 +20,7 @@ pre { font-size: 13px; overflow-x: auto; background: #f6f5f2; padding: 1em }
 def page(quotes: Sequence[tuple[str, Quote]]) -> str:
     """One section a quote, with its id."""
     title = "Quote" if len(quotes) == 1 else f"{len(quotes)} quotes"
-    body = "\n".join(_section(name, q) for name, q in quotes)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+    return document(title, _STYLE, "\n".join(_section(name, q) for name, q in quotes))
 
 
 def _section(name: str, q: Quote) -> str:

@@ -1,20 +1,20 @@
-"""Pictures of a quote as SVG, drawn by hand: nothing to install, nothing to load, the same bytes every time. Pure."""
+"""Pictures of a quote: how its cost is spread, what other deadlines cost, one run. Pure."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from router.cli import svg
+from router.cli.svg import BLUE, GREY, ORANGE
 from router.quoting.quote import LEVELS, Point, Quote
 
 WIDTH, HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 44
-# Told apart by people who see red and green alike (Okabe and Ito, "Color Universal Design", 2008).
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#7F7F7F"
 _BARS = 24
 _ROW = 22
+_NAMES, _NAME = 250, 38  # room for the names of rows, and letters that fit in
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,8 @@ def cost_histogram(q: Quote) -> str:
         for i, s in enumerate(shares)
     ]
     marks = [_mark(axes, usd.dollars(), label) for usd, label in ((q.usd.p50, "half"), (q.usd.p90, "9 of 10")) if usd]
-    return _svg("Distribution of the cost", [*bars, *marks, *_x_ticks(axes, "${:,.0f}"), _x_label("dollars")])
+    parts = [*bars, *marks, *_x_ticks(axes, "${:,.0f}"), _x_label("dollars")]
+    return svg.picture("Distribution of the cost", WIDTH, HEIGHT, parts)
 
 
 def price_curve(q: Quote) -> str:
@@ -70,10 +71,8 @@ def price_curve(q: Quote) -> str:
         f'<text x="{WIDTH - _RIGHT}" y="{_TOP + 10}" text-anchor="end"><tspan fill="{BLUE}">median</tspan> '
         f'<tspan fill="{ORANGE}">9 of 10</tspan></text>'
     )
-    return _svg(
-        "Cost against deadline",
-        [*parts, key, *_x_ticks(axes, "{:,.0f} h"), *_y_ticks(axes), _x_label("hours to the deadline")],
-    )
+    parts += [key, *_x_ticks(axes, "{:,.0f} h"), *_y_ticks(axes), _x_label("hours to the deadline")]
+    return svg.picture("Cost against deadline", WIDTH, HEIGHT, parts)
 
 
 def timeline(q: Quote) -> str:
@@ -84,25 +83,22 @@ def timeline(q: Quote) -> str:
     begin, end = q.run[0].start, q.run[-1].end
     hours = max((end - begin).total_seconds() / 3600, 1e-9)
     height = _TOP + _ROW * len(rows) + _BOTTOM
-    scale = (WIDTH - 250 - _RIGHT) / hours
+    scale = (WIDTH - _NAMES - _RIGHT) / hours
     parts = []
     for i, (where, market) in enumerate(rows):
         name = f"{where} {market.replace('_', ' ')}" if where else "waits"
-        parts.append(f'<text x="4" y="{_TOP + _ROW * i + 15}" font-size="10">{html.escape(name[-44:])}</text>')
+        parts.append(svg.text(4, _TOP + _ROW * i + 15, name[-_NAME:]))
     for leg in q.run:
         row = rows.index((leg.where, leg.market))
-        x = 250 + (leg.start - begin).total_seconds() / 3600 * scale
+        x = _NAMES + (leg.start - begin).total_seconds() / 3600 * scale
         width = max((leg.end - leg.start).total_seconds() / 3600 * scale, 1.0)
         colour = GREY if not leg.where else BLUE if leg.market == "spot" else ORANGE
         parts.append(
             f'<rect x="{x:.1f}" y="{_TOP + _ROW * row + 4}" width="{width:.1f}" height="{_ROW - 8}" fill="{colour}"/>'
         )
     base = _TOP + _ROW * len(rows) + 14
-    parts += [
-        f'<text x="{250 + h * scale:.1f}" y="{base}" text-anchor="middle">{h:,.0f} h</text>'
-        for h in _round_steps(0, hours)
-    ]
-    return _svg("One typical run", parts, height)
+    parts += [svg.text(_NAMES + h * scale, base, f"{h:,.0f} h", "middle") for h in _round_steps(0, hours)]
+    return svg.picture("One typical run", WIDTH, height, parts)
 
 
 def _below(levels: Sequence[float], value: float) -> float:
@@ -130,10 +126,8 @@ def _dot(axes: _Axes, p: Point, colour: str, size: int) -> str:
 def _label(axes: _Axes, p: Point, words: str, colour: str) -> str:
     assert p.p50 is not None
     x, y = axes.x(p.hours), axes.y(p.p50.dollars())
-    return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="{colour}" stroke-width="2"/>'
-        f'<text x="{x:.1f}" y="{y + (20 if words == "knee" else -10):.1f}" fill="{colour}" '
-        f'text-anchor="middle">{words}</text>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="{colour}" stroke-width="2"/>' + svg.text(
+        x, y + (20 if words == "knee" else -10), words, "middle", fill=colour
     )
 
 
@@ -141,8 +135,7 @@ def _mark(axes: _Axes, value: float, words: str) -> str:
     x = axes.x(min(max(value, axes.x0), axes.x1))
     return (
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}" stroke="{ORANGE}" '
-        f'stroke-dasharray="4 3"/>'
-        f'<text x="{x + 3:.1f}" y="{_TOP + 10}" fill="{ORANGE}">{words}</text>'
+        f'stroke-dasharray="4 3"/>' + svg.text(x + 3, _TOP + 10, words, fill=ORANGE)
     )
 
 
@@ -159,7 +152,7 @@ def _x_ticks(axes: _Axes, form: str) -> list[str]:
     y = HEIGHT - _BOTTOM
     return [
         f'<line x1="{axes.x(v):.1f}" x2="{axes.x(v):.1f}" y1="{y}" y2="{y + 4}" stroke="#222"/>'
-        f'<text x="{axes.x(v):.1f}" y="{y + 16}" text-anchor="middle">{form.format(v)}</text>'
+        + svg.text(axes.x(v), y + 16, form.format(v), "middle")
         for v in _round_steps(axes.x0, axes.x1)
     ]
 
@@ -167,18 +160,10 @@ def _x_ticks(axes: _Axes, form: str) -> list[str]:
 def _y_ticks(axes: _Axes) -> list[str]:
     return [
         f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{axes.y(v):.1f}" y2="{axes.y(v):.1f}" stroke="#ddd"/>'
-        f'<text x="{_LEFT - 6}" y="{axes.y(v) + 4:.1f}" text-anchor="end">${v:,.0f}</text>'
+        + svg.text(_LEFT - 6, axes.y(v) + 4, f"${v:,.0f}", "end")
         for v in _round_steps(axes.y0, axes.y1)
     ]
 
 
 def _x_label(words: str) -> str:
-    return f'<text x="{(WIDTH + _LEFT - _RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{words}</text>'
-
-
-def _svg(title: str, parts: Sequence[str], height: int = HEIGHT) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}" font-family="sans-serif" font-size="11" '
-        f'fill="#222">\n<title>{title}</title>\n{body}\n</svg>'
-    )
+    return svg.text((WIDTH + _LEFT - _RIGHT) / 2, HEIGHT - 8, words, "middle")

@@ -26,7 +26,7 @@ class CalibrationFormat(StrEnum):
 
 
 def calibration(
-    page: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Also as a page with diagrams.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with diagrams, too.")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[CalibrationFormat, typer.Option("--output", "-o", help="Format.")] = CalibrationFormat.TABLE,
@@ -35,7 +35,7 @@ def calibration(
 
     \b
     stepfare quotes calibration
-    stepfare quotes calibration --page calibration.html
+    stepfare quotes calibration --html calibration.html
     stepfare quotes calibration -o csv
 
     Costs are those of machines, as metered. Jobs that still run, or that a
@@ -43,7 +43,7 @@ def calibration(
     """
     from router.cli.calibration_page import calibration_page
     from router.cli.calibration_text import as_csv
-    from router.cli.history_page import put
+    from router.cli.web_page import put
     from router.files.quote_files import stored_quotes
     from router.prices.home import quotes_folder
     from router.quoting.endings import kept
@@ -53,8 +53,8 @@ def calibration(
     with opened_store(deploy, clouds, makes=False) as (_, store):
         pairs = [(quote, ending(quote, how, store)) for quote, how in accepted]
     found = kept([(quote, how) for quote, how in pairs if how is not None])
-    if page is not None:
-        put(page, calibration_page({"accepted quotes": found.rows}, {"accepted quotes": found.rows}).encode())
+    if html is not None:
+        put(html, calibration_page({"accepted quotes": found.rows}, {"accepted quotes": found.rows}).encode())
     if output is CalibrationFormat.JSON:
         console.out(json.dumps(_content(found, len(accepted)), indent=2, sort_keys=True))
     elif output is CalibrationFormat.CSV:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
+from router.files.plan_files import text_of
 from router.quoting.quote import Quote
 from router.quoting.quote_json import quote_content, quote_from_json, quote_to_json
 
@@ -61,13 +62,7 @@ def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
 
 def read_quote(path: Path) -> Quote:
     """The quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
-    except UnicodeDecodeError:
-        raise InvalidInputError.single("is not text", where=str(path)) from None
-    return quote_from_json(text, str(path))
+    return quote_from_json(text_of(path), str(path))
 
 
 def accept(folder: Path, acceptance: Acceptance) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.scene import HOUR_S, Scene, Task, Ways, paces
 from router.quoting.series import Bools, Floats, Ints
 from router.quoting.simulation import NOWHERE, ON_DEMAND, Kinds
 
@@ -18,8 +18,8 @@ NEVER: Final = -1
 class Terms:
     """What a policy knows before it begins: the job and the places, nothing of the weather. ``starts``: the tick of the
     series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour, infinite where it
-    is not sold. ``speed``: [zone] work done in a second there, one unless said; ``launch_s``: [zone] seconds that a
-    launch there takes on top of the task's changeover, none unless said."""
+    is not sold. ``speed`` and ``launch_s``: those of the scene, see :func:`router.quoting.scene.paces`; ValueError for
+    any that it refuses."""
 
     task: Task
     tick_s: int
@@ -28,17 +28,11 @@ class Terms:
     regions: tuple[str, ...]
     ways: Ways
     on_demand_usd: Floats
-    speed: Floats = field(default_factory=lambda: np.empty(0))
-    launch_s: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    speed: Floats
+    launch_s: Ints
 
     def __post_init__(self) -> None:
-        zones = len(self.zones)
-        if not self.speed.size:
-            object.__setattr__(self, "speed", np.ones(zones))
-        if not self.launch_s.size:
-            object.__setattr__(self, "launch_s", np.zeros(zones, dtype=np.int64))
-        if self.speed.shape != (zones,) or self.launch_s.shape != (zones,):
-            raise ValueError(f"a speed and a launch time for each of {zones} zones")
+        paces(len(self.zones), self.speed, self.launch_s)
 
     @classmethod
     def of(cls, scene: Scene) -> Terms:

@@ -9,7 +9,9 @@ from typing import Final
 
 from router.quoting.asking import Explorer, Known
 from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.our_policy import policy_for
+from router.quoting.joint import JointLearned
+from router.quoting.learned import Learned
+from router.quoting.our_policy import policy_from
 from router.quoting.payback import CheapestWithMoves, Lindy
 from router.quoting.probing import Guard, explore
 from router.quoting.scene import Scene
@@ -62,7 +64,7 @@ class Named:
             raise ValueError(f"{self.name} learns from the past, and there is none")
         sure = self.exact if exact is None else exact
         if self.sees is not None and not paid:
-            free = simulate(scene, self.sees(past, scene), Net.EXACT if sure else Net.PUBLISHED, watch)
+            free = simulate(scene, self.sees(past, scene), Net.EXACT if sure else Net.PUBLISHED, watch=watch)
             return Played(
                 free.usd, free.egress_usd, 0 * free.usd, free.finish_tick, free.late, free.spot_ticks,
                 free.on_demand_ticks, free.launches,
@@ -82,7 +84,11 @@ OURS: Final = "ours"
 _ALL: Final = (
     Named(
         OURS, "stepfare's own, fitted on the past",
-        sees=lambda past, scene: policy_for(_there(past), scene), learns=True, exact=True,
+        sees=lambda past, scene: policy_from(_there(past), scene), learns=True, exact=True,
+    ),
+    Named(
+        "learned", "backward induction on the past of one to three zones",
+        sees=lambda past, scene: _learned(_there(past), scene), learns=True, exact=True,
     ),
     Named("greedy", "the cheapest spot, else wait", lambda *_: Greedy(), lambda *_: CheapestSpot()),
     Named("sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)),
@@ -100,7 +106,12 @@ _ALL: Final = (
     Named("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
 )  # fmt: skip
 POLICIES: Final = {policy.name: policy for policy in _ALL}
-ALIASES: Final = {"cheapest": "greedy", "up-cheapest": "up", "uniform-progress": "up", "time-sliced": "sliced"}
+# Among them all by which a deploy file calls them.
+ALIASES: Final = {
+    "cheapest": "greedy", "spot-or-wait": "greedy", "up-cheapest": "up", "uniform-progress": "up",
+    "uniform-progress-plain": "up-plain", "uniform-progress-failover": "up-s", "uniform-progress-rate": "up-a",
+    "uniform-progress-rate-per-usd": "up-ap", "time-sliced": "sliced",
+}  # fmt: skip
 
 
 def named(name: str) -> Named:
@@ -110,6 +121,13 @@ def named(name: str) -> Named:
         near = get_close_matches(name.lower(), [*POLICIES, *ALIASES], n=2)
         raise KeyError(f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(POLICIES)}")
     return found
+
+
+def _learned(past: Series, scene: Scene) -> VectorPolicy:
+    """Of the scene's own zones, where they are several."""
+    if len(scene.series.zones) == 1:
+        return Learned.fitted(past, scene)
+    return JointLearned.fitted(past.only([zone.zone for zone in scene.series.zones]), scene)
 
 
 def _there(past: Series | None) -> Series:

@@ -70,13 +70,26 @@ class Ways:
         return int(self.transfer_s.max())
 
 
+def paces(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floats, Ints]:
+    """[zone] each. Speed: seconds of the task's work that a second there does, to a millionth; one where the work was
+    measured, usually the fastest on-demand zone. Seconds that a launch there takes on top of the task's changeover.
+
+    None: ones, and nothing. ValueError for other than ``zones`` of them, and where one is out of range.
+    """
+    speed = np.ones(zones) if speed is None else np.asarray(speed, dtype=np.float64)
+    launch_s = np.zeros(zones, dtype=np.int64) if launch_s is None else np.asarray(launch_s, dtype=np.int64)
+    if speed.shape != (zones,) or launch_s.shape != (zones,) or (launch_s < 0).any():
+        raise ValueError(f"a speed and a launch time of at least nothing for each of {zones} zones")
+    if not (np.isfinite(speed) & (speed * MILLION >= 1)).all():
+        raise ValueError("a speed is a millionth at least")
+    return speed, launch_s
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Scene:
     """Many windows of one series for one task. ``starts``: the first tick of each window.
 
-    ``speed``: [zone] seconds of the task's work that a second there does, to a millionth; one where the work was
-    measured, usually the fastest on-demand zone. ``launch_s``: [zone] seconds that a launch there takes on top of the
-    task's changeover.
+    ``speed`` and ``launch_s``: see :func:`paces`.
 
     ValueError where a window goes beyond the series, or ``ways``, ``speed`` or ``launch_s`` are not of its zones. A
     policy may read all but ``up`` and ``spot_usd``, which know the future; what was before a window's start it asks of
@@ -105,12 +118,7 @@ class Scene:
         ways = ways or Ways.free(zones)
         if ways.egress_usd.shape != (zones, zones):
             raise ValueError(f"moves between {ways.egress_usd.shape[0]} zones, but the series has {zones}")
-        speed = np.ones(zones) if speed is None else np.asarray(speed, dtype=np.float64)
-        launch_s = np.zeros(zones, dtype=np.int64) if launch_s is None else np.asarray(launch_s, dtype=np.int64)
-        if speed.shape != (zones,) or launch_s.shape != (zones,) or (launch_s < 0).any():
-            raise ValueError(f"a speed and a launch time of at least nothing for each of {zones} zones")
-        if not (np.isfinite(speed) & (speed * MILLION >= 1)).all():
-            raise ValueError("a speed is a millionth at least")
+        speed, launch_s = paces(zones, speed, launch_s)
         up, prices = series.up(task.size), series.spot_usd(task.size)
         return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size), speed, launch_s)
 

@@ -23,7 +23,7 @@ from router.quoting.places import TRANSFER_GIB_PER_S
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
 from router.quoting.sightings import Weather
-from router.quoting.simulation import NOWHERE, ON_DEMAND, SPOT, Actions, Kinds, Net, Now, Player, VectorPolicy, simulate
+from router.quoting.simulation import IDLE, NOWHERE, Net, Now, VectorPolicy, simulate
 from router.quoting.venues import Venue
 
 MoveUsd = Callable[[RegionId, RegionId], float]
@@ -87,8 +87,8 @@ class Stage:
     def play(self, ticks: int, steps: float | None = None) -> Played:
         """With a deadline after so many ticks."""
         scene, work_s, policy = self._set(ticks, steps)
-        watched = _Watched(policy)
-        got = simulate(scene, watched, Net.EXACT, work_s)
+        watched = _Watched(scene.starts.size)
+        got = simulate(scene, policy, Net.EXACT, work_s, watched)
         brought = np.array([v.moving_usd for v in self.venues])[watched.first]
         return Played(
             usd=got.usd + brought,
@@ -106,9 +106,9 @@ class Stage:
     def timeline(self, ticks: int, draw: int) -> tuple[Stretch, ...]:
         """What ran where in one window."""
         scene, work_s, policy = self._set(ticks, None)
-        watched = _Watched(policy, course=True)
+        watched = _Watched(1, course=True)
         one = replace(scene, starts=scene.starts[draw : draw + 1])
-        got = simulate(one, watched, Net.EXACT, work_s[draw : draw + 1])
+        got = simulate(one, policy, Net.EXACT, work_s[draw : draw + 1], watched)
         return _stretches(watched.course, int(got.finish_tick[0]))
 
     def _set(self, ticks: int, steps: float | None) -> tuple[Scene, Ints, VectorPolicy]:
@@ -174,37 +174,22 @@ def _data_gib(candidate: Candidate) -> float:
 
 
 class _Watched:
-    """A policy, and where each window began; with ``course`` what the one window did, tick by tick."""
+    """Where each window began, 0 where it never did; with ``course`` what the first window did, tick by tick."""
 
-    def __init__(self, inner: VectorPolicy, *, course: bool = False) -> None:
-        self.inner, self.wants_course = inner, course
-        self.first: Ints = np.zeros(0, dtype=np.int64)
+    def __init__(self, windows: int, *, course: bool = False) -> None:
+        self.wants_course = course
+        self.first: Ints = np.zeros(windows, dtype=np.int64)
+        self.begun = np.zeros(windows, dtype=bool)
         self.course: list[int] = []  # venue of each tick
 
-    def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.quoting.simulation.VectorPolicy`."""
-        play = self.inner.begin(scene)
-        self.first = np.zeros(scene.starts.size, dtype=np.int64)
-        begun = np.zeros(scene.starts.size, dtype=bool)
-
-        def watch(now: Now) -> Actions:
-            new = (now.last != NOWHERE) & ~begun[now.window]
-            if new.any():
-                self.first[now.window[new]] = now.last[new]
-                begun[now.window[new]] = True
-            kind, zone = play(now)
-            if self.wants_course:
-                self._note(now, kind, zone)
-            return kind, zone
-
-        return watch
-
-    def _note(self, now: Now, kind: Kinds, zone: Ints) -> None:
-        """Of the one window. The net may have put the tick before on demand: then it shows now."""
-        if self.course and now.kind[0] == ON_DEMAND:
-            self.course[-1] = int(now.zone[0])
-        runs = kind[0] == ON_DEMAND or (kind[0] == SPOT and now.up[zone[0], 0])
-        self.course.append(int(zone[0]) if runs else NOWHERE)
+    def __call__(self, now: Now) -> None:
+        """See :data:`~router.quoting.simulation.Watch`."""
+        new = (now.last != NOWHERE) & ~self.begun[now.window]
+        if new.any():
+            self.first[now.window[new]] = now.last[new]
+            self.begun[now.window[new]] = True
+        if self.wants_course:
+            self.course.append(NOWHERE if now.kind[0] == IDLE else int(now.zone[0]))
 
 
 def _stretches(course: Sequence[int], ticks: int) -> tuple[Stretch, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 
 from router.cli.calibration_page import calibration_page
 from router.cli.calibration_text import as_csv, as_table
-from router.cli.history_page import put
+from router.cli.web_page import put
 from router.quoting.calibrating import Calibrating
 from router.quoting.calibration import Judged, Places, judge
 from router.quoting.drifting import drifting

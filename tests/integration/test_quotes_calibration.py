@@ -99,7 +99,7 @@ def test_the_command(tmp_path: Path, home: Path, quoted: Quote) -> None:
         store.add_attempt(of(quoted, **over), [])
         store.ledger.add([entry("k1", job=quoted.job)])
     page = tmp_path / "calibration.html"
-    result = run("quotes", "calibration", "--page", page)
+    result = run("quotes", "calibration", "--html", page)
     assert result.exit_code == 0, result.stderr
     assert "1 of 1 accepted quotes are over: 1 on time (100%, promised" in result.stdout
     assert "may be luck" in result.stdout
@@ -112,4 +112,4 @@ def test_the_command(tmp_path: Path, home: Path, quoted: Quote) -> None:
 
 def test_help_has_examples() -> None:
     text = run("quotes", "calibration", "--help").stdout
-    assert "stepfare quotes calibration --page" in text
+    assert "stepfare quotes calibration --html" in text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from router.quoting.backtest import Cell, Move, Site, Windows
 from router.quoting.named import ALIASES, POLICIES, Named, named
+from router.quoting.policy import Rule
 from router.quoting.probing import Guard, explore
 from router.quoting.scene import Scene, Task, Ways
 from router.quoting.series import Series, ZoneSeries
@@ -25,6 +26,7 @@ CHANGEOVERS_S = (0, 200, 600, 720, 1500)
 SPARES_S = (0, 1, 1300, 5000)
 GB = 1.0
 WAYS = [(name, paid) for name, p in POLICIES.items() for paid, way in ((False, p.sees), (True, p.asks)) if way]
+LEARN = [name for name, p in POLICIES.items() if p.learns]
 QUICK = [(name, paid) for name, paid in WAYS if not POLICIES[name].learns]
 
 
@@ -32,9 +34,10 @@ def test_names_aliases_and_what_was_meant() -> None:
     assert all(named(name) is policy for name, policy in POLICIES.items())
     assert all(named(alias).name == meant for alias, meant in ALIASES.items())
     assert named("UP-S").name == "up-s"
+    assert all(named(rule).name in POLICIES for rule in Rule if rule is not Rule.GREEDY)
     with pytest.raises(KeyError, match="did you mean skynomad or"):
         named("skynomd")
-    with pytest.raises(KeyError, match="one of ours, greedy"):
+    with pytest.raises(KeyError, match="one of ours, learned, greedy"):
         named("xyzzy")
 
 
@@ -62,12 +65,13 @@ def test_in_time_in_any_weather(name: str, paid: bool, zones: int, data: st.Data
         assert not POLICIES[name].play(None, scene, GB, paid=paid, exact=exact).late.any()
 
 
+@pytest.mark.parametrize("name", LEARN)
 @pytest.mark.parametrize("zones", [1, 2])
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
-def test_ours_is_in_time_in_any_weather(zones: int, data: st.DataObject) -> None:
+def test_what_learns_is_in_time_in_any_weather(name: str, zones: int, data: st.DataObject) -> None:
     scene = data.draw(scenes(zones, windows=6))
-    assert not POLICIES["ours"].play(scene.series, scene, GB).late.any()
+    assert not POLICIES[name].play(scene.series, scene, GB).late.any()
 
 
 def hostile(kind: str, changeover_s: int, spare_s: int) -> Scene:
@@ -123,12 +127,13 @@ def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patie
     assert against(POLICIES[name], paid, patience, lambda _: None) == 0
 
 
+@pytest.mark.parametrize("name", LEARN)
 @pytest.mark.parametrize("patience", [1, 3])
-def test_ours_is_in_time_where_all_that_it_starts_is_taken(patience: int) -> None:
+def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
     def past(scene: Scene) -> Series:
         return replace(scene.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in scene.series.zones))
 
-    assert against(POLICIES["ours"], False, patience, past) == 0
+    assert against(POLICIES[name], False, patience, past) == 0
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
