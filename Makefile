@@ -10,7 +10,7 @@ NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo drill test check slow walk bench format clean help
+.PHONY: plan demo drill test check slow walk bench calibrate format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -47,6 +47,9 @@ walk: $(READY) ## faults at every stage of apply and destroy and of a migration 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
+calibrate: $(READY) ## whether quotes hold on weather of measured traces that no model saw (under ten minutes)
+	@$(BIN)/python -m tests.bench.calibrate
+
 format: $(READY) ## rewrite the sources in the one format, with safe fixes
 	$(BIN)/ruff check --quiet --fix $(SOURCES)
 	$(BIN)/ruff format --quiet $(SOURCES)
@@ -56,4 +59,4 @@ clean: ## remove the environment, caches and builds
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pricing.money import UsdPerHour
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.history_page import page, put
+from router.cli.history_page import page
 from router.cli.history_text import Shown, place
+from router.cli.svg import COLOURS
+from router.cli.web_page import put
 from router.prices.history import Selection
 from router.prices.history_stats import Bucketed, SeriesName, SeriesStats, bucketed, price_steps
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Told apart by people who see red and green alike (Okabe and Ito, "Color Universal Design", 2008).
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 DASHES = ("-", "--", "-.", ":")
 MOST_SERIES = 8
 STRIP = 240

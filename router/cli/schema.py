@@ -24,13 +24,14 @@ class Kind(StrEnum):
     SANDBOX = "sandbox"
     DEPLOY = "deploy"
     PLAN = "plan"
+    QUOTE = "quote"
 
 
 def schema(
     kind: Annotated[Kind, typer.Argument(help="Of what.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a file that you write, or of a plan.
+    """Print the JSON Schema (draft 2020-12) of a file that you write, of a plan, or of a quote.
 
     An editor with YAML support checks a file while you type when its first line is, with the path seen from the file,
     # yaml-language-server: $schema=docs/schema/job.json
@@ -43,6 +44,8 @@ def schema(
     if kind is Kind.PLAN:
         # Imported by name: planning brings the solver with it.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
+    elif kind is Kind.QUOTE:
+        text = import_module("router.quoting.quote_schema").quote_schema_text()
     else:
         text = schema_text(schema_of_file(kind))
     write(text, out)

@@ -92,13 +92,12 @@ def _look(site: Site, watcher: Watcher, said: Log) -> None:
 def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
     """What looks after gangs, at the prices of ``book`` as they are when they are needed."""
     from router.prices.books import CurrentBook
-    from router.quoting.policy import Greedy
-    from router.quoting.safety import SafetyNet
+    from router.quoting.choosing import policy_named
     from router.running.advising import Adviser
     from router.running.recovering import Replanner
     from router.running.watching import Watcher
     from router.running.work import one_at_a_time
 
-    policy = SafetyNet(Greedy(heeds_hints=site.deploy.heed_hints))
+    policy = policy_named(site.deploy.policy, heeds_hints=site.deploy.heed_hints)
     replanner = Replanner(site, CurrentBook(book), policy)
     return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)

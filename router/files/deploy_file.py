@@ -21,6 +21,7 @@ from router.files.store_url import a_store, below
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
 from router.jobs.quantities import Duration
+from router.quoting.policy import Rule
 from terraform.backend import Backend
 from terraform.hosts import Host
 
@@ -288,6 +289,10 @@ class Deploy(Spec):
     heed_hints: Flag = Field(
         default=True, description="Whether gangs move when a cloud only hints that it may take a machine back."
     )
+    policy: Rule = Field(
+        default=Rule.GREEDY,
+        description="What decides between spot, on-demand and waiting for jobs with a deadline; docs/policies.md.",
+    )
     parallel: Annotated[Count, Field(le=64)] = Field(default=4, description="Gangs that are made at the same time.")
     plugin_cache: Text | None = Field(default=None, description="Folder in which providers are kept.")
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
@@ -297,6 +302,14 @@ class Deploy(Spec):
     patience: Patience = Patience()
     notify: NotifyEntry = NotifyEntry()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _a_rule(cls, value: Any) -> Any:
+        names = [rule.value for rule in Rule]
+        if isinstance(value, str) and value not in names:
+            raise RefusedError("is no policy", suggestion(value, names))
+        return value
 
     @model_validator(mode="before")
     @classmethod

@@ -11,10 +11,14 @@ from router.planning.plan_json import plan_from_json
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file. InvalidInputError when it cannot be read, is no plan, or was edited."""
+    return plan_from_json(text_of(path), str(path))
+
+
+def text_of(path: Path) -> str:
+    """What is in a file. InvalidInputError when it cannot be read, or is no text."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError:
         raise InvalidInputError.single("is not text", where=str(path)) from None
-    return plan_from_json(text, str(path))

@@ -64,6 +64,9 @@ def _read(file: Path, found: Found) -> dict[str, Any] | None:
     except OSError as error:
         found.add(str(file), "", f"cannot be read: {error.strerror}")
         return None
+    except json.JSONDecodeError as error:
+        found.add(f"{file}:{error.lineno}:{error.colno}", "", f"is not JSON: {error.msg}", "is it whole?")
+        return None
     except ValueError as error:
         found.add(str(file), "", f"is not JSON: {error}")
         return None

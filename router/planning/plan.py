@@ -6,12 +6,13 @@ A plan never learns addresses or instance ids. Its JSON form is :mod:`router.pla
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Literal
 
 from pricing.money import Usd, UsdPerHour
 
+VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
 Status = Literal["optimal", "feasible", "infeasible", "time_limit"]
 

@@ -16,7 +16,7 @@ from router.planning.candidates import Candidate, CandidateFinder, Dropped, step
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import undominated
 from router.planning.formulation import formulate
-from router.planning.plan import Line, Move, Plan, Status
+from router.planning.plan import VALID_FOR, Line, Move, Plan, Status
 from router.planning.polish import polished
 from router.planning.scene import Scene, last_use, window
 from router.planning.schedule import Run
@@ -28,7 +28,6 @@ from router.planning.stages import Answer, over_all_candidates, solve_in_stages,
 from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
 
-VALID_FOR = timedelta(hours=6)
 _SEARCHING = 0.85  # of the time limit: the rest is for pricing and explaining
 _WORTH_ANOTHER = 5.0  # seconds: with less left no second program is begun
 

@@ -37,7 +37,7 @@ class Want:
 
     ``allowed``: keys of the candidates that its policy lets it take; None: all. ``late``: the sooner it is over the
     better, whatever it costs. ``most_usd``: the most that it may be expected to cost. ``gang`` names it in the answer
-    ("": the job's name).
+    ("": the job's name). ``order``: keys, each to be taken only where those before it cannot be had.
     """
 
     job: Job
@@ -46,6 +46,7 @@ class Want:
     late: bool = False
     most_usd: Usd | None = None
     gang: str = ""
+    order: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -204,6 +205,8 @@ class _Table:
             late = _WORTH_OF_LATENESS * dearest * candidate.reserved_hours(steps) if want.late else 0.0
             tight = {name: amount for name, amount in use.items() if name in self._tight}
             found.append(_Option(candidate, usd, usd + late, tight))
+        if want.order:
+            found = _in_order(found, want.order)
         return sorted(found, key=lambda option: option.rank)
 
     def greedy(self) -> dict[str, str]:
@@ -284,6 +287,13 @@ class _Table:
             looked_at=sum(len(found) for found in self._options.values()),
             of=self._allowed,
         )
+
+
+def _in_order(options: Sequence[_Option], order: Sequence[str]) -> list[_Option]:
+    """Each counts for the dearest of them more than the one before it; what is not in the order comes last."""
+    place = {key: number for number, key in enumerate(order)}
+    dearest = max((option.value for option in options), default=0.0)
+    return [replace(o, value=o.value + dearest * place.get(o.candidate.key, len(order))) for o in options]
 
 
 def worthwhile(ranked: Sequence[_Option]) -> list[_Option]:

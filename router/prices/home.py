@@ -1,4 +1,4 @@
-"""Where stepfare keeps what it fetched: price books and price history."""
+"""Where stepfare keeps what it fetched, price books and price history, and the quotes that it gave."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def clouds_file() -> Path:
     """The clouds file that is read when none is named: ``STEPFARE_CLOUDS``, else in the user's settings folder."""
     given = os.environ.get("STEPFARE_CLOUDS")  # noqa: TID251
     return Path(given).expanduser() if given else platformdirs.user_config_path("stepfare") / "clouds.yaml"
+
+
+def quotes_folder() -> Path:
+    """Quotes that were given, a file each."""
+    return home() / "quotes"

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.scene import HOUR_S, Scene, Task, Ways, paces
 from router.quoting.series import Bools, Floats, Ints
 from router.quoting.simulation import NOWHERE, ON_DEMAND, Kinds
 
@@ -17,7 +17,9 @@ NEVER: Final = -1
 @dataclass(frozen=True, eq=False, slots=True)
 class Terms:
     """What a policy knows before it begins: the job and the places, nothing of the weather. ``starts``: the tick of the
-    series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour."""
+    series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour, infinite where it
+    is not sold. ``speed`` and ``launch_s``: those of the scene, see :func:`router.quoting.scene.paces`; ValueError for
+    any that it refuses."""
 
     task: Task
     tick_s: int
@@ -26,13 +28,21 @@ class Terms:
     regions: tuple[str, ...]
     ways: Ways
     on_demand_usd: Floats
+    speed: Floats
+    launch_s: Ints
+
+    def __post_init__(self) -> None:
+        paces(len(self.zones), self.speed, self.launch_s)
 
     @classmethod
     def of(cls, scene: Scene) -> Terms:
         """Of ``scene``."""
         zones = tuple(z.zone for z in scene.series.zones)
         ways, usd = scene.ways, scene.on_demand_usd.copy()
-        return cls(scene.task, scene.tick_s, scene.starts.copy(), zones, scene.series.regions, ways, usd)
+        return cls(
+            scene.task, scene.tick_s, scene.starts.copy(), zones, scene.series.regions, ways, usd, scene.speed.copy(),
+            scene.launch_s.copy(),
+        )  # fmt: skip
 
     @property
     def ticks(self) -> int:
@@ -42,7 +52,7 @@ class Terms:
     @property
     def worst_s(self) -> int:
         """d: seconds of the longest launch."""
-        return self.task.changeover_s + self.ways.longest_s
+        return self.task.changeover_s + self.ways.longest_s + int(self.launch_s.max())
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +113,8 @@ class Player(Protocol):
 
     def look(self, known: Known, /) -> Bools | None:
         """Once the tick's launches are known: [zone, window] which zones to probe; None: none. The answers are in
-        ``known`` at the next tick. Where spot runs a probe is neither made nor paid."""
+        ``known`` at the next tick; where none could be had, ``asked`` there is older than this tick. Where spot runs a
+        probe is neither made nor paid."""
         ...
 
 

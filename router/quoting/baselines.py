@@ -19,9 +19,9 @@ from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Actions, Kinds, Now
 Ranking = Callable[[Scene, Now], Floats]
 
 
-def cheapest(_: Scene, now: Now) -> Floats:
-    """[zone, window]: the spot price of the moment, dollars an hour; the least is taken."""
-    return now.spot_usd
+def cheapest(scene: Scene, now: Now) -> Floats:
+    """[zone, window]: the spot price of the moment, dollars for an hour's work; the least is taken."""
+    return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
 
 
 def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
@@ -29,7 +29,8 @@ def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
     names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
     region = np.array([names[name] for name in scene.series.regions])
     was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
-    return now.spot_usd + np.where(region[:, None] == was, float(now.spot_usd.max()), 0.0)
+    usd = cheapest(scene, now)
+    return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
 
 
 def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple[Bools, Kinds, Ints]:

@@ -26,7 +26,9 @@ Values = NDArray[Any]  # [time lost, window], of whichever float type was asked 
 
 def least_usd(scene: Scene, dtype: type[np.floating[Any]] = np.float32) -> Floats:
     """Dollars, one entry a window; infinite where the deadline cannot be met. Single precision is good to one part in
-    10^5 and twice as fast as double."""
+    10^5 and twice as fast as double. ValueError where zones are not of one speed."""
+    if not scene.alike:
+        raise ValueError("the least cost is known for zones of one speed only")
     if scene.ticks * scene.tick_s < scene.task.work_s:
         return np.full(scene.starts.size, np.inf)
     first = _Backwards(scene, dtype)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, time
+
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.whats_left import left_usd
+from router.planning.whats_left import left_usd, moves_usd
 from router.quoting.policy import Place
 
 # What one stream between two regions carries, where nobody measured it; clouds advertise several times as much.
@@ -27,4 +31,33 @@ def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
         expected_usd=left_usd(job, candidate, limits),
         transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
         interruptions_per_hour=candidate.risk.interruptions_per_hour,
+        moves_usd=moves_usd(candidate, limits),
+        site=_site(candidate),
+        region=str(candidate.region),
+        usd_since=_since(candidate),
     )
+
+
+def parted(
+    every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
+) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Those of the candidates that may be had now (``found``), and the others."""
+    keys = {candidate.key for candidate in found}
+    closed = tuple(place_of(candidate, job, limits) for candidate in every if candidate.key not in keys)
+    return tuple(place_of(candidate, job, limits) for candidate in found), closed
+
+
+def _site(candidate: Candidate) -> str:
+    """Machines of these types and numbers in that region: on-demand is mostly sold for a region, spot by zone."""
+    machines: Counter[str] = Counter()
+    for part in candidate.parts:
+        machines[part.machine.instance_type] += part.machines
+    kinds = " + ".join(f"{count} x {kind}" for kind, count in sorted(machines.items()))
+    return f"{candidate.region} {kinds}"
+
+
+def _since(candidate: Candidate) -> datetime | None:
+    """The day of the newest of its prices; None where one has no date."""
+    days = [part.offer.as_of for part in candidate.parts]
+    known = [day for day in days if day is not None]
+    return datetime.combine(max(known), time(), UTC) if len(known) == len(days) else None

@@ -18,13 +18,29 @@ from pricing.places import Market
 
 _LONGEST_HOURS = 1e6  # beyond it a duration is as good as never
 _NONE = timedelta(0)
+_NOTHING = Usd(0)
 _LEAST_SAVING = Usd(1_000_000_000)
 _LEAST_SHARE = Fraction(1, 10)
 
 
+class Rule(StrEnum):
+    """The policies that a person may choose, by name (:mod:`router.quoting.choosing`)."""
+
+    GREEDY = "greedy"
+    SPOT_OR_WAIT = "spot-or-wait"
+    TIME_SLICED = "time-sliced"
+    UNIFORM_PROGRESS = "uniform-progress"
+    UNIFORM_PROGRESS_PLAIN = "uniform-progress-plain"
+    FAILOVER_PROGRESS = "uniform-progress-failover"
+    RATE_PROGRESS = "uniform-progress-rate"
+    RATE_PER_USD_PROGRESS = "uniform-progress-rate-per-usd"
+    SKYNOMAD = "skynomad"
+
+
 class Event(StrEnum):
     """Why the policy is asked. ``REBALANCE``, and ``MAINTENANCE`` without a time, are hints; ``HEALTH``: a machine of
-    the gang is not to be trusted; ``LOST``: the gang is gone; ``ENDED_SHORT``: a place could not be had whole."""
+    the gang is not to be trusted; ``LOST``: the gang is gone; ``ENDED_SHORT``: a place could not be had whole.
+    ``LAUNCHED``: what it decided is done, as the observation says; it may say what to ask, and nothing else."""
 
     TICK = "tick"
     INTERRUPTION = "interruption"
@@ -34,6 +50,7 @@ class Event(StrEnum):
     MAINTENANCE = "maintenance"
     PRICE = "price"
     ENDED_SHORT = "ended_short"
+    LAUNCHED = "launched"
 
 
 def span(hours: float) -> timedelta:
@@ -49,6 +66,11 @@ class Place:
     job has a deadline). Before that come ``transfer_hours`` for checkpoint and data, and ``startup_hours`` for all
     else from the decision to the first new step: machines, boot, restore, warm-up. A launch that takes longer is to be
     given up. ``expected_usd``: for all the rest, start-up and moves too; for the place where the job runs without them.
+    ``moves_usd``: of that, bringing checkpoint and data there.
+
+    ``site``: the same for the same machines in the same ``region`` on whatever market ("": the key). ``usd_since``:
+    since when the price is known to be what it is; ``earlier_usd``: prices before that with when they began, oldest
+    first.
     """
 
     key: str
@@ -59,6 +81,11 @@ class Place:
     expected_usd: Usd
     transfer_hours: float = 0.0
     interruptions_per_hour: float = 0.0
+    moves_usd: Usd = _NOTHING
+    site: str = ""
+    region: str = ""
+    usd_since: datetime | None = None
+    earlier_usd: tuple[tuple[datetime, UsdPerHour], ...] = ()
 
     @property
     def sure(self) -> bool:
@@ -92,11 +119,41 @@ class Here:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a place said: it could be had whole (``up``), or not. ``launch``: to whoever tried to launch there; else to
+    a question."""
+
+    key: str
+    at: datetime
+    up: bool
+    launch: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The job was in the place ``key`` from ``since``, with its first new step at ``ready``, until ``until`` (None: it
+    is there). ``taken``: it was taken away, or lost. ``share_from`` and ``share_to``: of the work that there was when
+    the job began, how much was left then, and at the end."""
+
+    key: str
+    since: datetime
+    ready: datetime
+    until: datetime | None
+    taken: bool
+    share_from: float
+    share_to: float
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
-    """All that a policy may know. ``places`` are those that could be had now, as far as is known.
+    """All that a policy may know. ``places`` are those that could be had now, as far as is known; ``closed`` those that
+    could not lately and are not to be asked yet.
 
     The next time it is asked is at most ``tick`` (above zero, else ValueError) later. ``save``: how long leaving a
     running gang takes, with its last checkpoint.
+
+    What was: ``began``, when the job did (None: now), ``share`` of the work of then that is left, from the last
+    confirmed checkpoint; ``lives`` in order, the last one open where the gang is; ``answers`` in order.
     """
 
     now: datetime
@@ -106,6 +163,11 @@ class Observation:
     here: Here | None
     places: tuple[Place, ...]
     save: timedelta = _NONE
+    closed: tuple[Place, ...] = ()
+    began: datetime | None = None
+    share: float = 1.0
+    lives: tuple[Life, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tick <= _NONE:
@@ -115,6 +177,11 @@ class Observation:
     def left(self) -> timedelta | None:
         """Until the deadline; None without one."""
         return None if self.deadline is None else self.deadline - self.now
+
+    @property
+    def age(self) -> timedelta | None:
+        """Since when the gang is where it is; None where it is nowhere, or that is not known."""
+        return None if self.here is None or not self.lives else self.now - self.lives[-1].since
 
     @property
     def must_go(self) -> bool:
@@ -147,14 +214,19 @@ class Save:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Leave (saving first what can be saved) for one of these places and no other, best first.
+    """Leave (saving first what can be saved) for one of these places and no other, best first; for none: stop, and wait
+    until the next tick.
 
-    ``late``: none of them surely meets the deadline; the sooner it is over the better, whatever it costs.
+    ``late``: none of them surely meets the deadline; the sooner it is over the better, whatever it costs. ``keep``:
+    what runs goes on until one of them is had, and where none can be. ``ordered``: a place is to be taken only where
+    those before it cannot be had; else the order is a preference.
     """
 
     to: tuple[str, ...]
     why: str = ""
     late: bool = False
+    keep: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +237,16 @@ class Wait:
     why: str = ""
 
 
-Decision = Stay | Save | Move | Wait
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Go on as it is, and ask these places whether they could be had. Who cannot ask does nothing; what is answered is
+    among the answers next time."""
+
+    keys: tuple[str, ...]
+    why: str = ""
+
+
+Decision = Stay | Save | Move | Wait | Probe
 
 
 class Policy(Protocol):
@@ -201,6 +282,8 @@ class Greedy:
     def decide(self, o: Observation) -> Decision:
         """See :class:`Policy`."""
         here = o.here
+        if o.event is Event.LAUNCHED:
+            return Stay() if here is not None else Wait(o.now + o.tick)
         if here is None or o.event is Event.LOST:
             return _go(o, "it is not running")
         if o.must_go or (self.heeds_hints and _is_hint(o.event)):

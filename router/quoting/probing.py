@@ -12,6 +12,7 @@ Rules (SkyNomad, NSDI 2027, and its released simulator), on top of :mod:`router.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -66,8 +67,14 @@ class Bill:
     probes_up: Ints
 
 
-def explore(scene: Scene, explorer: Explorer, guard: Guard = Guard.PUBLISHED, fees: Fees | None = None) -> Bill:
-    """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late."""
+def explore(
+    scene: Scene, explorer: Explorer, guard: Guard = Guard.PUBLISHED, fees: Fees | None = None,
+    watch: Callable[[Known], None] | None = None,
+) -> Bill:  # fmt: skip
+    """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late. ``watch`` is shown each
+    tick once it has passed, with what ran in it. ValueError where zones are not of one speed."""
+    if not scene.alike:
+        raise ValueError("who asks for the weather knows zones of one speed only")
     run = _Run(scene, guard, fees or Fees())
     player = explorer.begin(run.terms)
     for tick in range(scene.ticks):
@@ -76,6 +83,8 @@ def explore(scene: Scene, explorer: Explorer, guard: Guard = Guard.PUBLISHED, fe
         run.launch(player.act(run.known))
         run.probe(player.look(run.known))
         run.finish()
+        if watch is not None:
+            watch(run.known)
     return run.bill()
 
 

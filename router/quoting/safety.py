@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from router.quoting.policy import (
     Decision,
+    Event,
     Here,
     Move,
     Observation,
     Place,
     Policy,
+    Probe,
     Save,
     Stay,
+    Wait,
     by_cost,
     by_finish,
     span,
@@ -41,6 +44,8 @@ class SafetyNet:
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.quoting.policy.Policy`."""
         wanted = self.inner.decide(o)
+        if o.event is Event.LAUNCHED:
+            return wanted if isinstance(wanted, Probe) else Stay() if o.here is not None else Wait(o.now + o.tick)
         sure = [p for p in o.places if p.sure]
         left, here = o.left, o.here
         if left is not None and here is not None and here.place.sure and not o.must_go:
@@ -53,9 +58,9 @@ class SafetyNet:
         leaving = _NONE if here is None else o.save
         if left - o.tick < leaving + _least(o, sure):
             return Move(by_cost(in_time), "the last moment for on-demand")
-        if isinstance(wanted, Move):
+        if isinstance(wanted, Move) and wanted.to:
             to = _allowed(o, wanted, sure, left)
-            return Move(to, wanted.why) if to else Move(by_cost(in_time), "too late for another spot start")
+            return replace(wanted, to=to) if to else Move(by_cost(in_time), "too late for another spot start")
         return wanted
 
 
@@ -88,8 +93,10 @@ def _from_sure(o: Observation, wanted: Decision, sure: list[Place], left: timede
     """What runs on demand stays there unless there is time to lose; one can come back to it."""
     if not isinstance(wanted, Move):
         return wanted
+    if not wanted.to:  # it stops, and comes back to on-demand a tick later at the latest
+        return wanted if left - o.tick >= o.save + _least(o, sure) else Stay("no time to leave on-demand")
     to = _allowed(o, wanted, sure, left)
-    return Move(to, wanted.why) if to else Stay("no time to leave on-demand")
+    return replace(wanted, to=to) if to else Stay("no time to leave on-demand")
 
 
 def _too_late(o: Observation, wanted: Decision, left: timedelta) -> Decision:

@@ -10,6 +10,7 @@ import numpy as np
 from router.quoting.series import Bools, Floats, Ints, Series
 
 HOUR_S = 3600
+MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,30 @@ class Ways:
         return int(self.transfer_s.max())
 
 
+def paces(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floats, Ints]:
+    """[zone] each. Speed: seconds of the task's work that a second there does, to a millionth; one where the work was
+    measured, usually the fastest on-demand zone. Seconds that a launch there takes on top of the task's changeover.
+
+    None: ones, and nothing. ValueError for other than ``zones`` of them, and where one is out of range.
+    """
+    speed = np.ones(zones) if speed is None else np.asarray(speed, dtype=np.float64)
+    launch_s = np.zeros(zones, dtype=np.int64) if launch_s is None else np.asarray(launch_s, dtype=np.int64)
+    if speed.shape != (zones,) or launch_s.shape != (zones,) or (launch_s < 0).any():
+        raise ValueError(f"a speed and a launch time of at least nothing for each of {zones} zones")
+    if not (np.isfinite(speed) & (speed * MILLION >= 1)).all():
+        raise ValueError("a speed is a millionth at least")
+    return speed, launch_s
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Scene:
     """Many windows of one series for one task. ``starts``: the first tick of each window.
 
-    ValueError where a window goes beyond the series, or ``ways`` is not of its zones. A policy may read all but
-    ``up`` and ``spot_usd``, which know the future; what was before a window's start it asks of :meth:`before`.
+    ``speed`` and ``launch_s``: see :func:`paces`.
+
+    ValueError where a window goes beyond the series, or ``ways``, ``speed`` or ``launch_s`` are not of its zones. A
+    policy may read all but ``up`` and ``spot_usd``, which know the future; what was before a window's start it asks of
+    :meth:`before`.
     """
 
     task: Task
@@ -84,10 +103,13 @@ class Scene:
     up: Bools
     spot_usd: Floats
     on_demand_usd: Floats
+    speed: Floats
+    launch_s: Ints
 
     @classmethod
-    def of(cls, task: Task, series: Series, starts: Sequence[int] | Ints, ways: Ways | None = None) -> Scene:
-        """With free moves unless ``ways`` says otherwise; prices are of the whole gang."""
+    def of(cls, task: Task, series: Series, starts: Sequence[int] | Ints, ways: Ways | None = None,
+           speed: Floats | None = None, launch_s: Ints | None = None) -> Scene:  # fmt: skip
+        """With free moves, one speed and no launch times of zones unless said otherwise; prices are of the gang."""
         first = np.asarray(starts, dtype=np.int64)
         needed = task.ticks(series.tick_s)
         if first.ndim != 1 or (first < 0).any() or (first + needed > series.ticks).any():
@@ -96,8 +118,9 @@ class Scene:
         ways = ways or Ways.free(zones)
         if ways.egress_usd.shape != (zones, zones):
             raise ValueError(f"moves between {ways.egress_usd.shape[0]} zones, but the series has {zones}")
+        speed, launch_s = paces(zones, speed, launch_s)
         up, prices = series.up(task.size), series.spot_usd(task.size)
-        return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size))
+        return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size), speed, launch_s)
 
     @property
     def tick_s(self) -> int:
@@ -108,6 +131,11 @@ class Scene:
     def ticks(self) -> int:
         """Ticks of a window."""
         return self.task.ticks(self.tick_s)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all zones are of speed one and launch as quickly as the task says."""
+        return not self.launch_s.any() and bool((self.speed == 1).all())
 
     def before(self, count: int) -> tuple[Bools, Bools]:
         """[zone, window, tick]: whether the gang could start, for the ``count`` ticks before each window, oldest first;

@@ -20,8 +20,9 @@ Bools = NDArray[np.bool_]
 class ZoneSeries:
     """One zone. ``counts[i]``: spot machines that could be had during tick i, at least 0.
 
-    ``spot_usd_per_hour[i]`` and ``on_demand_usd_per_hour`` are of one machine, above zero. Anything else, and arrays
-    of different lengths, are a ValueError. The arrays are not to be written to; they are locked.
+    ``spot_usd_per_hour[i]`` and ``on_demand_usd_per_hour`` are of one machine, above zero; the latter is infinite where
+    none is sold. A zone without spot has counts of zero, at any price. Anything else, and arrays of different lengths,
+    are a ValueError. The arrays are not to be written to; they are locked.
     """
 
     zone: str
@@ -35,8 +36,8 @@ class ZoneSeries:
             raise ValueError(f"{self.zone}: as many prices as counts, one a tick")
         if (self.counts < 0).any():
             raise ValueError(f"{self.zone}: a count is below zero")
-        prices = np.append(self.spot_usd_per_hour, self.on_demand_usd_per_hour)
-        if not (np.isfinite(prices) & (prices > 0)).all():
+        spot = self.spot_usd_per_hour
+        if not (np.isfinite(spot) & (spot > 0)).all() or not self.on_demand_usd_per_hour > 0:
             raise ValueError(f"{self.zone}: a price is not above zero")
         self.counts.flags.writeable = False
         self.spot_usd_per_hour.flags.writeable = False
@@ -80,7 +81,7 @@ class Series:
         return size * np.stack([z.spot_usd_per_hour for z in self.zones])
 
     def on_demand_usd(self, size: int = 1) -> Floats:
-        """[zone]: dollars an hour for ``size`` on-demand machines."""
+        """[zone]: dollars an hour for ``size`` on-demand machines; infinite where none is sold."""
         return size * np.array([z.on_demand_usd_per_hour for z in self.zones])
 
     def part(self, first: int, after: int) -> Series:

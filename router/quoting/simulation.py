@@ -5,6 +5,7 @@ Rules (Wu et al., "Can't Be Late", NSDI 2024, section 3, and its released simula
 * At the start of a tick a spot instance whose zone has no machines is lost. What it did in earlier ticks is kept.
 * The policy decides; the safety net may overrule it. Starting anything bills at once and makes no progress for the
   changeover delay d (plus the transfer); stopping is free. Starting spot where there is none does nothing, free.
+* On-demand that is not sold in a zone does nothing, free. A second's work is the zone's speed.
 * A tick is billed whole at the price of what runs in it, the last one too; a delay is billed like work.
 * When the work is done it stops (thrifty).
 """
@@ -19,6 +20,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from router.quoting.fallback import best_zone, paces_of
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints
 
@@ -33,8 +35,9 @@ class Net(Enum):
     """What overrules a policy so that the deadline is met. Both go on demand while there is just time for it.
 
     ``PUBLISHED``: idle or on on-demand, at the first tick where, counted in whole ticks, R <= C + 2d; a spot instance
-    past its delay rides to R = C + d and beyond. ``EXACT``: at the first tick where, whatever the weather, one more
-    tick of what the policy wants could leave R < C + d. ``NONE``: the policy is trusted (bounds, other simulators).
+    past its delay rides to R = C + d and beyond; of zones that are alike only. ``EXACT``: at the first tick where,
+    whatever the weather, one more tick of what the policy wants could leave less time than on-demand needs, there or
+    in the soonest zone. ``NONE``: the policy is trusted (bounds, other simulators).
     """
 
     PUBLISHED = "published"
@@ -48,6 +51,7 @@ class Now:
 
     ``up`` and ``spot_usd`` are [zone, window]. ``home``: where the checkpoint is; ``last``: where it last ran;
     both ``NOWHERE`` at first. ``delay_s``: of the changeover, still to pass. ``window`` numbers the scene's windows.
+    ``kept``: work of less than a second, in millionths of one, where zones are not alike.
     """
 
     tick: int
@@ -59,12 +63,14 @@ class Now:
     home: Ints
     last: Ints
     delay_s: Ints
+    kept: Ints
     up: Bools
     spot_usd: Floats
 
 
 Actions = tuple[Kinds, Ints]
 Player = Callable[[Now], Actions]
+Watch = Callable[[Now], None]
 
 
 class VectorPolicy(Protocol):
@@ -78,9 +84,11 @@ class VectorPolicy(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """One entry a window. ``usd``: all, ``egress_usd`` among it. ``finish_tick``: the first after the last billed one.
+    """One entry a window. ``usd``: all, ``egress_usd`` and ``spot_usd`` among it. ``finish_tick``: the
+    first after the last billed one.
 
-    A window that is ``late`` ends on demand after its deadline; what that costs is in it.
+    A window that is ``late`` ends on demand after its deadline; what that costs is in it. Where none is sold in any
+    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
     """
 
     usd: Floats
@@ -90,16 +98,25 @@ class Outcome:
     spot_ticks: Ints
     on_demand_ticks: Ints
     launches: Ints
+    spot_usd: Floats
 
 
-def simulate(scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED) -> Outcome:
-    """Plays all windows of ``scene``."""
+def simulate(
+    scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None, watch: Watch | None = None
+) -> Outcome:
+    """Plays all windows of ``scene``. ``work_s``: of each window, where they are not all as large as the task.
+    ``watch`` is shown each tick once it has passed, with what ran in it. ValueError for the published net over zones
+    that are not alike."""
     run = _Run(scene, net)
+    if work_s is not None:
+        run.now.left_s = work_s.astype(np.int64)
     player = policy.begin(scene)
     for tick in range(scene.ticks):
         if not run.begin(tick):
             break
         run.finish(*player(run.now))
+        if watch is not None:
+            watch(run.now)
     return run.outcome()
 
 
@@ -111,13 +128,17 @@ class _Run:
         self.scene, self.net, self.g = scene, net, scene.tick_s
         self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
         self.worst_s = task.changeover_s + scene.ways.longest_s
-        dear = np.ptp(scene.on_demand_usd) > 0
-        self.one_price = None if dear else float(scene.on_demand_usd[0]) * self.g / HOUR_S
+        self.paces = None if scene.alike else paces_of(scene)
+        if self.paces is not None and net is Net.PUBLISHED:
+            raise ValueError("the published net knows zones of one speed only")
+        self.sold = np.isfinite(scene.on_demand_usd)
+        usd = float(scene.on_demand_usd[0])
+        self.one_price = usd * self.g / HOUR_S if self.sold[0] and (scene.on_demand_usd == usd).all() else None
         zeros, nowhere = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE, dtype=np.int64)
         self.now = Now(
             tick=0, ticks=scene.ticks, window=np.arange(count), left_s=np.full(count, task.work_s, dtype=np.int64),
             kind=np.zeros(count, dtype=np.int8), zone=zeros.copy(), home=nowhere.copy(), last=nowhere.copy(),
-            delay_s=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
+            delay_s=zeros.copy(), kept=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
         )  # fmt: skip
         self.at = scene.starts.copy()
         self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
@@ -141,7 +162,7 @@ class _Run:
 
     def _keep(self, which: Bools) -> None:
         now = self.now
-        for name in ("window", "left_s", "kind", "zone", "home", "last", "delay_s"):
+        for name in ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept"):
             setattr(now, name, getattr(now, name)[which])
         self.at = self.at[which]
 
@@ -150,14 +171,21 @@ class _Run:
         now, scene = self.now, self.scene
         rows = np.arange(zone.size)
         kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
-        kind, zone = self._guarded(kind.astype(np.int8), zone)
+        if not self.sold.all():
+            kind = np.where((kind == ON_DEMAND) & ~self.sold[zone], IDLE, kind)
+        guarded = self._guarded if self.paces is None else self._guarded_paces
+        kind, zone = guarded(kind.astype(np.int8), zone)
         runs = kind != IDLE
         fresh = runs & ((kind != now.kind) | (zone != now.zone))
         if fresh.any():
             self._launch(np.flatnonzero(fresh), zone)
         self._bill(kind, zone, rows)
         passed = np.minimum(now.delay_s, self.g)
-        now.left_s = np.where(runs, np.maximum(now.left_s - self.g + passed, 0), now.left_s)
+        worked = self.g - passed
+        if self.paces is not None:
+            worked, kept = self.paces.done_s(worked, zone, now.kept)
+            now.kept = np.where(runs, kept, now.kept)
+        now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
         now.delay_s = np.where(runs, now.delay_s - passed, 0)
         now.kind = kind
         now.zone = np.where(runs, zone, now.zone)
@@ -172,6 +200,8 @@ class _Run:
     def _launch(self, which: Ints, zone: Ints) -> None:
         now, ways = self.now, self.scene.ways
         now.delay_s[which] = self.scene.task.changeover_s
+        if self.paces is not None:
+            now.delay_s[which] += self.scene.launch_s[zone[which]]
         self.launches[now.window[which]] += 1
         if self.plain:
             return
@@ -212,11 +242,32 @@ class _Run:
             works = np.where(kind == IDLE, 0, np.maximum(g - delay, 0))
             forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
         stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
-        which = np.flatnonzero((forced & (kind != ON_DEMAND)) | stuck)
-        if which.size:
+        return self._forced(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
+
+    def _guarded_paces(self, kind: Kinds, zone: Ints) -> Actions:
+        """The exact net over zones that are not alike."""
+        paces, now, task = self.paces, self.now, self.scene.task
+        if self.net is Net.NONE or paces is None:
+            return kind, zone
+        rest = (now.ticks - now.tick - 1) * self.g
+        if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
+            return kind, zone  # time enough whatever is done with this tick
+        stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
+        moves = np.where(now.home == NOWHERE, 0, self.scene.ways.transfer_s[np.maximum(now.home, 0), zone])
+        delay = np.where(stays, now.delay_s, task.changeover_s + self.scene.launch_s[zone] + moves)
+        seconds = np.where(kind == IDLE, 0, np.maximum(self.g - delay, 0))
+        works, _ = paces.done_s(seconds, zone, np.zeros_like(zone))
+        risky = (works < now.left_s) & (paces.soonest_s(now.left_s - works) > rest)
+        to_the_end = (kind == ON_DEMAND) & (delay + paces.takes_s(now.left_s, zone, now.kept) <= rest + self.g)
+        return self._forced(kind, zone, risky & ~to_the_end)
+
+    def _forced(self, kind: Kinds, zone: Ints, which: Bools) -> Actions:
+        """On demand where it is best, in these windows; where none is sold, as it is."""
+        at = np.flatnonzero(which)
+        if at.size and self.sold.any():
             kind, zone = kind.copy(), zone.copy()
-            kind[which] = ON_DEMAND
-            zone[which] = on_demand_zone(self.scene, now, which)
+            kind[at] = ON_DEMAND
+            zone[at] = on_demand_zone(self.scene, self.now, at)
         return kind, zone
 
     def _late(self, which: Ints) -> None:
@@ -224,8 +275,9 @@ class _Run:
         now = self.now
         zone = on_demand_zone(self.scene, now, which)
         on = now.kind[which] == ON_DEMAND
-        delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s)
-        more = -(-(now.left_s[which] + delay) // self.g)
+        left = now.left_s[which]
+        delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
+        more = -(-((left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay) // self.g)
         window = now.window[which]
         self.demand[window] += more
         if self.one_price is None:
@@ -241,16 +293,32 @@ class _Run:
         demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
-        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches)
+        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches, self.spot_usd)
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
     """Where the rest is cheapest on demand for the windows ``which`` of ``now``: where it runs on demand already; else
-    the least of price times work left plus egress, the checkpoint's own zone where it is no dearer."""
+    the least of price times work left plus egress, the checkpoint's own zone where it is no dearer. Where zones are not
+    alike the launch is paid too, and it must be in time if any is; else it is the soonest."""
     home = now.home[which]
+    if not scene.alike:
+        return _soon_enough(scene, now, which)
     dollars = now.left_s[which] / HOUR_S * scene.on_demand_usd[:, None]
     dollars = dollars + np.where(home == NOWHERE, 0.0, scene.ways.egress_usd[np.maximum(home, 0)].T)
     best: Ints = np.argmin(dollars, axis=0)
     at_home = dollars[np.maximum(home, 0), np.arange(home.size)] <= dollars.min(axis=0)
     best = np.where((home != NOWHERE) & at_home, home, best)
     return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
+
+
+def _soon_enough(scene: Scene, now: Now, which: Ints) -> Ints:
+    paces, left, at = paces_of(scene), now.left_s[which], np.maximum(now.home[which], 0)
+    nowhere = now.home[which] == NOWHERE
+    rest = (now.ticks - now.tick) * scene.tick_s
+    transfer = np.where(nowhere, 0, scene.ways.transfer_s[at].T)
+    egress = np.where(nowhere, 0.0, scene.ways.egress_usd[at].T)
+    best = best_zone(scene, paces, left, rest, transfer, egress)
+    zone = now.zone[which]
+    there = now.delay_s[which] + paces.takes_s(left, zone, now.kept[which])
+    stays = (now.kind[which] == ON_DEMAND) & ((there <= rest) | (zone == best))
+    return np.where(stays, zone, best)

@@ -169,6 +169,8 @@ class _Job:
         """The answers to the last tick's probes."""
         for z in self.probed:
             life = self.lives[z]
+            if known.asked[z, row] < known.tick - 1:
+                continue
             if known.was_up[z, row]:
                 life.open(self.now, real=False)
                 self.imagined.add(z)

@@ -121,7 +121,7 @@ class _Rated:
         self.wanted = np.empty(0, dtype=bool)
 
     def act(self, known: Known) -> Wish:
-        zone, window = np.nonzero(self.probed[:, known.window])
+        zone, window = np.nonzero(self.probed[:, known.window] & (known.asked >= known.tick - 1))
         self.record(zone, known.window[window], known.was_up[zone, window])
         self.probed[:] = False
         lost = np.flatnonzero(known.lost)

@@ -10,15 +10,16 @@ from datetime import datetime, timedelta
 from router.agent import states
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
-from router.quoting.places import place_of
+from router.quoting.places import parted, place_of
 from router.quoting.policy import Decision, Event, Here, Move, Observation
 from router.running.chains import Chain, chains_of
 from router.running.lifecycle import kept_step, last_step
 from router.running.pace import Paces
+from router.running.past import past_of, same_machines
 from router.running.picture import Picture
 from router.running.quarantine import Short
-from router.running.recovering import TICK, Replanner, same_machines
-from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
+from router.running.recovering import TICK, Replanner
+from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase, Shortage
 
 _HINTS = {
     states.REBALANCE: Event.REBALANCE,
@@ -46,6 +47,7 @@ class _Scene:
     limits: Limits
     finder: CandidateFinder
     short: Short
+    lately: Sequence[Shortage]
 
 
 @dataclass(slots=True)
@@ -102,7 +104,8 @@ class Adviser:
     def _scene(self, attempt: Attempt) -> _Scene:
         limits = self.replanner.limits_of(attempt)
         site = self.replanner.site
-        return _Scene(limits, self.replanner.finder(limits), Short(site.store.shortages(site.clock())))
+        short = Short(site.store.shortages(site.clock()))
+        return _Scene(limits, self.replanner.finder(limits), short, self.replanner.lately())
 
     def _event(
         self, attempt: Attempt, notices: Sequence[NoticeRecord], nodes: Sequence[NodeRecord], *, priced: bool
@@ -134,7 +137,8 @@ class Adviser:
         here = next((c for c in found if same_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        others = tuple(place_of(c, job, limits) for c in found if c.key != here.key and not scene.short.has(c))
+        elsewhere = [c for c in found if c.key != here.key]
+        others, closed = parted(elsewhere, [c for c in elsewhere if not scene.short.has(c)], job, limits)
         if event is Event.HEALTH and notice is None and not others:
             return None  # slow is better than not at all
         leaves_in = None
@@ -151,7 +155,17 @@ class Adviser:
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
-        decision = self.replanner.policy.decide(Observation(now, deadline, TICK, event, at, others, save))
+        past = past_of(chain, job, found, scene.lately, now)
+        decision = self.replanner.policy.decide(
+            Observation(
+                now, deadline, TICK, event, at, others, save, closed, past.began, past.share, past.lives, past.answers
+            )
+        )
+        if isinstance(decision, Move) and here.key in decision.to:
+            # What runs is not stopped to be made anew.
+            decision = replace(decision, to=decision.to[: decision.to.index(here.key)], keep=True)
+            if not decision.to:
+                return None
         settled = attempt.met_at is not None and now - attempt.met_at >= _SETTLED
         if isinstance(decision, Move) and event in _WISHES and not settled:
             return None  # what moved a moment ago would only go to and fro

@@ -23,12 +23,14 @@ _REFUSED = frozenset({Cause.SHORT.value, Cause.QUOTA.value, Cause.PRICE.value})
 @dataclass(frozen=True, slots=True)
 class Chain:
     """``attempts`` by number, at least one. Their machines' last words are in ``steps`` and ``manifests``: what each
-    confirmed to have saved. ``transient``: the last one's training crashed in a way that need not happen again."""
+    confirmed to have saved. ``transient``: the last one's training crashed in a way that need not happen again.
+    ``nodes``: the machines of each, by rank."""
 
     attempts: tuple[Attempt, ...]
     steps: tuple[int, ...]
     manifests: tuple[str, ...]
     transient: bool = False
+    nodes: tuple[tuple[NodeRecord, ...], ...] = ()
 
     @property
     def last(self) -> Attempt:
@@ -123,7 +125,8 @@ def _chain(found: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) 
         steps.append(kept_step(attempt, its) if attempt.kept_step is None else attempt.kept_step)
         manifests.append(manifest_of(attempt, its))
     last = attempts[-1]
-    return Chain(attempts, tuple(steps), tuple(manifests), is_transient(last, nodes.get(last.id, ())))
+    machines = tuple(tuple(nodes.get(attempt.id, ())) for attempt in attempts)
+    return Chain(attempts, tuple(steps), tuple(manifests), is_transient(last, machines[-1]), machines)
 
 
 def waits(store: Store, attempts: Sequence[Attempt], *, crashes: int) -> tuple[Chain, ...]:

@@ -21,9 +21,9 @@ from router.planning.held import Held, held_use
 from router.planning.reassign import Want, reassign
 from router.planning.shared import Use
 from router.planning.solver import PulpSolver, Solver
-from router.planning.whats_left import checkpoint_interval, job_left, places_left
-from router.quoting.places import place_of
-from router.quoting.policy import Event, Greedy, Move, Observation, Place, Policy
+from router.planning.whats_left import checkpoint_interval, job_left
+from router.quoting.places import parted
+from router.quoting.policy import Event, Greedy, Move, Observation, Policy
 from router.quoting.safety import SafetyNet
 from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from
@@ -32,23 +32,25 @@ from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
 from router.running.metering import in_month, spent
 from router.running.orders import Order
+from router.running.past import past_of
 from router.running.quarantine import Short
 from router.running.site import Site
 from router.running.workspaces import job_of
-from router.state.records import Attempt, NodeRecord
+from router.state.records import Attempt, NodeRecord, Shortage
 
 TICK = timedelta(minutes=5)
+_LATELY = timedelta(days=1)
 _EVENTS = {Reason.INTERRUPTED.value: Event.INTERRUPTION, Reason.LOST.value: Event.LOST}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanting:
     """A job that needs a place. ``leaving``: its gang that is still there, None where all is gone, or where it stays
-    until the next is there. ``allowed``: keys of the only candidates; None: as the policy says."""
+    until the next is there. ``wish``: where the policy wants it to go; None: it is asked now."""
 
     chain: Chain
     leaving: Attempt | None = None
-    allowed: frozenset[str] | None = None
+    wish: Move | None = None
 
     @property
     def last(self) -> Attempt:
@@ -113,7 +115,7 @@ class Replanner:
     def _together(self, wanting: Sequence[Wanting], limits: Limits) -> list[Answer]:
         now, book = self.site.clock(), self.book()
         finder = self.finder(limits)
-        short = Short(self.site.store.shortages(now))
+        short, lately = Short(self.site.store.shortages(now)), self.lately()
         jobs = self._jobs(wanting)
         alive = self.site.store.overview.alive()
         answers: dict[int, Answer] = {}
@@ -123,15 +125,17 @@ class Replanner:
             if isinstance(job, Never):
                 answers[number] = job
                 continue
-            found = places_left(finder, job, short.has)
-            if want.allowed is not None:
-                found = tuple(candidate for candidate in found if candidate.key in want.allowed)
-            allowed = self._allowed(want, [place_of(candidate, job, limits) for candidate in found], job, now)
+            every = finder.find(job)[0]
+            found = tuple(candidate for candidate in every if not short.has(candidate))
+            if want.wish is not None:
+                found = tuple(candidate for candidate in found if candidate.key in want.wish.to)
+            allowed = self._allowed(want, every, found, job, limits, lately)
             if isinstance(allowed, Later):
                 answers[number] = allowed
             else:
                 most = None if job.budget is None else job.budget - self._spent(job, alive, now)
-                wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id)))
+                order = allowed.to if allowed.ordered else ()
+                wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id, order)))
         leaving = {want.leaving.id for want in wanting if want.leaving is not None}
         staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
         held = [_held(staying, alive[1], book, limits)]
@@ -211,12 +215,32 @@ class Replanner:
             return Never(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
         return self._left(want.chain, jobs.get(want.last.job_digest)) or Never("its specification is not in the state")
 
+    def lately(self) -> tuple[Shortage, ...]:
+        """Pools that ran short in the last day, whosoever gangs they were to be."""
+        return self.site.store.shortages_since(self.site.clock() - _LATELY)
+
+    def has_time(self, attempt: Attempt) -> bool:
+        """Whether its job has a deadline that is still ahead."""
+        text = self.site.store.job(attempt.job_digest)
+        deadline = None if text is None else _read_job(text).deadline
+        return deadline is not None and deadline.at(self._as_of(attempt)) > self.site.clock()
+
     def _allowed(
-        self, want: Wanting, places: Sequence[Place], job: Job, now: datetime
+        self, want: Wanting, every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits,
+        lately: Sequence[Shortage],
     ) -> Move | Later:  # fmt: skip
+        if want.wish is not None and want.wish.ordered:
+            return want.wish if found else Later("none of the places that it wants is left")
+        now = self.site.clock()
         deadline = None if job.deadline is None else job.deadline.at(now)
         event = _EVENTS.get(want.last.reason, Event.ENDED_SHORT)
-        decision = self.policy.decide(Observation(now, deadline, TICK, event, None, tuple(places)))
+        places, closed = parted(every, found, job, limits)
+        past = past_of(want.chain, job, every, lately, now)
+        seen = Observation(
+            now, deadline, TICK, event, None, places, closed=closed, began=past.began, share=past.share,
+            lives=past.lives, answers=past.answers,
+        )  # fmt: skip
+        decision = self.policy.decide(seen)
         if isinstance(decision, Move):
             return decision
         return Later(getattr(decision, "why", "") or "no place is left")
@@ -265,19 +289,3 @@ def _ran_s(attempt: Attempt) -> float:
     if attempt.met_at is None or attempt.gone_at is None:
         return 2 * LEAST_INTERVAL_S
     return (attempt.gone_at - attempt.met_at).total_seconds()
-
-
-def same_machines(candidate: Candidate, attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
-    """Whether the candidate is what runs; an offer without a zone fits any."""
-    if (candidate.region.cloud, candidate.region.region) != (attempt.cloud, attempt.region):
-        return False
-    wanted = Counter((node.instance_type, node.market, node.zone) for node in nodes)
-    for part in candidate.parts:
-        offer, left = part.offer, part.machines
-        for key in [k for k in wanted if k[:2] == (offer.instance_type, offer.market)]:
-            if offer.zone in (None, key[2]) or key[2] is None:
-                taken = min(left, wanted[key])
-                left, wanted[key] = left - taken, wanted[key] - taken
-        if left:
-            return False
-    return not +wanted

@@ -15,7 +15,8 @@ from functools import partial
 
 from router.agent import control
 from router.agent.config import Config
-from router.quoting.policy import Event, Move, Save
+from router.planning.candidates import LONGEST_RUN
+from router.quoting.policy import Event, Move, Rule, Save
 from router.running.advising import Advice, Adviser
 from router.running.chains import Chain, chain_of, chains_of, give_up, waits
 from router.running.deploying import Outcome, Placed, Result, is_interrupted, make_placed, release_interrupted
@@ -77,7 +78,7 @@ class Watcher:
         waiting = self._waiting()
         self._forget_but({a.id for a in now.alive}, {_key(a) for a in (*now.alive, *(c.last for c in waiting))})
         advised = self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now)
-        moving = self._moved([one for one in advised if isinstance(one.decision, Move)])
+        moving = self._moved([one for one in advised if isinstance(one.decision, Move) and one.decision.to])
         for advice in advised:
             if advice.attempt.id not in moving:
                 self._heed(advice)
@@ -105,7 +106,12 @@ class Watcher:
 
     def _waiting(self) -> Sequence[Chain]:
         now = self.site.clock()
-        found = self.site.store.ended_last(now - self.site.deploy.patience.again)
+        since = now - self.site.deploy.patience.again
+        if self.site.deploy.policy is Rule.GREEDY:
+            found = self.site.store.ended_last(since)
+        else:  # what waits for spot because its policy says so may wait for long
+            gone = self.site.store.ended_last(now - LONGEST_RUN)
+            found = tuple(a for a in gone if (a.gone_at or now) >= since or self.replanner.has_time(a))
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
         return waits(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
 
@@ -152,7 +158,7 @@ class Watcher:
     def _heed(self, advice: Advice) -> None:
         """A checkpoint that the policy wants is ordered; a gang that is to move saves first, then leaves."""
         attempt, decision = advice.attempt, advice.decision
-        if not isinstance(decision, Save | Move):
+        if not isinstance(decision, Save | Move) or (isinstance(decision, Move) and decision.keep):
             return
         notice = advice.notice
         name = f"{advice.event.value}-{attempt.version}" if notice is None else notice.id
@@ -175,7 +181,7 @@ class Watcher:
             if one.notice is not None:
                 quarantine(self.site, one.attempt, (one.notice.rank,), one.event.value)
         chains = chains_of(self.site.store, [one.attempt for one in wishes])
-        wanting = [Wanting(chains[one.attempt.id], None, frozenset(_move(one).to)) for one in wishes]
+        wanting = [Wanting(chains[one.attempt.id], None, _move(one)) for one in wishes]
         answers = self.replanner.replan(wanting)
         asked = zip(wishes, wanting, answers, strict=True)
         found = [(one, want, go) for one, want, go in asked if isinstance(go, Go)]

@@ -8,16 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.offers import Offer
-from pricing.problems import InvalidInputError, Problem
-from router.files.book_check import check_against_book, check_limits_against_book
-from router.files.job_files import LoadedJobs, load_jobs
-from router.files.limits_file import LoadedLimits, load_limits
+from router.files.job_files import LoadedJobs
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.state.records import Shortage
+from router.wiring.reading import inputs, young
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,11 @@ def plan_request(
     """Everything read and checked; pools in ``shortages`` are taken to have no more than what jobs run on there.
     InvalidInputError with every problem of the book, or else of jobs and limits."""
     book = load_book(book_name)
-    loaded, limits = _inputs(paths, limits_file, now, book)
-    young = _young(book, options.max_age, now)
+    loaded, limits = inputs(paths, limits_file, now, book)
+    kept = young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
-        book=book if len(young) == len(book.offers) else book.with_offers(young),
+        book=book if len(kept) == len(book.offers) else book.with_offers(kept),
         limits=without(limits, shortages, _running(loaded, book)),
         now=now,
         horizon=options.horizon,
@@ -64,41 +61,7 @@ def plan_request(
         advisory=options.advisory,
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
-    return Prepared(request, len(book.offers) - len(young), finished)
-
-
-def _inputs(
-    paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook
-) -> tuple[LoadedJobs, Limits]:
-    problems: list[Problem] = []
-    jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
-    try:
-        if limits_file is not None:
-            limits = load_limits(limits_file)
-            check_limits_against_book(limits, book)
-    except InvalidInputError as error:
-        problems += error.problems
-    try:
-        jobs = load_jobs(paths, now)
-        check_against_book(jobs, book)
-    except InvalidInputError as error:
-        problems += error.problems
-    if problems:
-        raise InvalidInputError(problems)
-    return jobs, limits.limits
-
-
-def _young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
-    if max_age is None:
-        return book.offers
-    young = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
-    if not young:
-        raise InvalidInputError.single(
-            f"every price of the book is older than {max_age.days} days or undated",
-            field="--max-age",
-            remedy="raise it, or fetch a newer book",
-        )
-    return young
+    return Prepared(request, len(book.offers) - len(kept), finished)
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:

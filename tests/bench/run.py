@@ -32,6 +32,7 @@ from tests.bench import (
     orders,
     price_history,
     prices,
+    quotes,
     reassign,
     storm,
     terraform_nodes,
@@ -86,6 +87,8 @@ def main() -> None:
     first_write.main(("--waves", "1"))
     print()
     backtest.main()
+    print()
+    quotes.main()
     print()
     storm.main()
     print()

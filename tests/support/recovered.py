@@ -59,9 +59,11 @@ def lasting(
     return job(name, command, machines=machines, **fields)
 
 
-def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None) -> Running:
-    """`stepfare watch`, which listens already."""
-    site.deploy(patience=PATIENCE)
+def watched(
+    site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any
+) -> Running:  # fmt: skip
+    """`stepfare watch`, which listens already; ``deploy``: more of its deploy file."""
+    site.deploy(patience=PATIENCE, **deploy)
     watcher = site.start("watch", held=held, environment=environment)
     eventually(lambda: "listening at" in watcher.err, 30, why="for a watcher")
     return watcher

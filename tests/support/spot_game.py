@@ -8,17 +8,18 @@ move, and, where ``told`` is, at a loss or a notice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.policy import Event, Here, Move, Observation, Place, Policy, Save
+from router.quoting.policy import Answer, Event, Here, Life, Move, Observation, Place, Policy, Save
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 ON_DEMAND = UsdPerHour.parse("3.60")
 SPOT = UsdPerHour.parse("1.20")
+DEAR = UsdPerHour.parse("9.00")
 _GIVE_UP = 100_000
 
 
@@ -35,7 +36,8 @@ class Spot:
 
 @dataclass(frozen=True)
 class World:
-    """What is fixed. ``far``: minutes to bring the checkpoint from one region to another, both ways alike."""
+    """What is fixed. ``far``: minutes to bring the checkpoint from one region to another, both ways alike. ``dear``:
+    other on-demand places, which are always up."""
 
     work: int
     deadline: int
@@ -47,11 +49,13 @@ class World:
     spots: tuple[Spot, ...]
     told: bool = True
     asked_while_starting: bool = False
+    dear: tuple[Spot, ...] = ()
 
     @property
     def always_on_demand(self) -> int:
-        """When the job ends that goes on demand at once, where its checkpoint is."""
-        return self.start + self.work
+        """When the job ends that goes on demand at once, where that is soonest done."""
+        others = (d.start + self.far * (d.region != 0) + -(-self.work // d.speed) for d in self.dear)
+        return min([self.start + self.work, *others])
 
 
 @dataclass
@@ -69,6 +73,8 @@ class Game:
     saving: int = 0
     nanos: int = 0
     decisions: list[str] = field(default_factory=list)
+    lives: list[Life] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
 
     def play(self) -> int:
         """Until all work is done."""
@@ -86,7 +92,9 @@ class Game:
         at = None
         if here is not None:
             at = Here(here, self._leaves_in(), saved=self.unsaved == 0, unsaved_hours=self.unsaved / 60)
-        names = ["on-demand", *(f"spot-{i}" for i, s in enumerate(world.spots) if s.up(self.minute))]
+        names = ["on-demand", *(f"dear-{i}" for i in range(len(world.dear)))]
+        down = [f"spot-{i}" for i, s in enumerate(world.spots) if not s.up(self.minute)]
+        names += [f"spot-{i}" for i, s in enumerate(world.spots) if s.up(self.minute)]
         return Observation(
             now=BEGIN + self.minute * MINUTE,
             deadline=BEGIN + world.deadline * MINUTE,
@@ -95,7 +103,16 @@ class Game:
             here=at,
             places=tuple(self._place(name) for name in names),
             save=world.save * MINUTE,
+            closed=tuple(self._place(name) for name in down),
+            began=BEGIN,
+            share=self._share,
+            lives=tuple(self.lives),
+            answers=tuple(self.answers),
         )
+
+    @property
+    def _share(self) -> float:
+        return (self.world.work - self.confirmed) / self.world.work
 
     def _place(self, name: str) -> Place:
         """On-demand is where the checkpoint is; so the first region's is not needed."""
@@ -104,7 +121,9 @@ class Game:
         if spot is None:
             market, rate, start, speed, moves = Market.ON_DEMAND, ON_DEMAND, self.world.start, 1, self._far(0)
         else:
-            market, rate, start, speed = Market.SPOT, SPOT, spot.start, spot.speed
+            sure = name.startswith("dear-")
+            market, rate = (Market.ON_DEMAND, DEAR) if sure else (Market.SPOT, SPOT)
+            start, speed = spot.start, spot.speed
             moves = self._far(spot.region)
         hours = left / speed / 60
         cost = Usd(round(rate.nanos * (hours + start / 60)))
@@ -114,7 +133,10 @@ class Game:
         return 0 if region == self.home else self.world.far
 
     def _spot(self, name: str) -> Spot | None:
-        return None if name == "on-demand" else self.world.spots[int(name.removeprefix("spot-"))]
+        if name == "on-demand":
+            return None
+        kind, number = name.split("-")
+        return (self.world.spots if kind == "spot" else self.world.dear)[int(number)]
 
     def _leaves_in(self) -> timedelta | None:
         spot = self._spot(self.here)
@@ -128,7 +150,9 @@ class Game:
         self.decisions.append(f"{self.minute} {decision}")
         if isinstance(decision, Save) and self.here and not self.saving:
             self.saving = self.world.save + 1
-        if isinstance(decision, Move) and decision.to[0] != self.here:
+        if isinstance(decision, Move) and not decision.to:
+            self._leave()
+        elif isinstance(decision, Move) and decision.to[0] != self.here:
             self._leave()
             self._launch(decision.to[0])
 
@@ -142,6 +166,13 @@ class Game:
                 self.unsaved = 0
                 break
         self._confirm()
+        self._gone(taken=False)
+
+    def _gone(self, *, taken: bool) -> None:
+        """It is nowhere now."""
+        if self.here and self.lives and self.lives[-1].until is None:
+            now = BEGIN + self.minute * MINUTE
+            self.lives[-1] = replace(self.lives[-1], until=now, taken=taken, share_to=self._share)
         self.here = ""
 
     def _confirm(self) -> None:
@@ -154,19 +185,28 @@ class Game:
     def _launch(self, name: str) -> None:
         spot = self._spot(name)
         minutes = self.world.start + self._far(0) if spot is None else spot.start + self._far(spot.region)
+        now = BEGIN + self.minute * MINUTE
+        self._gone(taken=False)  # a launch that was given up
         self.here = name
+        self.lives.append(Life(name, now, now + minutes * MINUTE, None, False, self._share, self._share))
         for number in range(minutes):
             if self.world.asked_while_starting and number % self.world.tick == 0 and number:
                 o = self._observed(Event.TICK)
                 decision = self.policy.decide(o)
-                if isinstance(decision, Move) and decision.to[0] != name:
+                if isinstance(decision, Move) and decision.to[:1] != (name,):
                     self.decisions.append(f"{self.minute} gives up {name}: {decision}")
+                    if not decision.to:
+                        self._gone(taken=False)
+                        return
                     self._launch(decision.to[0])
                     return
             self._pay()
             self.minute += 1
         if spot is not None and not spot.up(self.minute):
             self.here = ""
+            self.lives.pop()
+        if spot is not None:
+            self.answers.append(Answer(name, BEGIN + self.minute * MINUTE, bool(self.here)))
         self.since_save = 0
 
     def _until_next(self) -> Event:
@@ -179,7 +219,8 @@ class Game:
                 continue
             spot = self._spot(self.here)
             if spot is not None and not spot.up(self.minute):
-                self.here, self.unsaved, self.saving, lost = "", 0, 0, True
+                self._gone(taken=True)
+                self.unsaved, self.saving, lost = 0, 0, True
                 if self.world.told:
                     return Event.LOST
                 continue
@@ -201,4 +242,5 @@ class Game:
 
     def _pay(self) -> None:
         if self.here:
-            self.nanos += (SPOT if self._spot(self.here) else ON_DEMAND).nanos // 60
+            prices = {"spot": SPOT, "dear": DEAR}
+            self.nanos += prices.get(self.here.split("-")[0], ON_DEMAND).nanos // 60

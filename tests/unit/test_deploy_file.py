@@ -88,7 +88,9 @@ def test_addresses_at_which_machines_call(folder: Path, url: str) -> None:
 
 BAD = {
     "unknown field": ("engin: tofu", "1:1", "engin", "is no field of a deploy file", "did you mean engine?"),
-    "field of nothing like it": ("banana: 1", "1:1", "banana", "is no field of a deploy file", "known: backend"),
+    "field of nothing like it": ("banana: 1", "1:1", "banana", "is no field of a deploy file", "stepfare schema"),
+    "no such policy": ("policy: uniform-progres", "1:9", "policy", "is no policy", "did you mean uniform-progress?"),
+    "a list of policies": ("policy: [greedy]", "1:9", "policy", "greedy", ""),
     "field inside": ("patience: {metet: 5m}", "1:12", "patience.metet", "no such field", "did you mean meet?"),
     "field of a cloud": (
         "clouds:\n  aws:\n    imge: x", "3:5", "clouds.aws.imge", "clouds.aws has no such field", "did you mean image?",

@@ -15,6 +15,7 @@ from router.quoting.baselines import Greedy, TimeSliced, UniformProgress
 from router.quoting.scene import Scene, Task
 from router.quoting.series import Series, ZoneSeries
 from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
+from tests.support.malice import Malice
 from tests.support.spot_windows import scenes
 
 
@@ -35,31 +36,6 @@ class Erratic:
             return np.where(stays, now.kind, kind), np.where(stays, now.zone, zone)
 
         return play
-
-
-@dataclass(frozen=True)
-class Malice:
-    """Weather that knows the policy: what it starts is taken after ``patience`` ticks, and is there again at once."""
-
-    inner: VectorPolicy
-    patience: int
-
-    def begin(self, scene: Scene) -> Player:
-        play, kept = self.inner.begin(scene), np.zeros(scene.starts.size, dtype=np.int64)
-
-        def spoil(now: Now) -> Actions:
-            kind, zone = play(now)
-            wanted = kind == SPOT
-            kept[now.window] = np.where(wanted, kept[now.window] + 1, 0)
-            at = scene.starts[now.window] + now.tick + 1
-            inside = at < scene.up.shape[1]
-            taken = wanted & (kept[now.window] >= self.patience)
-            scene.up[:, at[inside]] = True
-            scene.up[zone[inside & taken], at[inside & taken]] = False
-            kept[now.window[taken]] = 0
-            return kind, zone
-
-        return spoil
 
 
 POLICIES: list[VectorPolicy] = [Greedy(), UniformProgress(), UniformProgress(hysteresis=False), TimeSliced(4)]

@@ -1,0 +1,169 @@
+"""``stepfare backtest``: what policies would have cost in weather that was recorded."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures.process import BrokenProcessPool
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.options import refused
+
+PUBLISHED = ("greedy", "sliced", "up", "up-plain")
+USUAL = ("ours", *PUBLISHED)
+ASKING = ("greedy", "up-s", "lindy", "skynomad")
+_MOST_BLOCKS = 100
+
+
+class BacktestFormat(StrEnum):
+    """How the result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class HolesChoice(StrEnum):
+    """What a tick without an answer counts as."""
+
+    REFUSE = "refuse"
+    DOWN = "down"
+    LAST = "last"
+
+
+def backtest(
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Job files, folders or globs.")] = None,
+    traces: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; may be given again."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="See --list-policies; may be given again, or with commas.")
+    ] = None,
+    list_policies: Annotated[bool, typer.Option("--list-policies", help="Name the policies, and end.")] = False,
+    probes: Annotated[bool, typer.Option("--probes", help="All policies ask zones, and pay for it.")] = False,
+    zones: Annotated[
+        list[str] | None, typer.Option(metavar="each|all|grow|A,B", help="Alone, joined, 1 to all, or these joined.")
+    ] = None,
+    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: how much is to be done.")] = None,
+    deadline: Annotated[
+        list[str] | None, typer.Option(metavar="TIME", help="So long after the start; may be given again.")
+    ] = None,
+    ratio: Annotated[
+        list[float] | None, typer.Option(metavar="X", help="A deadline as so many times the work; again.")
+    ] = None,
+    changeover: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Lost and billed at each launch. Default: 12m, or the job's.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Moved between regions. Default: none.")
+    ] = None,
+    gang: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines that start together.")] = None,
+    accelerator: Annotated[
+        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: what a machine of the traces has.")
+    ] = None,
+    book: Annotated[str, typer.Option(metavar="BOOK", help="With job files: knows the machine.")] = "latest",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="With job files: deadlines count from here.")] = None,
+    egress: Annotated[float, typer.Option(min=0, metavar="USD", help="A GB from region to region.")] = 0.02,
+    transfer: Annotated[
+        str | None, typer.Option(metavar="RATE", help="Of a move, as 2 GB/s. Default: at once.")
+    ] = None,
+    prices: Annotated[Path | None, typer.Option(metavar="DIR", help="Price files for JSON traces.")] = None,
+    spot_price: Annotated[
+        float | None, typer.Option(metavar="USD", help="An hour of a machine, for traces that have no prices.")
+    ] = None,
+    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same on demand.")] = None,
+    holes: Annotated[
+        HolesChoice, typer.Option(help="Ticks that nobody saw: not allowed, no machine, as before.")
+    ] = HolesChoice.REFUSE,
+    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Look only so often.")] = None,
+    every: Annotated[str, typer.Option(metavar="TIME", help="A window begins so often.")] = "6h",
+    blocks: Annotated[
+        int, typer.Option(min=1, max=_MOST_BLOCKS, metavar="N", help="Learn from those before, score the next.")
+    ] = 6,
+    processes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Default: all cores.")] = None,
+    output: Annotated[BacktestFormat, typer.Option("--output", "-o", help="Format.")] = BacktestFormat.TABLE,
+    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row a window and policy.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="A page with plots.")] = None,
+) -> None:
+    """Play jobs against recorded weather: what would each policy have cost?
+
+    \b
+    stepfare backtest --traces traces/v100 --work 48h --deadline 60h
+    stepfare backtest --traces 'traces/*_v100_1.json' --spot-price 0.97 \\
+      --on-demand-price 3.06 --work 48h --ratio 1.1 --ratio 1.5 --html b.html
+    stepfare backtest jobs/ --traces traces/h100 --accelerator H100:8 \\
+      --zones all --policy ours,up-s,skynomad --csv windows.csv
+    stepfare backtest --list-policies
+
+    Nothing is learned from what comes after a window begins: docs/backtest.md.
+    """
+    from router.cli import backtest_options as options
+    from router.cli import backtest_page, backtest_plot, backtest_text
+    from router.files.trace_sets import read_trace_sets
+    from router.files.trace_values import Holes
+    from router.jobs.quantities import parse_gib_per_s
+    from router.quoting.backtest import Move, Windows
+    from router.quoting.scores import pool, scores
+    from router.quoting.timeline import follow, widest
+    from router.wiring.backtest_cells import cells_of
+    from router.wiring.backtest_jobs import GB_PER_GIB
+    from router.wiring.backtesting import run
+
+    if list_policies:
+        console.out(backtest_text.policies())
+        return
+    if not traces:
+        raise InvalidInputError.single(
+            "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
+        )
+    if html is not None:
+        backtest_plot.check()
+    windows = Windows(blocks, options.seconds("--every", every))
+    names = options.policies(policy or (ASKING if probes else PUBLISHED if blocks == 1 else USUAL), probes, blocks)
+    works = options.works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
+    deadlines = [options.seconds("--deadline", text) for text in deadline or ()]
+    if bad := [share for share in ratio or () if not share >= 1]:
+        raise InvalidInputError.single(
+            f"{bad[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
+        )
+    try:
+        rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
+    except ValueError as error:
+        raise refused("--transfer", error) from None
+    if rate is not None and not rate > 0:
+        raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
+    with console.progress("reading traces"):
+        sets = read_trace_sets(
+            traces, prices=prices, listed=options.listed(spot_price, on_demand_price), holes=Holes(holes.value),
+            tick_s=None if tick is None else options.seconds("--tick", tick),
+        )  # fmt: skip
+    move = Move(usd_per_gb=egress)
+    cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
+    for made in works:
+        for remark in made.notes:
+            console.note(remark)
+    count = processes or os.cpu_count() or 1
+    try:
+        with console.bars() as bars:
+            found = run(
+                cells, windows, names, paid=probes, processes=count,
+                advance=lambda done, total: bars.advance("parts played", done, total, ""),
+            )  # fmt: skip
+    except BrokenProcessPool:
+        raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
+    pooled = pool(cells, windows, found)
+    judged = [(cell, scores(cell)) for cell in pooled]
+    if csv is not None:
+        console.write(backtest_text.rows(pooled), csv)
+    if html is not None:
+        with console.progress("drawing"):
+            shown = widest(pooled)
+            runs = follow(shown, windows, names, paid=probes)
+        backtest_page.write(html, judged, windows, shown, runs)
+    texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
+    console.out(texts[output](judged, windows))

@@ -1,0 +1,99 @@
+"""What `stepfare backtest` was asked, as values. Each function raises InvalidInputError that names the option."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError, Problem
+from router.cli.options import length_of_time, moment_of_planning, refused
+
+if TYPE_CHECKING:
+    from router.files.trace_values import ListPrices
+    from router.wiring.backtest_jobs import Work
+
+
+def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
+    """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
+    from router.quoting.named import POLICIES, named
+
+    names, problems = list[str](), list[Problem]()
+    for word in (word.strip() for text in given for word in text.split(",")):
+        try:
+            found = named(word)
+        except KeyError as error:
+            problems.append(Problem("", "--policy", f"there is no policy {word!r}", str(error.args[0])))
+            continue
+        if probes and found.asks is None:
+            asking = ", ".join(name for name, policy in POLICIES.items() if policy.asks is not None)
+            problems.append(Problem("", "--policy", f"{found.name} cannot ask zones", f"with --probes: {asking}"))
+        if found.learns and blocks == 1:
+            what = f"{found.name} learns from the past, and with one block there is none"
+            problems.append(Problem("", "--blocks", what, "at least 2"))
+        names.append(found.name)
+    if problems:
+        raise InvalidInputError(problems)
+    return list(dict.fromkeys(names))
+
+
+def works(
+    jobs: Sequence[str] | None, work: str | None, deadline: Sequence[str] | None, ratio: Sequence[float] | None,
+    changeover: str | None, checkpoint: str | None, gang: int | None, accelerator: str | None, book: str,
+    now: str | None,
+) -> tuple[Work, ...]:  # fmt: skip
+    """From job files, or the one that the other options describe."""
+    from router.jobs.quantities import parse_gib
+    from router.wiring.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
+
+    launch = length_of_time("--changeover", changeover)
+    if jobs:
+        said = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
+        for option in (option for option, value in said.items() if value is not None):
+            raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
+        if accelerator is None:
+            what = "is missing: how fast a job is depends on the machines of which the traces are"
+            raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
+        return works_of(jobs, moment_of_planning(now), book, accelerator, launch)
+    if work is None:
+        raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
+    if accelerator is not None:
+        what = "is for job files; --work is time on the traces' machines"
+        raise InvalidInputError.single(what, field="--accelerator", remedy="leave it out")
+    if not deadline and not ratio:
+        remedy = "say --deadline 60h, or --ratio 1.25 for 1.25 times the work"
+        raise InvalidInputError.single("is missing", field="--deadline", remedy=remedy)
+    try:
+        gib = 0.0 if checkpoint is None else parse_gib(checkpoint)
+    except ValueError as error:
+        raise refused("--checkpoint", error) from None
+    if gib < 0:
+        raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
+    takes = DEFAULT_CHANGEOVER if launch is None else launch
+    lost_s = round(takes.total_seconds())
+    return (Work(f"{work} of work", seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
+
+
+def seconds(option: str, text: str, least: int = 1) -> int:
+    """A length of time in whole seconds."""
+    found = length_of_time(option, text)
+    assert found is not None
+    length = found.total_seconds()
+    if length < least or length != int(length):
+        what = f"{text} is not {least} s or more in whole seconds"
+        raise InvalidInputError.single(what, field=option, remedy="write 90m, 18h or 7d")
+    return int(length)
+
+
+def listed(spot: float | None, on_demand: float | None) -> ListPrices | None:
+    """Of traces without prices."""
+    from router.files.trace_values import ListPrices
+
+    if spot is None and on_demand is None:
+        return None
+    if spot is None or on_demand is None:
+        missing = "--spot-price" if spot is None else "--on-demand-price"
+        raise InvalidInputError.single("is missing", field=missing, remedy="give both prices, or neither")
+    for option, usd in (("--spot-price", spot), ("--on-demand-price", on_demand)):
+        if not 0 < usd < float("inf"):
+            raise InvalidInputError.single(f"{usd} is not a price above zero", field=option, remedy="e.g. 0.918")
+    return ListPrices(spot, on_demand)

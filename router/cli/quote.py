@@ -1,0 +1,170 @@
+"""``stepfare quote``: what a job costs by a deadline, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import length_of_time, moment_of_planning, refused, usd_of
+
+if TYPE_CHECKING:
+    from router.jobs.quantities import Moment
+    from router.quoting.quote import Quote
+    from router.wiring.quoting import Answer
+
+
+class QuoteFormat(StrEnum):
+    """How quotes are written."""
+
+    TEXT = "text"
+    TABLE = "table"
+    LINE = "line"
+    JSON = "json"
+
+
+def quote(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Job files, folders or globs.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="TIME", help="Done by then; else each job's own deadline.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask instead how far this money goes.")] = None,
+    accept: Annotated[str | None, typer.Option(metavar="QUOTE", help="Make a plan of this quote.")] = None,
+    ceiling: Annotated[
+        str | None, typer.Option(metavar="USD", help="With --accept: the most it may cost; else the 90 % figure.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: where the plan goes.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
+    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
+    advisory: Annotated[
+        bool, typer.Option("--advisory", help="Count on clouds that cannot be ordered from here, too.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
+    max_age: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=256, metavar="N", help="For many jobs; else one a processor.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Whether quotes are stored.")] = True,
+    output: Annotated[
+        QuoteFormat | None, typer.Option("--output", "-o", help="Format; text for one job, a table for several.")
+    ] = None,
+) -> int:
+    """Say what a job costs by a deadline, how sure that is, and what others cost.
+
+    \b
+    stepfare quote job.yaml --by 2026-11-25T09:00Z
+    stepfare quote job.yaml --by +36h --html quote.html
+    stepfare quote job.yaml --by +3d --budget 5000
+    stepfare quote jobs/ -o json
+    stepfare quote --accept quote-1a2b3c4d5e6f --out plan.json
+
+    Exit code 3 when a job cannot be quoted, or not placed within the ceiling; 6 when the quote to accept is too old.
+    """
+    moment = moment_of_planning(now)
+    if accept is not None:
+        from router.cli.quote_accept import accepted
+
+        _only_with_accept(paths, by, budget, html)
+        return accepted(accept, usd_of("--ceiling", ceiling), out, book, limits, moment)
+    for name, value in (("--ceiling", ceiling), ("--out", out)):
+        if value is not None:
+            raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
+    if not paths:
+        raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
+    from router.prices.books import load_book
+    from router.wiring.quoting import QuoteOptions, answers, asked
+
+    options = QuoteOptions(
+        by=_by(by), budget=usd_of("--budget", budget), advisory=advisory,
+        max_age=length_of_time("--max-age", max_age), processes=processes,
+    )  # fmt: skip
+    if options.by is not None and options.by.at(moment) <= moment:
+        raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
+    prepared = asked(paths, book, limits, moment, options, load_book)
+    with console.progress(f"quoting {len(prepared.asks)} jobs"):
+        found = list(answers(prepared))
+    names = _kept(found) if keep else {}
+    if html is not None:
+        _page(found, html, names)
+    _show(found, names, output)
+    return int(ExitCode.OK if all(_is_answer(a) for a in found) else ExitCode.UNPLACED)
+
+
+def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
+    for name, value in (("JOB", paths), ("--by", by), ("--budget", budget), ("--html", html)):
+        if value:
+            raise InvalidInputError.single("does not go with --accept", field=name, remedy="the quote says what holds")
+
+
+def _by(text: str | None) -> Moment | None:
+    from router.jobs.quantities import Moment
+
+    if text is None:
+        return None
+    try:
+        return Moment.parse(text)
+    except ValueError as error:
+        raise refused("--by", error) from None
+
+
+def _kept(found: Sequence[Answer]) -> dict[str, str]:
+    """Ids by job; where storing fails it says so, no more."""
+    from router.files.quote_files import keep_quotes
+    from router.prices.home import quotes_folder
+    from router.quoting.quote import Quote
+
+    quotes = [a for a in found if isinstance(a, Quote)]
+    folder = quotes_folder()
+    try:
+        return {q.job: name for q, name in zip(quotes, keep_quotes(folder, quotes), strict=True)}
+    except OSError as error:
+        console.note(f"{folder}: quotes are not stored: {error.strerror or error}", "warning")
+        return {}
+
+
+def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
+    from router.cli.quote_page import page
+    from router.cli.web_page import put
+    from router.quoting.quote import Quote
+
+    quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]
+    if not quotes:
+        console.note(f"{file.name} is not written: there is no quote to draw")
+        return
+    put(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
+
+
+def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
+    from router.cli.quote_text import line, refusal, table, text
+    from router.quoting.quote import Refused
+    from router.quoting.quote_json import answers_to_json
+
+    wanted = output or (QuoteFormat.TEXT if len(found) == 1 else QuoteFormat.TABLE)
+    if wanted is QuoteFormat.JSON:
+        console.out(answers_to_json(found))
+        return
+    for each in found:
+        if isinstance(each, Refused):
+            console.show_problems(InvalidInputError([refusal(each)]))
+    good = [(names.get(a.job, ""), a) for a in found if not isinstance(a, Refused)]
+    if not good:
+        return
+    if wanted is QuoteFormat.TABLE:
+        console.out(table(good))
+    elif wanted is QuoteFormat.LINE:
+        console.out("\n".join(line(answer, name) for name, answer in good))
+    else:
+        console.out("\n".join(text(answer, name) for name, answer in good))
+
+
+def _is_answer(answer: Answer) -> bool:
+    from router.quoting.quote import Refused
+
+    return not isinstance(answer, Refused)

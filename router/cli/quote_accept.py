@@ -1,0 +1,58 @@
+"""``stepfare quote --accept``: a quote becomes a plan of one job with a ceiling."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+
+if TYPE_CHECKING:
+    from pricing.money import Usd
+
+
+def accepted(name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime) -> int:
+    """Writes the plan and that it was accepted. InvalidInputError, CommandError."""
+    from router.cli.plan_text import table
+    from router.cli.site_options import remember_planned, who
+    from router.files.limits_file import read_limits
+    from router.files.quote_files import Acceptance, accept, find_quote
+    from router.planning.plan_json import plan_content, plan_to_json
+    from router.planning.planner import make_plan
+    from router.prices.home import quotes_folder
+    from router.wiring.accepting import plan_request_of
+
+    if out is None:
+        raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
+    folder = quotes_folder()
+    identity, quote = find_quote(folder, name)
+    if now > quote.valid_until:
+        what = f"{identity} was valid until {quote.valid_until:%Y-%m-%d %H:%MZ}"
+        raise CommandError(what, ExitCode.STALE, "ask for the quote again")
+    most = ceiling if ceiling is not None else quote.usd.p90
+    if most is None:
+        what = "the quote names no most: the job may never be done on spot alone"
+        raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
+    request = plan_request_of(quote, most, book, limits, now)
+    with console.progress(f"planning {quote.job}"):
+        plan = make_plan(request)
+    if plan.unplaced:
+        left_out = plan.unplaced[0]
+        hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
+        raise CommandError(f"{quote.job} cannot be planned within ${most.dollars():,.2f}: {left_out.reason}",
+                           ExitCode.UNPLACED, hints or "raise --ceiling, or quote again")  # fmt: skip
+    console.write(plan_to_json(plan), out)
+    digest: str = plan_content(plan)["digest"]
+    remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), now)
+    accept(
+        folder,
+        Acceptance(identity, now.isoformat().replace("+00:00", "Z"), who(), digest, request.jobs[0].digest, str(most)),
+    )
+    console.note(
+        f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${most.dollars():,.2f}"
+    )
+    console.out(table(plan))
+    return int(ExitCode.OK)

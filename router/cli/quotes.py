@@ -1,0 +1,89 @@
+"""``stepfare quotes``: what was quoted."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from router.cli import console
+
+
+class ListFormat(StrEnum):
+    """How the list is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class ShowFormat(StrEnum):
+    """How a quote is written."""
+
+    TEXT = "text"
+    LINE = "line"
+    JSON = "json"
+
+
+def list_quotes(
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only this job's.")] = None,
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+) -> None:
+    """List the stored quotes, the oldest first, and which of them were accepted.
+
+    \b
+    stepfare quotes list
+    stepfare quotes list --job llama-7b -o json
+    """
+    from dataclasses import asdict
+
+    from router.cli.quote_text import money, sure
+    from router.cli.text import columns
+    from router.files.quote_files import stored_quotes
+    from router.prices.home import quotes_folder
+    from router.quoting.quote_json import quote_content
+
+    found = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
+    if output is ListFormat.JSON:
+        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in found]
+        console.out(json.dumps({"quotes": rows}, indent=2, sort_keys=True))
+        return
+    if not found:
+        console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
+        return
+    header = ("QUOTE", "ASKED", "JOB", "BY", "COST", "ON TIME", "ACCEPTED")
+    rows_ = [
+        (name.removeprefix("quote-"), f"{q.asked_at:%m-%d %H:%M}", q.job, f"{q.deadline:%m-%d %H:%M}", money(q.usd.p50),
+         sure(q), "" if a is None else f"${a.ceiling_usd}")
+        for name, q, a in found
+    ]  # fmt: skip
+    console.out(columns(header, rows_, frozenset({"COST", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="QUOTE", help="Its id, or the first digits.")],
+    output: Annotated[ShowFormat, typer.Option("--output", "-o", help="Format.")] = ShowFormat.TEXT,
+) -> None:
+    """Print a stored quote again.
+
+    \b
+    stepfare quotes show quote-1a2b3c4d5e6f
+    stepfare quotes show 1a2b -o line
+    """
+    from router.cli.quote_text import line, text
+    from router.files.quote_files import acceptance, find_quote
+    from router.prices.home import quotes_folder
+    from router.quoting.quote_json import quote_to_json
+
+    folder = quotes_folder()
+    identity, quote = find_quote(folder, name)
+    if output is ShowFormat.JSON:
+        console.out(quote_to_json(quote))
+        return
+    console.out(text(quote, identity) if output is ShowFormat.TEXT else line(quote, identity))
+    accepted = acceptance(folder, identity)
+    if accepted is not None and output is ShowFormat.TEXT:
+        console.out(
+            f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
+        )

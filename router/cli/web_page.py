@@ -1,0 +1,46 @@
+"""An HTML page without scripts, links or fonts of others, and how it or a picture gets into its file."""
+
+from __future__ import annotations
+
+import html
+import os
+from pathlib import Path
+
+from router.cli import console
+
+# What all pages have; each adds its own.
+_STYLE = """
+body { font: 15px/1.4 sans-serif; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
+svg { max-width: 100%; height: auto }
+table { border-collapse: collapse }
+"""
+
+
+def document(title: str, style: str, body: str) -> str:
+    """``body`` is HTML, ``title`` text."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{html.escape(title)}</title>
+<style>{_STYLE}{style.lstrip()}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def put(file: Path, content: bytes) -> None:
+    """Into the file, whole or not at all; CommandError where it cannot be written."""
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise console.CommandError(f"{file}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,47 @@
+"""The product's own policy, made in one place: quotes are for it, back-tests call it "ours"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from router.quoting.baselines import UniformProgress
+from router.quoting.outlook import Outlook
+from router.quoting.scene import Scene
+from router.quoting.series import Ints, Series, ZoneSeries
+from router.quoting.simulation import VectorPolicy
+
+NAME = "uniform progress with the exact safety net"
+
+
+def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+    """For weather of this outlook, which is of the zones of ``like``, and scenes like that one in all but starts,
+    weather and prices; needs the exact net. Prices of spot in ``like`` are what is expected, the same all the time."""
+    del outlook, like
+    return UniformProgress(hysteresis=False)
+
+
+def policy_from(past: Series, scene: Scene) -> VectorPolicy:
+    """The same, with all that is expected taken from ``past``, which is on the scene's tick and has the scene's zones
+    by their names (KeyError where one is missing), perhaps among others, from which is learned too. Of the scene's
+    weather and prices it sees nothing."""
+    which = {zone.zone: i for i, zone in enumerate(past.zones)}
+    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    return policy_for(Outlook.of(past, scene.task.size).only(own), expected(past, scene))
+
+
+def expected(past: Series, scene: Scene) -> Scene:
+    """One window like those of the scene, in which there is no spot and its price in each zone is the median of what it
+    was in ``past`` while there was any; where there was none, of all ticks."""
+    size, ticks = scene.task.size, scene.ticks
+    known = past.only([zone.zone for zone in scene.series.zones])
+    zones = tuple(_blank(zone, was, size, ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True))
+    return Scene.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
+
+
+def _blank(zone: ZoneSeries, past: ZoneSeries, size: int, ticks: int) -> ZoneSeries:
+    there = past.counts >= size
+    usd = np.median(past.spot_usd_per_hour[there] if there.any() else past.spot_usd_per_hour)
+    none: Ints = np.zeros(ticks, dtype=np.int64)
+    return replace(zone, counts=none, spot_usd_per_hour=np.full(ticks, usd))

@@ -1,0 +1,204 @@
+"""A job on a few venues in made-up weather: what a policy makes of it, deadline by deadline, in the same weather.
+
+What a quote adds to :mod:`router.quoting.simulation`: venues that share a pool share its weather; how fast the job is
+is known only to the error of its speed; bringing the data to the first region costs money. Coming back to a region
+counts as bringing the data there again, and every spot launch loses the work of half a checkpoint interval at once,
+whether it is lost later or not: both err to the dear side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from pricing.places import RegionId
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate
+from router.quoting.forecast import windows
+from router.quoting.outlook import Outlook
+from router.quoting.places import TRANSFER_GIB_PER_S
+from router.quoting.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
+from router.quoting.sightings import Weather
+from router.quoting.simulation import IDLE, NOWHERE, Net, Now, VectorPolicy, simulate
+from router.quoting.venues import Venue
+
+MoveUsd = Callable[[RegionId, RegionId], float]
+PolicyFor = Callable[[Outlook, Scene], VectorPolicy]
+_LEAST_SHARE: Final = 0.2  # of the speed expected: no draw of its error is slower
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Ticks of ``tick_s`` seconds, ``ticks`` of them at most."""
+
+    tick_s: int
+    ticks: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Played:
+    """One entry a draw. ``usd``: all; ``egress_usd`` (data and checkpoints) and ``spot_usd`` among it. ``finish_s``:
+    from the start, by the clock; infinite where it is never done. ``slow``: the draw's work over what is expected.
+    ``first``: the venue where it began."""
+
+    usd: Floats
+    egress_usd: Floats
+    spot_usd: Floats
+    finish_s: Floats
+    late: Bools
+    spot_ticks: Ints
+    on_demand_ticks: Ints
+    launches: Ints
+    slow: Floats
+    first: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Ticks ``first`` to ``after - 1`` of one window, all on one venue; ``venue`` ``NOWHERE``: it waits."""
+
+    first: int
+    after: int
+    venue: int
+
+
+class Stage:
+    """Venues with ``draws`` windows of weather of ``clock``; ``steps`` to do. The first venue's speed is the measure of
+    work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather."""
+
+    def __init__(self, job: Job, steps: int, venues: Sequence[Venue], weather: Weather, clock: Clock, draws: int,
+                 seed: int, move_usd: MoveUsd, policy_for: PolicyFor) -> None:  # fmt: skip
+        self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
+        self.weather, self.policy_for = weather, policy_for
+        self.startup_s = round(venues[0].startup_hours * HOUR_S)
+        self.like = self._scene(_ways(job, venues, move_usd))
+        self.scene = self._weather(draws, seed)
+        self.slow = self._slow(draws, np.random.default_rng((seed, 1)))
+        self._policies: dict[int, VectorPolicy] = {}
+
+    def work_s(self, steps: float) -> int:
+        """Seconds of the first venue's time."""
+        return max(1, round(steps / self.venues[0].steps_per_hour * HOUR_S))
+
+    def play(self, ticks: int, steps: float | None = None) -> Played:
+        """With a deadline after so many ticks."""
+        scene, work_s, policy = self._set(ticks, steps)
+        watched = _Watched(scene.starts.size)
+        got = simulate(scene, policy, Net.EXACT, work_s, watched)
+        brought = np.array([v.moving_usd for v in self.venues])[watched.first]
+        return Played(
+            usd=got.usd + brought,
+            egress_usd=got.egress_usd + brought,
+            spot_usd=got.spot_usd,
+            finish_s=np.where(np.isfinite(got.usd), got.finish_tick * float(self.clock.tick_s), np.inf),
+            late=got.late,
+            spot_ticks=got.spot_ticks,
+            on_demand_ticks=got.on_demand_ticks,
+            launches=got.launches,
+            slow=self.slow,
+            first=watched.first,
+        )
+
+    def timeline(self, ticks: int, draw: int) -> tuple[Stretch, ...]:
+        """What ran where in one window."""
+        scene, work_s, policy = self._set(ticks, None)
+        watched = _Watched(1, course=True)
+        one = replace(scene, starts=scene.starts[draw : draw + 1])
+        got = simulate(one, policy, Net.EXACT, work_s[draw : draw + 1], watched)
+        return _stretches(watched.course, int(got.finish_tick[0]))
+
+    def _set(self, ticks: int, steps: float | None) -> tuple[Scene, Ints, VectorPolicy]:
+        expected = self.work_s(self.steps if steps is None else steps)
+        task = Task(expected, ticks * self.clock.tick_s, self.startup_s)
+        scene = replace(self.scene, task=task)
+        if ticks not in self._policies or steps is not None:
+            self._policies[ticks] = self.policy_for(self.weather.outlook, replace(self.like, task=task))
+        return scene, np.maximum(1, np.rint(expected * self.slow)).astype(np.int64), self._policies[ticks]
+
+    def _scene(self, ways: Ways) -> Scene:
+        clock, venues = self.clock, self.venues
+        zones = tuple(_zone(v, clock.ticks) for v in venues)
+        speed = np.array([v.steps_per_hour / venues[0].steps_per_hour for v in venues])
+        launch_s = np.array([round(v.lost_hours * HOUR_S) for v in venues], dtype=np.int64)
+        task = Task(self.work_s(self.steps), clock.tick_s * clock.ticks, self.startup_s)
+        return Scene.of(task, Series(clock.tick_s, zones), [0], ways, speed, launch_s)
+
+    def _weather(self, draws: int, seed: int) -> Scene:
+        """Of venues in one pool the same; of sure ones no spot at all."""
+        weather = self.weather
+        made = windows(weather.outlook, weather.sky, self.like, draws, np.random.default_rng((seed, 0)))
+        up = made.up[np.array(weather.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
+        zones = tuple(replace(z, counts=up[i].astype(np.int64)) for i, z in enumerate(made.series.zones))
+        return replace(made, up=up, series=Series(self.clock.tick_s, zones))
+
+    def _slow(self, draws: int, rng: np.random.Generator) -> Floats:
+        """Normal, as :mod:`router.jobs.goodput` takes the error of a speed."""
+        error = self.venues[0].candidate.risk.relative_error
+        share = np.maximum(1 + error * rng.standard_normal(draws), _LEAST_SHARE)
+        return np.asarray(1 / share)
+
+
+def clock_for(window_s: int, ticks: int, least_s: int, most_s: int) -> Clock:
+    """About so many ticks, of which ``window_s`` is a whole number but for a few seconds."""
+    wanted = min(max(window_s // ticks, least_s), most_s)
+    tick_s = max(1, window_s // max(1, round(window_s / wanted)))
+    return Clock(tick_s, max(1, window_s // tick_s))
+
+
+def _zone(v: Venue, ticks: int) -> ZoneSeries:
+    c = v.candidate
+    price = np.full(ticks, v.usd_per_hour)
+    return ZoneSeries(c.key, str(c.region), np.zeros(ticks, np.int64), price, v.usd_per_hour if v.sure else np.inf)
+
+
+def _ways(job: Job, venues: Sequence[Venue], move_usd: MoveUsd) -> Ways:
+    gib = 0.0 if job.checkpoint is None else job.checkpoint.size_gib
+    usd, seconds = np.zeros((len(venues),) * 2), np.zeros((len(venues),) * 2, dtype=np.int64)
+    known: Mapping[tuple[RegionId, RegionId], float] = {
+        (a, b): move_usd(a, b) for a in {v.region for v in venues} for b in {v.region for v in venues} if a != b
+    }
+    for i, a in enumerate(venues):
+        for j, b in enumerate(venues):
+            if a.region != b.region:
+                usd[i, j] = known[a.region, b.region] + b.data_usd
+                seconds[i, j] = round((gib + _data_gib(b.candidate)) / TRANSFER_GIB_PER_S)
+    return Ways(usd, seconds)
+
+
+def _data_gib(candidate: Candidate) -> float:
+    return sum(t.gib for t in candidate.transfers if t.what == "data")
+
+
+class _Watched:
+    """Where each window began, 0 where it never did; with ``course`` what the first window did, tick by tick."""
+
+    def __init__(self, windows: int, *, course: bool = False) -> None:
+        self.wants_course = course
+        self.first: Ints = np.zeros(windows, dtype=np.int64)
+        self.begun = np.zeros(windows, dtype=bool)
+        self.course: list[int] = []  # venue of each tick
+
+    def __call__(self, now: Now) -> None:
+        """See :data:`~router.quoting.simulation.Watch`."""
+        new = (now.last != NOWHERE) & ~self.begun[now.window]
+        if new.any():
+            self.first[now.window[new]] = now.last[new]
+            self.begun[now.window[new]] = True
+        if self.wants_course:
+            self.course.append(NOWHERE if now.kind[0] == IDLE else int(now.zone[0]))
+
+
+def _stretches(course: Sequence[int], ticks: int) -> tuple[Stretch, ...]:
+    """What a late window does after its deadline is as it was at its end."""
+    at = [*course, *([course[-1]] * (ticks - len(course)))] if course else []
+    found: list[Stretch] = []
+    for i, v in enumerate(at[:ticks]):
+        if found and found[-1].venue == v:
+            found[-1] = replace(found[-1], after=i + 1)
+        else:
+            found.append(Stretch(i, i + 1, v))
+    return tuple(found)

@@ -1,0 +1,197 @@
+"""Whether quotes hold on weather that the model never saw, by forward chaining over six blocks of time.
+
+    python -m tests.bench.calibrate [--only NAME] [--out FOLDER]
+
+The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
+from what the sky looks like then; its outcomes are the same policy on weather of that block alone: pieces of its real
+weather (router/quoting/resampling.py), which share no law with the model; and on what really followed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from router.cli.calibration_page import calibration_page
+from router.cli.calibration_text import as_csv, as_table
+from router.cli.web_page import put
+from router.quoting.calibrating import Calibrating
+from router.quoting.calibration import Judged, Places, judge
+from router.quoting.drifting import drifting
+from router.quoting.forecast import windows
+from router.quoting.outlook import Outlook, Sky
+from router.quoting.scene import HOUR_S, Scene, Task
+from router.quoting.series import Floats, Ints
+from router.quoting.simulation import Net, simulate
+from tests.bench.calibration_sets import Kind, Weather, kinds, policy, starts
+from tests.bench.cells import BLOCKS
+
+DRAWS, EACH = 200, 6
+SKIES_ALONE, SKIES_JOINED = 8, 16
+WHATS = ("cost", "finish")
+_PARTS = 100  # room for the zones of a block in the number of a group
+Fitter = Callable[[Kind, Weather, int], Outlook]
+Pair = tuple[Floats, Floats]  # dollars, seconds
+
+
+@dataclass(slots=True)
+class Heap:
+    """Quotes and outcomes as they come in, for cost and for finish."""
+
+    quoted: tuple[list[Floats], list[Floats]] = field(default_factory=lambda: ([], []))
+    outcomes: tuple[list[Floats], list[Floats]] = field(default_factory=lambda: ([], []))
+    groups: list[Ints] = field(default_factory=list)
+
+    def add(self, quoted: Pair, outcomes: Pair, group: int) -> None:
+        """Quotes [outcome, value] and outcomes [outcome] that depend on each other."""
+        for i in range(2):
+            self.quoted[i].append(quoted[i])
+            self.outcomes[i].append(outcomes[i])
+        self.groups.append(np.full(outcomes[0].size, group))
+
+    def judged(self, name: str, by_time: bool = False) -> list[Judged]:
+        """Of cost and of finish. Groups are zones and blocks of time, or, ``by_time``, blocks alone, whichever zones
+        and jobs were quoted in them: weather is common to zones."""
+        groups = np.concatenate(self.groups) // (_PARTS if by_time else 1)
+        pairs = zip(WHATS, self.quoted, self.outcomes, strict=True)
+        return [judge(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]
+
+
+MODELS: dict[str, Fitter] = {
+    "no drift": lambda kind, weather, end: Outlook.seen(weather.up[:, :end], kind.series.tick_s, drift=0.0),
+    "drift 0.5": lambda kind, weather, end: Outlook.seen(weather.up[:, :end], kind.series.tick_s, drift=0.5),
+    "learned drift": lambda kind, weather, end: drifting(weather.up[:, :end], kind.series.tick_s),
+}
+OURS = "learned drift"
+RECALIBRATED = f"{OURS}, recalibrated"
+NAIVE = "naive"
+
+
+def forecasts(weather: Weather, outlook: Outlook, zones: Ints, job: Task, at: Ints, rng: np.random.Generator) -> Pair:
+    """[start, draw]: of jobs that start after each of these ticks."""
+    sky = weather.sky(zones, at)
+    each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))
+    ticks = weather.past + job.ticks(weather.kind.series.tick_s)
+    like = weather.scene(zones, job, np.zeros((1, ticks), dtype=np.int64))
+    scene = windows(outlook, each, like, at.size * DRAWS, rng)
+    length = scene.series.ticks // (at.size * DRAWS)
+    usd = weather.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # of the moment of the quote
+    return played(replace(scene, spot_usd=usd), at.size, DRAWS)
+
+
+def played(scene: Scene, rows: int, columns: int) -> Pair:
+    """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]."""
+    found, job = simulate(scene, policy(len(scene.series.zones)), Net.EXACT), scene.task
+    demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
+    usd, finish = found.usd / demand, (found.finish_tick * scene.tick_s / job.deadline_s).astype(np.float64)
+    return usd.reshape(rows, columns), finish.reshape(rows, columns)
+
+
+def naive(weather: Weather, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator) -> Pair:
+    """What a spreadsheet says: each tick has spot somewhere with the mean probability of the past, whatever was before;
+    it costs the mean of the cheapest that is there; what is missing at the deadline is bought on demand."""
+    up, usd = weather.up[zones, :end], weather.usd[zones, :end]
+    there = up.any(axis=0)
+    price = float(np.where(up, usd, np.inf).min(axis=0)[there].mean()) if there.any() else 0.0
+    series, tick_s = weather.kind.series, weather.kind.series.tick_s
+    dear = min(series.zones[i].on_demand_usd_per_hour for i in zones)
+    ticks, needed = job.ticks(tick_s), -(-(job.work_s + job.changeover_s) // tick_s)
+    seen = np.cumsum(rng.random((at.size * DRAWS, ticks)) < there.mean(), axis=1)
+    spot = np.minimum(seen[:, -1], needed)
+    cost = (spot * price + (needed - spot) * dear) * tick_s / HOUR_S
+    done = np.where(seen[:, -1] >= needed, (seen < needed).sum(axis=1) + 1, ticks)
+    demand = (job.work_s + job.changeover_s) / HOUR_S * dear
+    shape = (at.size, DRAWS)
+    return (cost / demand).reshape(shape), (done * (tick_s / job.deadline_s)).reshape(shape)
+
+
+def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None:
+    """Quotes and outcomes of a set: of each model, on pieces of the unseen block and on the traces themselves."""
+    weather, edges = Weather.of(kind), kind.edges()
+    learned: list[tuple[int, tuple[Places, Places]]] = []
+    for block in range(1, BLOCKS):
+        fits = {name: fit(kind, weather, edges[block]) for name, fit in MODELS.items()}
+        past = [entry for entry in learned if entry[0] // _PARTS < block]
+        maps = tuple(_map([(g, places[i]) for g, places in past]) for i in range(2))
+        at = starts(kind, block, SKIES_JOINED if kind.joined else SKIES_ALONE)
+        for part, zones in enumerate(kind.parts()):
+            for size, job in enumerate(kind.tasks):
+                seed = [number, block, part, size]
+                made = weather.made(zones, job, at.repeat(EACH), block, np.random.default_rng([1, *seed]))
+                outcomes = played(made, at.size, EACH)
+                fits_in = at + 1 + job.ticks(kind.series.tick_s) <= weather.up.shape[1]
+                real = played(weather.real(zones, job, at[fits_in]), 1, -1) if fits_in.any() else None
+                group = (kind.source * BLOCKS + block) * _PARTS + part
+                quotes = {name: forecasts(weather, fit.only(zones), zones, job, at, np.random.default_rng([2, *seed]))
+                          for name, fit in fits.items()}  # fmt: skip
+                raw = quotes[OURS]
+                quotes[RECALIBRATED] = (maps[0].quoted(raw[0]), maps[1].quoted(raw[1]))
+                quotes[NAIVE] = naive(weather, zones, job, at, edges[block], np.random.default_rng([3, *seed]))
+                flat = (outcomes[0].ravel(), outcomes[1].ravel())
+                for name, quote in quotes.items():
+                    heaps.setdefault((name, "unseen block"), Heap()).add(_each(quote, EACH), flat, group)
+                    if real is not None:
+                        here = (quote[0][fits_in], quote[1][fits_in])
+                        heaps.setdefault((name, "traces"), Heap()).add(here, (real[0][0], real[1][0]), group)
+                told = _each(raw, EACH)
+                learned.append((block * _PARTS + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
+
+
+def _each(quote: Pair, times: int) -> Pair:
+    return quote[0].repeat(times, axis=0), quote[1].repeat(times, axis=0)
+
+
+def _map(past: list[tuple[int, Places]]) -> Calibrating:
+    """From the blocks that are over."""
+    if not past:
+        return Calibrating()
+    groups = np.concatenate([np.full(p.below.size, g) for g, p in past])
+    return Calibrating.learned(Places.joined([p for _, p in past]), groups)
+
+
+def everything(only: str) -> Iterator[tuple[str, str, list[Judged]]]:
+    """(what was judged on, set, rows); the last are all sets together."""
+    pooled: dict[tuple[str, str], Heap] = {}
+    for number, kind in enumerate(kinds()):
+        if only not in kind.name:
+            continue
+        heaps: dict[tuple[str, str], Heap] = {}
+        chained(number, kind, heaps)
+        for (name, where), heap in heaps.items():
+            yield where, kind.name, heap.judged(name)
+            pool = pooled.setdefault((name, where), Heap())
+            for i in range(2):
+                pool.quoted[i].extend(heap.quoted[i])
+                pool.outcomes[i].extend(heap.outcomes[i])
+            pool.groups.extend(heap.groups)
+    for (name, where), heap in pooled.items():
+        yield where, "all", heap.judged(name, by_time=True)
+
+
+def main() -> None:
+    """Prints the tables and writes table and page."""
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--only", default="", help="sets whose name has this")
+    asked.add_argument("--out", type=Path, default=Path("out/calibration"), help="folder for table and page")
+    options = asked.parse_args()
+    began = time.perf_counter()
+    rows: dict[str, list[Judged]] = {}
+    for where, name, found in everything(options.only):
+        rows.setdefault(where, []).extend(replace(row, name=f"{name}: {row.name}") for row in found)
+    options.out.mkdir(parents=True, exist_ok=True)
+    for where, judged in rows.items():
+        print(f"\nON {where.upper()}\n{as_table(judged)}")
+        file = options.out / f"{where.replace(' ', '-')}.csv"
+        put(file, as_csv(judged).encode())
+    shown = {where: [row for row in judged if row.name.startswith("all: ")] for where, judged in rows.items()}
+    put(options.out / "calibration.html", calibration_page(shown, rows).encode())
+    print(f"\n{time.perf_counter() - began:.0f} s; tables and page are in {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""``stepfare quote`` and ``stepfare quotes``: formats, what is stored, acceptance, errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from xml.dom.minidom import parseString
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from typer.testing import Result
+
+from pricing.history import PricePoint
+from pricing.places import Market
+from router.files.plan_files import read_plan
+from router.prices import history
+from router.quoting.quote_schema import quote_schema
+from tests.support.command import NOW, run, write_job
+from tests.support.repository import ROOT
+
+BOOK = ("--book", "embedded")
+LATER = "2026-11-21T19:00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing is kept but for the test."""
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def quote(*arguments: object) -> Result:
+    """At a fixed moment, over the embedded book."""
+    return run("quote", *arguments, *BOOK, "--now", NOW)
+
+
+def test_the_answer_is_in_the_first_line(tmp_path: Path) -> None:
+    result = quote(write_job(tmp_path, "llama-7b", steps=9000), "--by", "2026-11-23T18:00Z")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert re.match(
+        r"llama-7b by 2026-11-23 18:00Z: \$[\d,.]+, in 9 of 10 cases up to\s+\$[\d,.]+; on time", result.stdout
+    )
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    for words in (
+        "WHAT IT COSTS",
+        "DONE BY",
+        "INSTEAD",
+        "COUNTS ON",
+        "HOLDS IF",
+        "knee",
+        "valid until 2026-11-22 00:00Z",
+    ):
+        assert words in result.stdout
+
+
+def test_a_ticket_gets_one_line(tmp_path: Path) -> None:
+    result = quote(write_job(tmp_path, "llama-7b"), "-o", "line", "--no-keep")
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stdout.startswith("llama-7b by 2026-11-22 12:00Z: $")
+    assert "quote-" not in result.stdout
+
+
+def test_json_keeps_its_schema_and_is_what_is_stored(tmp_path: Path, home: Path) -> None:
+    write_job(tmp_path / "jobs", "fits")
+    write_job(tmp_path / "jobs", "rush", deadline="+30m")
+    result = quote(tmp_path / "jobs", "-o", "json")
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)
+    assert [e.message[:200] for e in Draft202012Validator(quote_schema()).iter_errors(found)] == []
+    assert ([q["job"] for q in found["quotes"]], [r["job"] for r in found["refused"]]) == (["fits"], ["rush"])
+    stored = home / "quotes" / f"{found['quotes'][0]['quote_id']}.json"
+    assert json.loads(stored.read_text(encoding="utf-8")) == found["quotes"][0]
+
+
+def test_a_folder_gives_a_table_and_says_what_could_not_be(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_job(tmp_path / "jobs", name)
+    write_job(tmp_path / "jobs", "rush", deadline="+30m")
+    open_end = write_job(tmp_path / "jobs", "whenever")
+    open_end.write_text(open_end.read_text(encoding="utf-8").replace("deadline: +18h\n", ""), encoding="utf-8")
+    result = quote(tmp_path / "jobs")
+    assert result.exit_code == 3
+    assert [row.split()[0] for row in result.stdout.splitlines()[:3]] == ["JOB", "one", "two"]
+    assert "2 jobs, expected $" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "job rush: error: cannot be done by then: " in result.stderr
+    assert "at the earliest 2026-11-2" in result.stderr
+    assert "job whenever: error: has no deadline" in result.stderr
+
+
+def test_many_jobs_on_two_processors_are_as_on_one(tmp_path: Path) -> None:
+    for i in range(8):
+        write_job(tmp_path / "jobs", f"job-{i}", steps=500 + 300 * i)
+    one, two = (quote(tmp_path / "jobs", "-o", "json", "--processes", n).stdout for n in (1, 2))
+    assert one == two
+    assert len(json.loads(one)["quotes"]) == 8
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "quote.html"
+    assert quote(write_job(tmp_path, "llama-7b", steps=9000), "--by", "+2d", "--html", page).exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert not re.search(r"<script|<link|src=|href=|https?://", text)
+    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    titles = [parseString(p).getElementsByTagName("svg")[0].getAttribute("aria-label") for p in pictures]
+    assert titles == ["Distribution of the cost", "Cost against deadline", "One typical run"]
+    assert all("nan" not in p and "inf" not in p for p in pictures)
+
+
+def test_a_budget_is_answered_in_steps(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=90_000)
+    result = quote(path, "--by", "+2d", "--budget", "200")
+    assert result.exit_code == 0
+    assert re.match(r"llama-7b for \$200.00 by 2026-11-23 18:00Z: [\d,]+ steps, 80% sure", result.stdout)
+    steps = [int(n.replace(",", "")) for n in re.findall(r"% sure\s+([\d,]+) ", result.stdout)]
+    assert steps == sorted(steps, reverse=True)
+    assert len(steps) == 3
+    assert "steps" in quote(path, "--by", "+2d", "--budget", "200", "-o", "line").stdout
+    assert "STEPS AT 80%" in quote(path, "--by", "+2d", "--budget", "200", "-o", "table").stdout
+
+
+def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    assert run("quotes", "list").stderr == "no quotes are stored\n"
+    identity = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]["quote_id"]
+    assert run("quotes", "show", identity).stdout.startswith("llama-7b by 2026-11-23 18:00Z")
+    assert identity in run("quotes", "show", identity[6:12], "-o", "line").stdout
+    out = tmp_path / "plan.json"
+    result = run("quote", "--accept", identity, "--out", out, *BOOK, "--now", LATER)
+    assert result.exit_code == 0, result.stderr
+    plan = read_plan(out)
+    assert [j.job for j in plan.jobs] == ["llama-7b"]
+    assert plan.jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
+    quoted = json.loads(run("quotes", "show", identity, "-o", "json").stdout)
+    assert float(str(plan.cost_usd)) <= float(quoted["usd"]["p90"])
+    listed = json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"]
+    assert listed[0]["accepted"]["ceiling_usd"] == quoted["usd"]["p90"]
+    assert f"${quoted['usd']['p90']}" in run("quotes", "list", "--job", "llama-7b").stdout
+    assert "accepted 2026-11-21T19:00:00Z" in run("quotes", "show", identity).stdout
+
+
+def test_what_cannot_be_accepted(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    identity = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]["quote_id"]
+    out = tmp_path / "plan.json"
+
+    def accept(*more: object, now: str = LATER) -> Result:
+        return run("quote", "--accept", identity, *more, *BOOK, "--now", now)
+
+    assert accept().exit_code == 2
+    assert "--out" in accept().stderr
+    late = accept("--out", out, now="2026-11-22T01:00:00Z")
+    assert (late.exit_code, "was valid until" in late.stderr) == (6, True)
+    poor = accept("--out", out, "--ceiling", "1")
+    assert (poor.exit_code, "cannot be planned within $1.00" in poor.stderr) == (3, True)
+    path.write_text(path.read_text(encoding="utf-8").replace("steps: 9000", "steps: 9001"), encoding="utf-8")
+    changed = accept("--out", out)
+    assert (changed.exit_code, "was changed since it was quoted" in changed.stderr) == (2, True)
+    path.unlink()
+    assert accept("--out", out).exit_code == 2
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--by", "2026-11-20T09:00Z"), "--by: 2026-11-20T09:00Z has passed"),
+        (("--by", "tomorrow"), "--by: 'tomorrow' is no point in time"),
+        (("--by", "36h"), "write +36h"),
+        (("--budget", "lots"), "--budget"),
+        (("--out", "x.json"), "--out: belongs to --accept"),
+        (("--accept", "quote-1234", "--by", "+1d"), "does not go with --accept"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    result = quote(write_job(tmp_path, "llama-7b"), *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_without_a_job_it_says_how() -> None:
+    result = quote()
+    assert (result.exit_code, "no job is named" in result.stderr) == (2, True)
+    assert run("quotes", "show", "feed").exit_code == 2
+
+
+def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    before = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
+    spot = next(p for p in before["places"] if p["market"] == "spot")
+    cloud, region, *zone, kind = spot["where"].split("/")
+    now = datetime(2026, 11, 21, 18, tzinfo=UTC)
+    points = [
+        PricePoint(now - timedelta(minutes=10 * i), cloud, region, zone[0] if zone else None, kind, Market.SPOT, None,
+                   1.0, None, "a prober")
+        for i in range(1, 2000)
+    ]  # fmt: skip
+    history.append(home / "history", points)
+    after = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
+    weather = {p["where"]: p["weather"] for p in after["places"] if p["market"] == "spot"}
+    assert weather[spot["where"]].startswith("observed 333 h over 13 days")
+    assert float(after["usd"]["p90"]) <= float(before["usd"]["p90"])
+
+
+def test_the_schema_is_printed() -> None:
+    published = (ROOT / "docs" / "schema" / "quote.json").read_text(encoding="utf-8")
+    assert run("schema", "quote").stdout == published

@@ -1,0 +1,73 @@
+"""Quotes over the made-up book."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from pricing.money import Usd
+from pricing.offers import Offer
+from router.jobs.spec import Job
+from router.planning.candidates import CandidateFinder
+from router.quoting.asked import Ask, Asking, Trade
+from router.quoting.budgeting import make_budget_quote
+from router.quoting.our_policy import NAME, policy_for
+from router.quoting.quote import BudgetQuote, Quote, Refused
+from router.quoting.quoting import make_quote
+from router.quoting.sightings import Sighting
+from router.quoting.venues import Venue
+from tests.support.made_up_book import book
+from tests.support.made_up_jobs import make_limits
+from tests.support.scenes import NOW
+
+
+def a_trade(offers: Sequence[Offer], limits: Any = None, seen: Mapping[str, Sighting] | None = None) -> Trade:
+    """At ``NOW``; ``seen`` by pool."""
+    known = make_limits(limits or {})
+    finder = CandidateFinder(book(offers), known, NOW, advisory=False)
+
+    def look(_: Sequence[Venue]) -> Mapping[str, Sighting]:
+        return seen or {}
+
+    return Trade(finder, book(offers), known, NOW, look, policy_for, NAME)
+
+
+def by(hours: float) -> datetime:
+    """So long after ``NOW``."""
+    return NOW + timedelta(hours=hours)
+
+
+def asking(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> Asking:
+    """What a quote begins with."""
+    return Asking(Ask(job, by(hours)), a_trade(offers, limits))
+
+
+def answer(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote | Refused:
+    """Of one job."""
+    return make_quote(Ask(job, by(hours)), a_trade(offers, limits, **more))
+
+
+def a_quote(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote:
+    """The same, where there must be one."""
+    found = answer(job, hours, offers, limits, **more)
+    assert isinstance(found, Quote), found
+    return found
+
+
+def refused(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> Refused:
+    """The same, where there must be none."""
+    found = answer(job, hours, offers, limits)
+    assert isinstance(found, Refused)
+    return found
+
+
+def a_budget(job: Job, hours: float, usd: str, offers: Sequence[Offer]) -> BudgetQuote | Refused:
+    """How far it goes."""
+    return make_budget_quote(Ask(job, by(hours)), Usd.parse(usd), a_trade(offers))
+
+
+def dollars(amount: Usd | None) -> float:
+    """Of one that has an end."""
+    assert amount is not None
+    return amount.dollars()

@@ -1,0 +1,69 @@
+"""Weather that knows the policy, and is against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.quoting.asking import Explorer, Known, Terms, Wish
+from router.quoting.asking import Player as Asker
+from router.quoting.scene import Scene
+from router.quoting.series import Bools
+from router.quoting.simulation import SPOT, Actions, Now, Player, VectorPolicy
+
+
+@dataclass(frozen=True)
+class Malice:
+    """Weather that knows the policy: what it starts is taken after ``patience`` ticks, and is there again at once."""
+
+    inner: VectorPolicy
+    patience: int
+
+    def begin(self, scene: Scene) -> Player:
+        play, kept = self.inner.begin(scene), np.zeros(scene.starts.size, dtype=np.int64)
+
+        def spoil(now: Now) -> Actions:
+            kind, zone = play(now)
+            wanted = kind == SPOT
+            kept[now.window] = np.where(wanted, kept[now.window] + 1, 0)
+            at = scene.starts[now.window] + now.tick + 1
+            inside = at < scene.up.shape[1]
+            taken = wanted & (kept[now.window] >= self.patience)
+            scene.up[:, at[inside]] = True
+            scene.up[zone[inside & taken], at[inside & taken]] = False
+            kept[now.window[taken]] = 0
+            return kind, zone
+
+        return spoil
+
+
+@dataclass(frozen=True)
+class MaliceAsked:
+    """The same for one window of a policy that asks: where spot has run for ``patience`` ticks, and wherever it is
+    tried, there is none in the next tick; everywhere else there is."""
+
+    inner: Explorer
+    scene: Scene
+    patience: int
+
+    def begin(self, terms: Terms, /) -> Asker:
+        return _Spoiled(self, self.inner.begin(terms))
+
+
+class _Spoiled:
+    def __init__(self, malice: MaliceAsked, player: Asker) -> None:
+        self.malice, self.player, self.kept = malice, player, 0
+
+    def act(self, known: Known, /) -> Wish:
+        wish = self.player.act(known)
+        up, at = self.malice.scene.up, int(self.malice.scene.starts[0]) + known.tick + 1
+        self.kept = self.kept + 1 if known.kind[0] == SPOT else 0
+        if at < up.shape[1]:
+            up[:, at] = ~np.isfinite(wish.spot[:, 0])
+            if known.kind[0] == SPOT:
+                up[known.zone[0], at] = self.kept < self.malice.patience
+        return wish
+
+    def look(self, known: Known, /) -> Bools | None:
+        return self.player.look(known)

@@ -1,0 +1,61 @@
+"""The judging of quotes, on small made-up traces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from router.quoting.scene import HOUR_S, Task
+from router.quoting.series import Series, ZoneSeries
+from tests.bench import calibrate, calibration_sets
+from tests.bench.calibration_sets import Kind, Weather, starts, task
+from tests.bench.cells import BLOCKS
+
+TICK_S, BLOCK = 1800, 60
+
+
+def kind(joined: bool) -> Kind:
+    rng = np.random.default_rng(1)
+    ticks = BLOCKS * BLOCK
+    up = (np.cumsum(rng.random((2, ticks)) < 0.15, axis=1) % 2).astype(np.int64)
+    prices = np.linspace(1.0, 1.5, ticks)
+    zones = tuple(ZoneSeries(f"z{i}", f"r{i}", up[i], prices + i / 10, 4.0) for i in range(2))
+    return Kind(f"made up {joined}", Series(TICK_S, zones), 0, joined, (task(4, 1.5, 0.2, TICK_S),), 0.5)
+
+
+def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
+    weather = Weather.of(kind(True))
+    job, zones, at = Task(4 * HOUR_S, 6 * HOUR_S, 720), np.arange(2), starts(weather.kind, 2, 5)
+    assert at.tolist() == [119, 131, 143, 155, 167]
+    made, real = weather.made(zones, job, at, 2, np.random.default_rng(1)), weather.real(zones, job, at)
+    before, known = real.before(weather.past)
+    assert known.all()
+    assert (before == made.before(weather.past)[0]).all()
+    assert (before[:, :, -1] == weather.up[:, at]).all()
+    ticks = real.starts[:, None] + np.arange(real.ticks)
+    assert (real.up[:, ticks] == weather.up[:, at[:, None] + 1 + np.arange(real.ticks)]).all()
+    dollars = made.spot_usd[0][made.starts[:, None] + np.arange(made.ticks)]
+    block = weather.usd[0, 2 * BLOCK : 3 * BLOCK]
+    assert dollars.min() >= block.min()
+    assert dollars.max() <= block.max()
+    assert weather.sky(zones, at).up.shape == (5, 2)
+
+
+def test_all_rows_come_from_both_kinds_of_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "kinds", lambda: iter([kind(True), kind(False)]))
+    monkeypatch.setattr(calibrate, "DRAWS", 20)
+    monkeypatch.setattr(calibrate, "EACH", 2)
+    found = list(calibrate.everything(""))
+    names = {row.name for _, _, rows in found for row in rows}
+    assert names == {*calibrate.MODELS, calibrate.RECALIBRATED, calibrate.NAIVE}
+    assert {where for where, _, _ in found} == {"unseen block", "traces"}
+    assert {name for _, name, _ in found} == {"made up True", "made up False", "all"}
+    pooled = [row for where, name, rows in found for row in rows if (where, name) == ("unseen block", "all")]
+    windows = (BLOCKS - 1) * 2 * (calibrate.SKIES_JOINED + 2 * calibrate.SKIES_ALONE)
+    assert {row.count for row in pooled} == {windows}
+    assert all(0 <= c.held.mean <= 1 for row in pooled for c in row.covered)
+    assert [name for _, name, _ in calibrate.everything("False")].count("made up True") == 0
+
+
+def test_one_zone_and_several_have_their_policies() -> None:
+    assert type(calibration_sets.policy(1)) is not type(calibration_sets.policy(3))

@@ -1,0 +1,157 @@
+"""Policies by name: found, refused, in time whatever the weather; a window followed is a window played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.quoting.backtest import Cell, Move, Site, Windows
+from router.quoting.named import ALIASES, POLICIES, Named, named
+from router.quoting.policy import Rule
+from router.quoting.probing import Guard, explore
+from router.quoting.scene import Scene, Task, Ways
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
+from router.quoting.timeline import Shown, follow
+from tests.support.malice import Malice, MaliceAsked
+from tests.support.spot_windows import scenes
+
+TICK_S = 600
+CHANGEOVERS_S = (0, 200, 600, 720, 1500)
+SPARES_S = (0, 1, 1300, 5000)
+GB = 1.0
+WAYS = [(name, paid) for name, p in POLICIES.items() for paid, way in ((False, p.sees), (True, p.asks)) if way]
+LEARN = [name for name, p in POLICIES.items() if p.learns]
+QUICK = [(name, paid) for name, paid in WAYS if not POLICIES[name].learns]
+
+
+def test_names_aliases_and_what_was_meant() -> None:
+    assert all(named(name) is policy for name, policy in POLICIES.items())
+    assert all(named(alias).name == meant for alias, meant in ALIASES.items())
+    assert named("UP-S").name == "up-s"
+    assert all(named(rule).name in POLICIES for rule in Rule if rule is not Rule.GREEDY)
+    with pytest.raises(KeyError, match="did you mean skynomad or"):
+        named("skynomd")
+    with pytest.raises(KeyError, match="one of ours, learned, greedy"):
+        named("xyzzy")
+
+
+def zone(name: str, up: list[int]) -> ZoneSeries:
+    return ZoneSeries(name, name, np.array(up), np.ones(len(up)), 3.0)
+
+
+def test_what_cannot_be_played_is_said() -> None:
+    scene = Scene.of(Task(600, 1800, 0), Series(TICK_S, (zone("a", [1] * 5),)), [0])
+    with pytest.raises(ValueError, match="sliced does not ask"):
+        POLICIES["sliced"].play(None, scene, GB, paid=True)
+    with pytest.raises(ValueError, match="ours learns from the past"):
+        POLICIES["ours"].play(None, scene, GB)
+
+
+@pytest.mark.parametrize(("name", "paid"), QUICK)
+@pytest.mark.parametrize("zones", [1, 3])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_in_time_in_any_weather(name: str, paid: bool, zones: int, data: st.DataObject) -> None:
+    """With the exact net, and with the one that it needs."""
+    scene = data.draw(scenes(zones, windows=6))
+    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    for exact in (True, None):
+        assert not POLICIES[name].play(None, scene, GB, paid=paid, exact=exact).late.any()
+
+
+@pytest.mark.parametrize("name", LEARN)
+@pytest.mark.parametrize("zones", [1, 2])
+@settings(max_examples=6, deadline=None)
+@given(data=st.data())
+def test_what_learns_is_in_time_in_any_weather(name: str, zones: int, data: st.DataObject) -> None:
+    scene = data.draw(scenes(zones, windows=6))
+    assert not POLICIES[name].play(scene.series, scene, GB).late.any()
+
+
+def hostile(kind: str, changeover_s: int, spare_s: int) -> Scene:
+    """Weather that is not against a policy but bad for all: there every other tick; only before each hour's half; at
+    first alone; each zone when the other is not."""
+    ticks = 30
+    at = np.arange(2 * ticks)
+    up = {
+        "alternates": at % 2,
+        "fades": (at % 6 < 3).astype(int),
+        "at first": (at < ticks + 2).astype(int),
+        "never": 0 * at,
+    }[kind]
+    zones = zone("a", up.tolist()), zone("b", (1 - up if kind != "never" else up).tolist())
+    task = Task(ticks * TICK_S - changeover_s - spare_s, ticks * TICK_S, changeover_s)
+    return Scene.of(task, Series(TICK_S, zones), [0, 1, 5, 17, 30])
+
+
+@pytest.mark.parametrize(("name", "paid"), QUICK)
+@pytest.mark.parametrize("kind", ["alternates", "fades", "at first", "never"])
+def test_in_time_in_weather_bad_for_all(name: str, paid: bool, kind: str) -> None:
+    for changeover_s in CHANGEOVERS_S:
+        for spare_s in SPARES_S:
+            scene = hostile(kind, changeover_s, spare_s)
+            one = Scene.of(scene.task, scene.series.only(["a"]), scene.starts)
+            for each in (scene, one):
+                assert not POLICIES[name].play(None, each, GB, paid=paid, exact=True).late.any()
+
+
+def against(policy: Named, paid: bool, patience: int, past: Callable[[Scene], Series | None]) -> int:
+    """Misses over changeovers and spare time in weather that takes whatever is started."""
+    found, ticks = 0, 30
+    for changeover_s in CHANGEOVERS_S:
+        for spare_s in SPARES_S:
+            task = Task(ticks * TICK_S - changeover_s - spare_s, ticks * TICK_S, changeover_s)
+            series = Series(TICK_S, (zone("a", [1] * (ticks + 1)), zone("b", [1] * (ticks + 1))))
+            scene = Scene.of(task, series, [0], Ways.between(series.regions, lambda _, __: 0.5, 90))
+            if not scene.task.on_demand_is_in_time(TICK_S):
+                continue
+            if policy.sees is not None and not paid:
+                late = simulate(scene, Malice(policy.sees(past(scene), scene), patience), Net.EXACT).late
+            else:
+                assert policy.asks is not None
+                explorer = MaliceAsked(policy.asks(past(scene), scene, GB), scene, patience)
+                late = explore(scene, explorer, Guard.EXACT).late
+            found += int(late.sum())
+    return found
+
+
+@pytest.mark.parametrize(("name", "paid"), QUICK)
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patience: int) -> None:
+    assert against(POLICIES[name], paid, patience, lambda _: None) == 0
+
+
+@pytest.mark.parametrize("name", LEARN)
+@pytest.mark.parametrize("patience", [1, 3])
+def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
+    def past(scene: Scene) -> Series:
+        return replace(scene.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in scene.series.zones))
+
+    assert against(POLICIES[name], False, patience, past) == 0
+
+
+@pytest.mark.parametrize(("name", "paid"), QUICK)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_window_that_is_followed_is_the_window_that_was_played(name: str, paid: bool, data: st.DataObject) -> None:
+    scene = data.draw(scenes(2, windows=1))
+    scene = Scene.of(scene.task, scene.series, scene.starts)
+    site = Site("both", scene.series, scene.series, 0)
+    cell = Cell("job", "both", 2, scene.task, Move(GB), (site,))
+    start = int(scene.starts[0])
+    shown = Shown(cell, 0, 0, start, scene.up[:, start : start + scene.ticks])
+    line = follow(shown, Windows(1, 3600), [name], paid=paid)[0]
+    played = POLICIES[name].play(None, scene, GB, paid=paid)
+    assert line.kind.size == played.finish_tick[0]
+    assert (line.kind == SPOT).sum() == played.spot_ticks[0]
+    assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]
+    assert line.usd == played.usd[0]
+    ran = np.flatnonzero(line.kind == SPOT)
+    assert shown.up[line.zone[ran], ran].all()
+    assert (line.zone[line.kind == IDLE] < 0).all()

@@ -1,0 +1,75 @@
+"""What our policy is made from: of a back-test's past all that is expected, of its scene's weather nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from router.quoting import our_policy
+from router.quoting.asking import Terms
+from router.quoting.our_policy import expected, policy_for, policy_from
+from router.quoting.outlook import Outlook
+from router.quoting.scene import Scene, Task, Ways
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import Net, VectorPolicy, simulate
+
+TASK = Task(7200, 14400, 600, size=2)
+
+
+def zone(name: str, counts: list[int], usd: list[float]) -> ZoneSeries:
+    return ZoneSeries(name, "here", np.array(counts), np.array(usd), 3.0)
+
+
+def paced(series: Series) -> Scene:
+    return Scene.of(TASK, series, [0, 2], speed=np.array([0.5, 1.0]), launch_s=np.array([60, 0]))
+
+
+PAST = Series(600, (zone("z", [0] * 6, [1.0] * 6), zone("a", [2, 2, 1, 2, 0, 2], [1.0, 2.0, 9.0, 3.0, 9.0, 7.0]),
+                    zone("b", [0] * 6, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0])))  # fmt: skip
+SCENE = paced(Series(600, tuple(zone(name, [5] * 30, [0.1] * 30) for name in ("a", "b"))))
+
+
+def test_prices_expected_are_those_of_the_past_and_no_spot_is_shown() -> None:
+    like = expected(PAST, SCENE)
+    assert like.spot_usd[:, 0].tolist() == [2 * 2.5, 2 * 1.0]
+    assert (like.spot_usd == like.spot_usd[:, :1]).all()
+    assert not like.up.any()
+    assert like.starts.tolist() == [0]
+    assert (like.task, like.ticks) == (SCENE.task, SCENE.ticks)
+    assert (like.speed == SCENE.speed).all()
+    assert (like.launch_s == SCENE.launch_s).all()
+    assert (like.on_demand_usd == SCENE.on_demand_usd).all()
+
+
+def test_the_outlook_is_of_the_scenes_zones_in_their_order_and_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[Outlook, Scene]] = []
+
+    def note(outlook: Outlook, like: Scene) -> VectorPolicy:
+        made.append((outlook, like))
+        return policy_for(outlook, like)
+
+    monkeypatch.setattr(our_policy, "policy_for", note)
+    turned = paced(SCENE.series.only(["b", "a"]))
+    policy = policy_from(PAST, turned)
+    [(outlook, like)] = made
+    whole = Outlook.of(PAST, TASK.size)
+    assert (outlook.events == whole.events[[2, 1]]).all()
+    assert (outlook.hours == whole.hours[[2, 1]]).all()
+    assert [z.zone for z in like.series.zones] == ["b", "a"]
+    assert not simulate(turned, policy, Net.EXACT).late.any()
+    with pytest.raises(KeyError):
+        policy_from(PAST.only(["a"]), SCENE)
+
+
+def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
+    terms = Terms.of(SCENE)
+    assert (terms.speed == SCENE.speed).all()
+    assert (terms.launch_s == SCENE.launch_s).all()
+    assert terms.worst_s == TASK.changeover_s + 60
+    for wrong in ({"speed": np.ones(3)}, {"speed": np.array([0.0, 1.0])}, {"launch_s": np.array([-1, 0])}):
+        with pytest.raises(ValueError, match="speed"):
+            replace(terms, **wrong)
+        with pytest.raises(ValueError, match="speed"):
+            Scene.of(TASK, SCENE.series, [0], Ways.free(2), **wrong)

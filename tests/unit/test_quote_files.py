@@ -1,0 +1,92 @@
+"""Quotes on disk: whole, found by their first digits, never changed; what a history saw of single pools."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pricing.places import Market
+from pricing.problems import InvalidInputError
+from router.files.quote_files import Acceptance, accept, acceptance, find_quote, keep_quotes, read_quote, stored_quotes
+from router.prices import history
+from router.prices.history_weather import looks
+from router.quoting.quote import Quote
+from tests.support.asked_quotes import a_quote
+from tests.support.price_points import START, a_point
+from tests.support.scenes import NORTH, SOUTH, a_job
+
+
+@pytest.fixture(scope="module")
+def quotes() -> list[Quote]:
+    return [a_quote(a_job(name, spot="never"), 24, [NORTH, SOUTH]) for name in ("a", "b")]
+
+
+def test_what_is_kept_comes_back(tmp_path: Path, quotes: list[Quote]) -> None:
+    folder = tmp_path / "new" / "quotes"
+    assert stored_quotes(folder) == ()
+    ids = keep_quotes(folder, quotes)
+    assert keep_quotes(folder, quotes) == ids
+    assert {name: q for name, q, _ in stored_quotes(folder)} == dict(zip(ids, quotes, strict=True))
+    assert find_quote(folder, ids[0]) == (ids[0], quotes[0])
+    assert find_quote(folder, ids[1].removeprefix("quote-")[:6])[1] == quotes[1]
+    assert sorted(p.name for p in folder.iterdir()) == sorted(f"{name}.json" for name in ids)
+
+
+@pytest.mark.parametrize("name", ["", "quote-", "00", "zzzz", "../../etc/passwd", "quote-ffffffffffff"])
+def test_a_name_that_names_none(tmp_path: Path, quotes: list[Quote], name: str) -> None:
+    keep_quotes(tmp_path, quotes)
+    with pytest.raises(InvalidInputError, match="names no stored quote"):
+        find_quote(tmp_path, name)
+
+
+def test_a_name_that_names_two(tmp_path: Path, quotes: list[Quote]) -> None:
+    name, _ = keep_quotes(tmp_path, quotes)
+    (tmp_path / f"{name}0.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="names 2 quotes"):
+        find_quote(tmp_path, name)
+
+
+def test_an_acceptance_lies_beside_the_quote(tmp_path: Path, quotes: list[Quote]) -> None:
+    name, other = keep_quotes(tmp_path, quotes)
+    made = Acceptance(name, "2026-11-21T18:00:00Z", "mira@desk", "ab" * 32, "cd" * 32, "210.50")
+    accept(tmp_path, made)
+    assert acceptance(tmp_path, name) == made
+    assert acceptance(tmp_path, other) is None
+    assert [a for _, _, a in stored_quotes(tmp_path) if a is not None] == [made]
+    (tmp_path / f"{name}.accepted.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="is no acceptance"):
+        acceptance(tmp_path, name)
+
+
+def test_damage_is_named(tmp_path: Path, quotes: list[Quote]) -> None:
+    name, _ = keep_quotes(tmp_path, quotes)
+    path = tmp_path / f"{name}.json"
+    text = path.read_text(encoding="utf-8")
+    for damage, words in (("{", "not JSON"), (text.replace("red", "blue"), "changed after"), ("{}", "is no quote")):
+        path.write_text(damage, encoding="utf-8")
+        with pytest.raises(InvalidInputError, match=words) as caught:
+            read_quote(path)
+        assert str(path) in caught.value.problems[0].where
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidInputError, match="is not text"):
+        read_quote(path)
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_quote(tmp_path / "none.json")
+
+
+def test_looks_at_one_pool_by_who_looked_most(tmp_path: Path) -> None:
+    points = [a_point(i / 6, None, available=float(i % 3 > 0), source="a prober") for i in range(12)]
+    points += [a_point(i, None, available=1.0, source="a feed") for i in range(3)]
+    points += [a_point(0.5, "3", available=None), a_point(0.5, None, available=1.0, market=Market.ON_DEMAND)]
+    points += [a_point(0.5, None, available=1.0, zone="us-east-1b")]
+    history.append(tmp_path, points)
+    pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge")
+    other = ("aws", "us-east-1", "", "p5.48xlarge")
+    found = looks(tmp_path, {pool, other}, START, START + timedelta(days=1))
+    assert set(found) == {pool}
+    assert [up for _, up in found[pool]] == [i % 3 > 0 for i in range(12)]
+    assert found[pool][1][0] - found[pool][0][0] == timedelta(minutes=10)
+    assert looks(tmp_path, {pool}, START + timedelta(days=40), START + timedelta(days=41)) == {}
+    assert looks(tmp_path, set(), START, START + timedelta(days=1)) == {}

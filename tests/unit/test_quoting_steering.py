@@ -1,0 +1,69 @@
+"""What steers one job decides as it does in the back-test; what it is told, keeps, and leaves to others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.quoting.asking import Explorer
+from router.quoting.baselines import Greedy as SpotOrWait
+from router.quoting.baselines import TimeSliced, UniformProgress
+from router.quoting.believing import Believing
+from router.quoting.payback import CheapestWithMoves, Lindy
+from router.quoting.probing import Fees, Guard, explore
+from router.quoting.scene import Scene
+from router.quoting.simulation import Net, VectorPolicy, simulate
+from router.quoting.skynomad import SkyNomad, Value
+from router.quoting.steering import Steered
+from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from tests.support.asked_rules import Dice
+from tests.support.spot_windows import scenes
+from tests.support.steered_game import Steer, in_money
+
+ALL: dict[str, Explorer] = {
+    "cheapest": CheapestSpot(), "UP(S)": FailoverProgress(), "UP(A)": RateProgress(3600),
+    "UP(AP)": RatePerUsdProgress(600), "moves": CheapestWithMoves(), "lindy": Lindy(),
+    "SkyNomad": SkyNomad(checkpoint_gb=1.0), "SkyNomad v100": SkyNomad.v100(),
+    "SkyNomad barrier": SkyNomad(Value.BARRIER, gated=False), "dice 7": Dice(7), "dice 8": Dice(8),
+    "UP": Believing(UniformProgress()), "wait": Believing(SpotOrWait(), 2), "sliced": Believing(TimeSliced(3)),
+}  # fmt: skip
+FREE: dict[str, VectorPolicy] = {
+    "wait": SpotOrWait(), "UP": UniformProgress(), "UP plain": UniformProgress(False), "sliced": TimeSliced(3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
+    explorer = ALL[name]
+    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=1))
+    if name == "sliced":  # reckons with the longest way from the start; a job that has saved nothing has none to know
+        scene = Scene.of(scene.task, scene.series, scene.starts)
+    scene = in_money(scene)
+    bill = explore(scene, explorer, Guard.NONE, Fees(60, 0))
+    game = Steer(scene, Steered(lambda _: explorer))
+    usd = game.play()
+    if bill.late[0]:  # what comes after the deadline is not a policy's
+        assert game.left > 0
+        return
+    assert usd == pytest.approx(bill.usd[0]), game.log
+    assert (game.tick, game.launches, game.probes) == (bill.finish_tick[0], bill.launches[0], bill.probes[0])
+
+
+@pytest.mark.parametrize("rule", FREE)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_who_believes_until_it_hears_no_does_as_who_sees_all(rule: str, data: st.DataObject) -> None:
+    """The same but for where the checkpoint is said to be, which is told apart in moves that cost something."""
+    policy = FREE[rule]
+    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=4))
+    scene = Scene.of(scene.task, scene.series, scene.starts)
+    seen, asked = simulate(scene, policy, Net.NONE), explore(scene, Believing(policy), Guard.NONE)
+    done = ~seen.late
+    np.testing.assert_array_equal(asked.late, seen.late)
+    for name in ("finish_tick", "spot_ticks", "on_demand_ticks", "launches"):
+        np.testing.assert_array_equal(getattr(asked, name)[done], getattr(seen, name)[done])
+    np.testing.assert_allclose(asked.usd[done], seen.usd[done])
