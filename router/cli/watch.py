@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from router.running.watching import Watcher
 
 _SECONDS = 0.5
+_HISTORY = "price history"  # said in the place of a job
 
 
 def watch(
@@ -90,14 +91,17 @@ def _look(site: Site, watcher: Watcher, said: Log) -> None:
 
 
 def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
-    """What looks after gangs, at the prices of ``book`` as they are when they are needed."""
+    """What looks after gangs, at the prices of ``book`` and by the price history as they are when they are needed."""
     from router.prices.books import CurrentBook
+    from router.prices.home import history_folder
     from router.quoting.choosing import policy_named
     from router.running.advising import Adviser
     from router.running.recovering import Replanner
     from router.running.watching import Watcher
     from router.running.work import one_at_a_time
+    from router.wiring.quoting import PoolsOfNow
 
-    policy = policy_named(site.deploy.policy, heeds_hints=site.deploy.heed_hints)
+    watched = PoolsOfNow(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
+    policy = policy_named(site.deploy.policy, heeds_hints=site.deploy.heed_hints, watched=watched)
     replanner = Replanner(site, CurrentBook(book), policy)
     return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)

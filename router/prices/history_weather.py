@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pricing.places import Market
 from router.prices.history_sql import IT_COUNTS, PLACE, Selection, ask, moment
+from router.quoting.policy import Pool
 
 if TYPE_CHECKING:
     import duckdb
 
-Pool = tuple[str, str, str, str]  # cloud, region, zone ("" for none), instance type
 _AT_A_TIME = 100_000
 
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, time
 
+from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.whats_left import left_usd, moves_usd
-from router.quoting.policy import Place
+from router.quoting.policy import Chances, Place
 
 # What one stream between two regions carries, where nobody measured it; clouds advertise several times as much.
 TRANSFER_GIB_PER_S = 0.25
@@ -35,6 +36,7 @@ def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
         site=_site(candidate),
         region=str(candidate.region),
         usd_since=_since(candidate),
+        chances=_chances(candidate, steps),
     )
 
 
@@ -54,6 +56,20 @@ def _site(candidate: Candidate) -> str:
         machines[part.machine.instance_type] += part.machines
     kinds = " + ".join(f"{count} x {kind}" for kind, count in sorted(machines.items()))
     return f"{candidate.region} {kinds}"
+
+
+def _chances(candidate: Candidate, steps: float) -> Chances:
+    """As a quote has them, see :func:`router.quoting.venues.venue`."""
+    risk = candidate.risk
+    if candidate.market is not Market.SPOT:
+        return Chances(steps / candidate.steps_per_hour)
+    saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
+    pools = {(p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+             for p in candidate.parts if p.offer.market is Market.SPOT}  # fmt: skip
+    lost = risk.interval_hours / 2 + risk.loss_extra_hours
+    return Chances(
+        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
+    )  # fmt: skip
 
 
 def _since(candidate: Candidate) -> datetime | None:

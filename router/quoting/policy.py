@@ -21,6 +21,8 @@ _NONE = timedelta(0)
 _NOTHING = Usd(0)
 _LEAST_SAVING = Usd(1_000_000_000)
 _LEAST_SHARE = Fraction(1, 10)
+_BACK_HOURS = 1.0
+Pool = tuple[str, str, str, str]  # cloud, region, zone ("" for none), instance type
 
 
 class Rule(StrEnum):
@@ -35,6 +37,7 @@ class Rule(StrEnum):
     RATE_PROGRESS = "uniform-progress-rate"
     RATE_PER_USD_PROGRESS = "uniform-progress-rate-per-usd"
     SKYNOMAD = "skynomad"
+    FORESIGHT = "foresight"
 
 
 class Event(StrEnum):
@@ -59,6 +62,21 @@ def span(hours: float) -> timedelta:
 
 
 @dataclass(frozen=True, slots=True)
+class Chances:
+    """Of a place, for who reckons with its weather himself. ``steady_hours``: to do all that is left from the last
+    confirmed checkpoint if nothing is ever lost; ``lost_hours``: of work, that a loss costs.
+
+    Of spot: the ``pools`` that its machines are of, and ``back_hours``, how long one that ran short takes to have
+    machines again, as far as is known of it without having watched it.
+    """
+
+    steady_hours: float
+    lost_hours: float = 0.0
+    pools: tuple[Pool, ...] = ()
+    back_hours: float = _BACK_HOURS
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where the rest of the job could be done.
 
@@ -70,7 +88,7 @@ class Place:
 
     ``site``: the same for the same machines in the same ``region`` on whatever market ("": the key). ``usd_since``:
     since when the price is known to be what it is; ``earlier_usd``: prices before that with when they began, oldest
-    first.
+    first. ``chances``: None where nobody knows them.
     """
 
     key: str
@@ -86,6 +104,7 @@ class Place:
     region: str = ""
     usd_since: datetime | None = None
     earlier_usd: tuple[tuple[datetime, UsdPerHour], ...] = ()
+    chances: Chances | None = None
 
     @property
     def sure(self) -> bool:

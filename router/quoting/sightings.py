@@ -103,10 +103,15 @@ def weather_of(venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datet
 
 def _rates(v: Venue) -> tuple[float, float]:
     """An hour: back, lost."""
-    if v.sure:
-        return _NEVER_PER_HOUR, 1.0
     risk = v.candidate.risk
-    return 1 / max(risk.recovery_hours, _LEAST_WAIT_HOURS), max(risk.interruptions_per_hour, _NEVER_PER_HOUR)
+    return hazards_of(None if v.sure else (risk.recovery_hours, risk.interruptions_per_hour))
+
+
+def hazards_of(prior: tuple[float, float] | None) -> tuple[float, float]:
+    """An hour, back and lost, of a prior: hours until spot is back, and losses an hour. None: no spot, ever."""
+    if prior is None:
+        return _NEVER_PER_HOUR, 1.0
+    return 1 / max(prior[0], _LEAST_WAIT_HOURS), max(prior[1], _NEVER_PER_HOUR)
 
 
 def _sky(venues: Sequence[Venue], skies: Sequence[tuple[bool, float] | None]) -> Sky | None:

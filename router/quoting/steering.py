@@ -8,7 +8,7 @@ of other speed and price. Work is counted in seconds of the fastest on-demand pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil, inf, isfinite
@@ -34,9 +34,8 @@ from router.quoting.retelling import Retelling, Said, Spell, Story
 from router.quoting.scene import HOUR_S, Task, Ways
 from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 
-Making = Callable[[Terms], Explorer]
-_MOST_SITES = 24
-_MOST_TICKS = 1000
+MOST_SITES = 24
+MOST_TICKS = 1000
 _SECOND = timedelta(seconds=1)
 _DISTURBED = (Event.INTERRUPTION, Event.REBALANCE, Event.MAINTENANCE, Event.HEALTH)
 
@@ -61,6 +60,9 @@ class Site:
         return tuple(place.key for place in (self.spot, self.demand) if place is not None)
 
 
+Making = Callable[[Terms, Sequence[Site]], Explorer]
+
+
 @dataclass(frozen=True, slots=True)
 class Steered:
     """Decides as the explorer that ``making`` gives, which is begun once for each decision. What has no deadline, or
@@ -69,13 +71,17 @@ class Steered:
     ``remembers``: what the explorer's player decides depends on more than what it is shown at the moment; else the past
     is not played to it. Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_sites`` sites
     those where it was, the fastest on demand and the cheapest.
+
+    ``apart``: for an explorer that reckons with losses himself. Each place is a zone of its own, and as fast as it is
+    where nothing is lost; every launch on spot takes what a loss there costs longer.
     """
 
     making: Making
     remembers: bool = True
     otherwise: Policy = field(default_factory=Greedy)
-    most_sites: int = _MOST_SITES
-    most_ticks: int = _MOST_TICKS
+    most_sites: int = MOST_SITES
+    most_ticks: int = MOST_TICKS
+    apart: bool = False
 
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.quoting.policy.Policy`."""
@@ -86,9 +92,9 @@ class Steered:
             said = self.otherwise.decide(o)
             if isinstance(said, Save | Stay):
                 return said
-        sites = _sites(o, places, self.most_sites)
-        story = _story(o, sites, self.most_ticks)
-        player = self.making(story.terms).begin(story.terms)
+        sites = _sites(o, places, self.most_sites, apart=self.apart)
+        story = _story(o, sites, self.most_ticks, apart=self.apart)
+        player = self.making(story.terms, sites).begin(story.terms)
         told = Retelling(story)
         told.told_to(player if self.remembers else None)
         known = told.now(launched=o.event is Event.LAUNCHED)
@@ -109,11 +115,11 @@ def _places(o: Observation) -> dict[str, Place]:
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 
 
-def _sites(o: Observation, places: Mapping[str, Place], most: int) -> list[Site]:
+def _sites(o: Observation, places: Mapping[str, Place], most: int, *, apart: bool) -> list[Site]:
     """In the order of the places. On-demand without a zone of its own goes with each spot place of the site."""
     groups: dict[str, list[Place]] = {}
     for place in places.values():
-        groups.setdefault(place.site or place.key, []).append(place)
+        groups.setdefault(place.key if apart else place.site or place.key, []).append(place)
     found: list[Site] = []
     for group in groups.values():
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
@@ -130,22 +136,23 @@ def _sites(o: Observation, places: Mapping[str, Place], most: int) -> list[Site]
     return [found[i] for i in sorted(first[:most])]
 
 
-def _story(o: Observation, sites: list[Site], most_ticks: int) -> Story:
+def _story(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -> Story:
     began, deadline = o.began or o.now, o.deadline
     assert deadline is not None
     tick_s = max(1, round(o.tick / _SECOND))
     tick_s *= max(1, ceil((deadline - began) / _SECOND / tick_s / most_ticks))
     places = [p for s in sites for p in (s.demand, s.spot) if p is not None]
-    fastest = min((p.hours for p in places if p.sure), default=min(p.hours for p in places))
-    work_s = max(1, round(fastest * HOUR_S / o.share))
-    launch = [max(p.startup_hours for p in (s.spot, s.demand) if p is not None) for s in sites]
+    first = min([p for p in places if p.sure] or places, key=lambda p: _hours(p, apart=apart))
+    fastest = _hours(first, apart=apart)
+    work_s = max(1, round(first.hours * HOUR_S / o.share))
+    launch = [max(_startup(p, apart=apart) for p in (s.spot, s.demand) if p is not None) for s in sites]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
     terms = Terms(
         task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())), tick_s=tick_s,
         starts=np.zeros(1, dtype=np.int64), zones=tuple(s.first.key for s in sites),
         regions=tuple(s.first.region for s in sites), ways=_ways(sites),
         on_demand_usd=np.array([inf if s.demand is None else s.demand.usd_per_hour.dollars() for s in sites]),
-        speed=np.array([fastest / s.first.hours for s in sites]), launch_s=launch_s - launch_s.min(),
+        speed=np.array([fastest / _hours(s.first, apart=apart) for s in sites]), launch_s=launch_s - launch_s.min(),
     )  # fmt: skip
     is_there = o.here is not None and not o.must_go
     spot = {s.spot.key: i for i, s in enumerate(sites) if s.spot is not None}
@@ -161,6 +168,15 @@ def _story(o: Observation, sites: list[Site], most_ticks: int) -> Story:
     now_s = (o.now - began) / _SECOND
     prices = [_prices(s, began, now_s) for s in sites]
     return Story(terms, now_s, max(1, round(left_s)), is_there and bool(spells), spells, said, prices)
+
+
+def _hours(place: Place, *, apart: bool) -> float:
+    return place.hours if not apart or place.chances is None else place.chances.steady_hours
+
+
+def _startup(place: Place, *, apart: bool) -> float:
+    lost = 0.0 if not apart or place.chances is None else place.chances.lost_hours
+    return place.startup_hours + lost
 
 
 def _ways(sites: list[Site]) -> Ways:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.money import Usd
+from pricing.problems import InvalidInputError
 from router.jobs.quantities import Moment
 from router.planning.candidates import CandidateFinder
 from router.prices.history_parts import list_parts
@@ -18,7 +19,9 @@ from router.prices.history_risk import LONGEST_GAP
 from router.prices.home import history_folder
 from router.quoting.asked import Ask, Trade
 from router.quoting.our_policy import NAME, policy_for
+from router.quoting.policy import Pool
 from router.quoting.quote import BudgetQuote, Quote, Refused
+from router.quoting.reckoning import nothing_watched
 from router.quoting.sightings import Sighting, sighting
 from router.quoting.venues import Venue
 from router.wiring.reading import inputs, young
@@ -59,7 +62,7 @@ def asked(
     offers = young(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
-    trade = Trade(finder, book, limits, now, _Watched(history_folder(), now), policy_for, NAME)
+    trade = Trade(finder, book, limits, now, WatchedPools(history_folder(), now), policy_for, NAME)
     asks: list[Ask | Refused] = []
     for job, document in loaded:
         moment = options.by or job.deadline
@@ -104,28 +107,55 @@ def _answer(asked: Asked, ask: Ask | Refused) -> Answer:
     return make_quote(ask, asked.trade)
 
 
-class _Watched:
-    """What the price history saw of pools lately; each pool is asked for once."""
+class WatchedPools:
+    """What the price history saw of pools lately; each pool is asked for once. InvalidInputError for a file of it that
+    cannot be read."""
 
     def __init__(self, folder: Path, now: datetime) -> None:
         self._folder, self._now = folder, now
         self._any = bool(list_parts(folder, now - WATCHED, now))
-        self._known: dict[tuple[str, str, str, str], Sighting | None] = {}
+        self._known: dict[Pool, Sighting | None] = {}
 
     def __call__(self, venues: Sequence[Venue]) -> Mapping[str, Sighting]:
+        pools = {_pool(v): v.pool[0] for v in venues if not v.sure and len(v.pool) == 1}
+        return {pools[pool]: found for pool, found in self.of(pools).items()}
+
+    def of(self, pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+        """Those of which anything was seen."""
         if not self._any:
             return {}
         from router.prices.history_weather import looks
 
-        pools = {_pool(v): v.pool[0] for v in venues if not v.sure and len(v.pool) == 1}
-        new = pools.keys() - self._known.keys()
+        new = set(pools) - self._known.keys()
         if new:
             seen = looks(self._folder, new, self._now - WATCHED, self._now)
             self._known |= {pool: sighting(seen.get(pool, ()), LONGEST_GAP) for pool in new}
-        return {name: found for pool, name in pools.items() if (found := self._known[pool]) is not None}
+        return {pool: found for pool in pools if (found := self._known[pool]) is not None}
 
 
-def _pool(v: Venue) -> tuple[str, str, str, str]:
+class PoolsOfNow:
+    """The same for who runs for weeks: read anew every hour, as of its beginning. What cannot be read is said once an
+    hour, and taken as not seen: a job that has to go on does not wait for a history."""
+
+    def __init__(self, folder: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> None:
+        self._folder, self._clock, self._tell = folder, clock, tell
+        self._hour: datetime | None = None
+        self._read: Callable[[Collection[Pool]], Mapping[Pool, Sighting]] = nothing_watched
+
+    def __call__(self, pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+        hour = self._clock().replace(minute=0, second=0, microsecond=0)
+        try:
+            if hour != self._hour:
+                self._hour, self._read = hour, nothing_watched
+                self._read = WatchedPools(self._folder, hour).of
+            return self._read(pools)
+        except InvalidInputError as error:
+            self._read = nothing_watched
+            self._tell(f"spot pools are taken as never watched: {error}")
+            return {}
+
+
+def _pool(v: Venue) -> Pool:
     offer = v.candidate.offer
     return offer.cloud, offer.region, offer.zone or "", offer.instance_type
 

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Explorer
+from router.quoting.asking import Explorer, Terms
 from router.quoting.baselines import Greedy as SpotOrWait
 from router.quoting.baselines import TimeSliced, UniformProgress
 from router.quoting.believing import Believing
+from router.quoting.foreseeing import ForeseenAsking
+from router.quoting.outlook import Outlook
 from router.quoting.payback import CheapestWithMoves, Lindy
 from router.quoting.probing import Fees, Guard, explore
 from router.quoting.scene import Scene
@@ -34,17 +36,41 @@ FREE: dict[str, VectorPolicy] = {
 }  # fmt: skip
 
 
+def _foreseen(scene: Scene) -> Explorer:
+    """Fitted to the scene's market, to weather that its own is not, so that it is wrong now and then."""
+    zones = np.ones(len(scene.up))
+    outlook = Outlook.prior(zones * 0.5, zones, 20.0)
+    return ForeseenAsking.fitted(outlook, Terms.of(scene), scene.spot_usd.mean(axis=1))
+
+
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
-    explorer = ALL[name]
     scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=1))
     if name == "sliced":  # reckons with the longest way from the start; a job that has saved nothing has none to know
         scene = Scene.of(scene.task, scene.series, scene.starts)
+    _same_in_both(in_money(scene), ALL[name])
+
+
+@settings(max_examples=5, deadline=None)
+@given(scenes(2, windows=1))
+def test_foresight_decides_as_in_the_back_test(scene: Scene) -> None:
     scene = in_money(scene)
+    _same_in_both(scene, _foreseen(scene))
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_and_so_it_does_in_more_scenes(data: st.DataObject) -> None:
+    scene = in_money(data.draw(scenes(data.draw(st.integers(1, 3)), windows=1)))
+    _same_in_both(scene, _foreseen(scene))
+
+
+def _same_in_both(scene: Scene, explorer: Explorer) -> None:
     bill = explore(scene, explorer, Guard.NONE, Fees(60, 0))
-    game = Steer(scene, Steered(lambda _: explorer))
+    game = Steer(scene, Steered(lambda *_: explorer))
     usd = game.play()
     if bill.late[0]:  # what comes after the deadline is not a policy's
         assert game.left > 0

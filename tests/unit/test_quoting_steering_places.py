@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -34,7 +35,7 @@ from router.quoting.policy import (
 )
 from router.quoting.retelling import Spell
 from router.quoting.safety import SafetyNet
-from router.quoting.steering import Steered
+from router.quoting.steering import Site, Steered
 from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
@@ -61,7 +62,7 @@ def seen(*places: Place, passed: timedelta = MINUTE, hours: float = 30, **more: 
 def terms_of(o: Observation, **more: Any) -> Terms:
     found: list[Terms] = []
 
-    def making(terms: Terms) -> Explorer:
+    def making(terms: Terms, _: Sequence[Site]) -> Explorer:
         found.append(terms)
         return CheapestSpot()
 
@@ -70,7 +71,7 @@ def terms_of(o: Observation, **more: Any) -> Terms:
 
 
 def decided(o: Observation, explorer: Explorer | None = None) -> Decision:
-    return Steered(lambda _: explorer or FailoverProgress()).decide(o)
+    return Steered(lambda *_: explorer or FailoverProgress()).decide(o)
 
 
 def lived(key: str, since: timedelta, until: timedelta | None = None, *, taken: bool = False) -> Life:
@@ -164,7 +165,7 @@ def test_where_it_runs_it_stays_until_the_policy_wants_it_elsewhere() -> None:
 
 
 def test_the_net_lets_nothing_stop_that_could_not_come_back() -> None:
-    net = SafetyNet(Steered(lambda _: FailoverProgress()))
+    net = SafetyNet(Steered(lambda *_: FailoverProgress()))
     ahead = seen(
         passed=HOUR, here=Here(OD, saved=True), lives=(lived("a-od", 0 * MINUTE),), share=0.5, closed=(A,),
     )  # fmt: skip
@@ -172,7 +173,7 @@ def test_the_net_lets_nothing_stop_that_could_not_come_back() -> None:
     assert stops == Move((), "as the policy for its deadline wants", ordered=True)
     assert isinstance(stops, Move)
     near = replace(ahead, deadline=ahead.now + 10 * HOUR + 8 * MINUTE)
-    assert Steered(lambda _: FailoverProgress()).decide(near) == Move((), stops.why, ordered=True)
+    assert Steered(lambda *_: FailoverProgress()).decide(near) == Move((), stops.why, ordered=True)
     assert net.decide(near) == Stay("no time to leave on-demand")
 
 
@@ -205,7 +206,7 @@ def test_without_a_deadline_or_time_it_is_as_greedy_is() -> None:
 def test_it_asks_after_what_was_launched_and_does_nothing_else_then() -> None:
     o = seen(B, OD, passed=HOUR, here=Here(A, saved=True), lives=(lived("a-1", 0 * MINUTE),), event=Event.LAUNCHED)
     assert decided(o, RateProgress(60)) == Probe(("a-2",))
-    assert SafetyNet(Steered(lambda _: RateProgress(60))).decide(o) == Probe(("a-2",))
+    assert SafetyNet(Steered(lambda *_: RateProgress(60))).decide(o) == Probe(("a-2",))
     assert decided(o) == Stay()
     assert isinstance(decided(replace(o, here=None, lives=())), Wait)
     for policy in (Greedy(), SafetyNet(Greedy())):

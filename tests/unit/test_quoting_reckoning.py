@@ -1,0 +1,169 @@
+"""Foresight of one job: waits where that pays, does not where there is no time or spot was seen not to come back, moves
+for what is left; fits are remembered and the same after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.quoting import reckoning
+from router.quoting.choosing import policy_named
+from router.quoting.outlook import CLASSES
+from router.quoting.policy import (
+    Answer,
+    Chances,
+    Event,
+    Here,
+    Life,
+    Move,
+    Observation,
+    Place,
+    Policy,
+    Pool,
+    Rule,
+    Stay,
+    Wait,
+)
+from router.quoting.reckoning import nothing_watched, outlook_of
+from router.quoting.sightings import Sighting
+from router.quoting.steering import Site
+
+BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+WORK_H = 10.0
+RULES = (Rule.FORESIGHT, Rule.GREEDY, Rule.UNIFORM_PROGRESS)
+
+
+def pool(name: str) -> Pool:
+    return ("aws", "north-1", name, "p9")
+
+
+def spot(name: str, usd: str, *, left: float = WORK_H, back: float = 1.0, lost: float = 0.02) -> Place:
+    rate = UsdPerHour.parse(usd)
+    return Place(
+        name, Market.SPOT, rate, left * 1.2, 0.1, Usd(round(rate.nanos * left)), interruptions_per_hour=lost, site="x",
+        region="north-1", chances=Chances(left, 0.1, (pool(name),), back),
+    )  # fmt: skip
+
+
+def sure(usd: str = "10", *, left: float = WORK_H) -> Place:
+    rate = UsdPerHour.parse(usd)
+    return Place(
+        "od", Market.ON_DEMAND, rate, left, 0.1, Usd(round(rate.nanos * left)), site="x", region="north-1",
+        chances=Chances(left),
+    )  # fmt: skip
+
+
+def seen(*places: Place, passed: timedelta, hours: float, closed: tuple[Place, ...] = ()) -> Observation:
+    """Nothing is done yet. What is closed said no half a minute ago."""
+    now = BEGAN + passed
+    no = tuple(Answer(place.key, now - MINUTE / 2, up=False) for place in closed)
+    return Observation(
+        now, BEGAN + hours * HOUR, 5 * MINUTE, Event.TICK, None, places, closed=closed, began=BEGAN, answers=no
+    )
+
+
+def running(here: Place, *others: Place, share: float) -> Observation:
+    """On spot for half an hour, with much slack; ``share`` of the work left."""
+    now = BEGAN + 2 * HOUR
+    life = Life(here.key, now - HOUR / 2, now - HOUR / 2, None, False, share, share)
+    return Observation(
+        now, BEGAN + 30 * HOUR, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
+        lives=(life,), answers=(Answer(here.key, now - HOUR / 2, up=True),),
+    )  # fmt: skip
+
+
+def named(rule: Rule = Rule.FORESIGHT) -> Policy:
+    return policy_named(rule)
+
+
+def test_it_waits_for_cheap_spot_with_much_slack_and_does_not_with_little() -> None:
+    """Spot at a tenth of the price is back within an hour and stays two days. An hour has passed: who counts progress
+    is behind a straight line and pays for on-demand."""
+    cheap = spot("a", "1")
+    much = seen(sure(), passed=HOUR, hours=20, closed=(cheap,))
+    found = {rule: named(rule).decide(much) for rule in RULES}
+    assert isinstance(found[Rule.FORESIGHT], Wait)
+    assert isinstance(found[Rule.GREEDY], Move)
+    assert isinstance(found[Rule.UNIFORM_PROGRESS], Move)
+    little = replace(much, deadline=BEGAN + 11.5 * HOUR)
+    goes = named().decide(little)
+    assert isinstance(goes, Move)
+    assert goes.to == ("od",)
+
+
+def short_lived(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+    """Zone "a" was watched for weeks: spot there is lost after a quarter of an hour."""
+    events, hours = np.zeros((2, CLASSES)), np.zeros((2, CLASSES))
+    events[1, 0], hours[1, 0] = 400.0, 100.0
+    events[0, 0], hours[0, 0] = 400.0, 100.0
+    return {name: Sighting(events, hours, True, 0.1, BEGAN, BEGAN) for name in pools if name == pool("a")}
+
+
+def test_what_was_watched_counts() -> None:
+    """By the prior the cheapest is best; where spot was seen to be lost each time it is not tried first."""
+    o = seen(spot("a", "1"), spot("b", "1.1"), sure(), passed=HOUR, hours=20)
+    prior = policy_named(Rule.FORESIGHT, watched=nothing_watched).decide(o)
+    assert isinstance(prior, Move)
+    assert prior.to[:2] == ("a", "b")
+    known = policy_named(Rule.FORESIGHT, watched=short_lived).decide(o)
+    assert isinstance(known, Move)
+    assert known.to[0] == "b"
+
+
+@pytest.mark.parametrize(("share", "moves"), [(0.8, True), (0.02, False)])
+def test_it_moves_to_the_cheap_zone_where_that_pays_within_what_is_left(share: float, moves: bool) -> None:
+    """A launch takes twelve minutes: of the job's last twelve a quarter off the price saves nothing."""
+    left = WORK_H * share
+    dear, cheap = spot("b", "4", left=left), spot("a", "3", left=left)
+    o = running(dear, cheap, sure(left=left), share=share)
+    found = {rule: named(rule).decide(o) for rule in RULES}
+    assert isinstance(found[Rule.GREEDY], Stay)
+    assert isinstance(found[Rule.UNIFORM_PROGRESS], Stay)
+    move = found[Rule.FORESIGHT]
+    assert isinstance(move, Move) is moves
+    if isinstance(move, Move):
+        assert (move.to, move.keep) == (("a",), True)
+
+
+def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
+    found = named().decide(seen(spot("b", "2"), spot("a", "1"), passed=HOUR, hours=20))
+    assert isinstance(found, Move)
+    assert found.to == ("a", "b")
+
+
+def test_fits_are_remembered_and_the_same_after_a_restart() -> None:
+    much = seen(spot("b", "5"), sure(), passed=HOUR, hours=20, closed=(spot("a", "1"),))
+    reckoning._fitted.cache_clear()
+    first = named().decide(much)
+    later = replace(much, now=much.now + 10 * MINUTE, share=0.99)
+    named().decide(later)
+    dearer = replace(later, closed=(spot("a", "1.001"),))
+    named().decide(dearer)
+    assert (reckoning._fitted.cache_info().misses, reckoning._fitted.cache_info().hits) == (1, 2)
+    reckoning._fitted.cache_clear()
+    assert named().decide(much) == first
+
+
+def test_the_outlook_is_the_prior_and_what_was_seen() -> None:
+    two = replace(spot("c", "1"), chances=Chances(1.0, 0.1, (pool("c"), pool("d")), 4.0))
+    sites = [Site(spot("a", "1", back=2.0, lost=0.1), None), Site(None, sure()), Site(two, None)]
+    asked: list[Pool] = []
+
+    def watched(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+        asked.extend(pools)
+        return short_lived(pools)
+
+    alone, known = outlook_of(sites, nothing_watched), outlook_of(sites, watched)
+    assert asked == [pool("a")]
+    np.testing.assert_allclose(alone.mean()[:, :, 0], [[0.5, 0.1], [1e-6, 1.0], [0.25, 0.02]])
+    np.testing.assert_allclose(known.hours[0, :, 0] - alone.hours[0, :, 0], 100.0)
+    np.testing.assert_array_equal(known.events[1:], alone.events[1:])
+    bare = Site(replace(two, chances=None), None)
+    np.testing.assert_allclose(outlook_of([bare], watched).mean()[0, 0], 1.0)
