@@ -70,11 +70,11 @@ def seen(*places: Place, passed: timedelta, hours: float, closed: tuple[Place, .
 
 
 def running(here: Place, *others: Place, share: float) -> Observation:
-    """On spot for half an hour, with much slack; ``share`` of the work left."""
-    now = BEGAN + 2 * HOUR
+    """On spot for half an hour, on time, two hours of slack; ``share`` of the work left."""
+    now = BEGAN + WORK_H * (1 - share) * HOUR
     life = Life(here.key, now - HOUR / 2, now - HOUR / 2, None, False, share, share)
     return Observation(
-        now, BEGAN + 30 * HOUR, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
+        now, BEGAN + (WORK_H + 2) * HOUR, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
         lives=(life,), answers=(Answer(here.key, now - HOUR / 2, up=True),),
     )  # fmt: skip
 
@@ -99,22 +99,21 @@ def test_it_waits_for_cheap_spot_with_much_slack_and_does_not_with_little() -> N
 
 
 def short_lived(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
-    """Zone "a" was watched for weeks: spot there is lost after a quarter of an hour."""
-    events, hours = np.zeros((2, CLASSES)), np.zeros((2, CLASSES))
-    events[1, 0], hours[1, 0] = 400.0, 100.0
-    events[0, 0], hours[0, 0] = 400.0, 100.0
+    """Zone "a" was watched for weeks: spot there is lost after a quarter of an hour, and back after as much."""
+    events, hours = np.full((2, CLASSES), 400.0), np.full((2, CLASSES), 100.0)
     return {name: Sighting(events, hours, True, 0.1, BEGAN, BEGAN) for name in pools if name == pool("a")}
 
 
 def test_what_was_watched_counts() -> None:
-    """By the prior the cheapest is best; where spot was seen to be lost each time it is not tried first."""
-    o = seen(spot("a", "1"), spot("b", "1.1"), sure(), passed=HOUR, hours=20)
+    """By the prior the cheapest is best; where spot was seen to be lost each time it is not tried."""
+    o = seen(spot("a", "1"), spot("b", "1.1"), sure(), passed=HOUR, hours=12)
     prior = policy_named(Rule.FORESIGHT, watched=nothing_watched).decide(o)
     assert isinstance(prior, Move)
-    assert prior.to[:2] == ("a", "b")
+    assert prior.to[0] == "a"
     known = policy_named(Rule.FORESIGHT, watched=short_lived).decide(o)
     assert isinstance(known, Move)
-    assert known.to[0] == "b"
+    assert "b" in known.to
+    assert known.to[0] != "a"
 
 
 @pytest.mark.parametrize(("share", "moves"), [(0.8, True), (0.02, False)])
@@ -129,7 +128,7 @@ def test_it_moves_to_the_cheap_zone_where_that_pays_within_what_is_left(share: f
     move = found[Rule.FORESIGHT]
     assert isinstance(move, Move) is moves
     if isinstance(move, Move):
-        assert (move.to, move.keep) == (("a",), True)
+        assert move.to == ("a",)
 
 
 def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
