@@ -105,7 +105,7 @@ POLICIES: Final = {policy.name: policy for policy in _ALL}
 ALIASES: Final = {
     "cheapest": "greedy", "spot-or-wait": "greedy", "up-cheapest": "up", "uniform-progress": "up",
     "uniform-progress-plain": "up-plain", "uniform-progress-failover": "up-s", "uniform-progress-rate": "up-a",
-    "uniform-progress-rate-per-usd": "up-ap", "time-sliced": "sliced",
+    "uniform-progress-rate-per-usd": "up-ap", "time-sliced": "sliced", "foresight": OURS,
 }  # fmt: skip
 
 

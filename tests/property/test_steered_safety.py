@@ -3,10 +3,7 @@ random and spiteful weather, places of different speed, start-up and region, spo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from _pytest.mark import ParameterSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,17 +46,18 @@ def in_time(world: World, net: SafetyNet) -> None:
     assert game.play() <= world.deadline, game.decisions
 
 
-def each_rule() -> Iterator[Rule | ParameterSet]:
-    """What fits itself to each world takes long."""
-    for rule in EXPLORERS:
-        yield pytest.param(rule, marks=pytest.mark.slow) if rule is Rule.FORESIGHT else rule
-
-
-@pytest.mark.parametrize("rule", each_rule())
+@pytest.mark.parametrize("rule", [rule for rule in EXPLORERS if rule is not Rule.FORESIGHT])
 @settings(max_examples=12, deadline=None)
 @given(world=many)
 def test_no_deadline_is_missed_by_any_that_can_be_chosen(rule: Rule, world: World) -> None:
     in_time(world, SafetyNet(EXPLORERS[rule].steered()))
+
+
+@pytest.mark.slow
+@settings(max_examples=15, deadline=None)
+@given(many)
+def test_nor_by_foresight_that_is_fitted_to_each_world(world: World) -> None:
+    in_time(world, SafetyNet(EXPLORERS[Rule.FORESIGHT].steered()))
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ from router.files.quote_files import Acceptance, accept, acceptance, find_quote,
 from router.prices import history
 from router.prices.history_weather import looks
 from router.quoting.quote import Quote
+from router.wiring.quoting import PoolsOfNow
 from tests.support.asked_quotes import a_quote
 from tests.support.price_points import START, a_point
 from tests.support.scenes import NORTH, SOUTH, a_job
@@ -90,3 +91,25 @@ def test_looks_at_one_pool_by_who_looked_most(tmp_path: Path) -> None:
     assert found[pool][1][0] - found[pool][0][0] == timedelta(minutes=10)
     assert looks(tmp_path, {pool}, START + timedelta(days=40), START + timedelta(days=41)) == {}
     assert looks(tmp_path, set(), START, START + timedelta(days=1)) == {}
+
+
+def test_who_runs_for_weeks_reads_anew_every_hour(tmp_path: Path) -> None:
+    history.append(tmp_path, [a_point(i / 6, None, available=float(i % 3 > 0)) for i in range(12)])
+    pool, other = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge"), ("aws", "us-east-1", "", "p5.48xlarge")
+    now, told = [START + timedelta(minutes=50)], list[str]()
+    pools = PoolsOfNow(tmp_path, lambda: now[0], told.append)
+    assert pools({pool, other}) == {}  # as of the beginning of the hour nothing was seen
+    now[0] = START + timedelta(minutes=70)
+    assert pools({pool, other})[pool].watched_h == pytest.approx(1.0, abs=0.2)
+    assert set(pools({other})) == set()
+    now[0] = START + timedelta(hours=3)
+    assert pools({pool})[pool].watched_h == pytest.approx(11 / 6)
+    assert told == []
+    for part in tmp_path.rglob("*.parquet"):
+        part.write_bytes(b"no parquet")
+    assert pools({pool})[pool].watched_h == pytest.approx(11 / 6)
+    now[0] = START + timedelta(hours=4)
+    assert pools({pool}) == {}
+    assert pools({pool}) == {}
+    assert len(told) == 1
+    assert "never watched" in told[0]

@@ -71,10 +71,10 @@ def seen(*places: Place, passed: timedelta, hours: float, closed: tuple[Place, .
 
 def running(here: Place, *others: Place, share: float) -> Observation:
     """On spot for half an hour, on time, two hours of slack; ``share`` of the work left."""
-    now = BEGAN + WORK_H * (1 - share) * HOUR
+    now, deadline = BEGAN + WORK_H * (1 - share) * HOUR, BEGAN + (WORK_H + 2) * HOUR
     life = Life(here.key, now - HOUR / 2, now - HOUR / 2, None, False, share, share)
     return Observation(
-        now, BEGAN + (WORK_H + 2) * HOUR, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
+        now, deadline, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
         lives=(life,), answers=(Answer(here.key, now - HOUR / 2, up=True),),
     )  # fmt: skip
 

@@ -223,6 +223,31 @@ def test_uniform_progress_waits_where_greedy_takes_on_demand(site: Site) -> None
     assert isinstance(goes, Go)
 
 
+def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Site) -> None:
+    """All spot pools are short. Of three days the job needs a few hours, or nearly all."""
+    one = first(site)
+    offers = {(o.cloud, o.region, o.instance_type) for o in book().offers if o.market is Market.SPOT}
+    moment = site.clock()
+    shortages = [Shortage(*pool[:2], None, pool[2], Market.SPOT, 2, moment, moment + HOUR, "short") for pool in offers]
+    site.store.remember_short(*shortages)
+    replanner = Replanner(site, book, policy_named(Rule.FORESIGHT))
+    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
+    (waits,) = replanner.replan([Wanting(chain_of(site.store, one), one)])
+    assert isinstance(waits, Later)
+    assert "waits for spot" in waits.why
+    chain = chain_of(site.store, one)
+    job = replanner.left_of(chain)
+    assert job is not None
+    assert job.deadline is not None
+    hours = min(
+        c.reserved_hours(job.steps_left) for c in replanner.finder(replanner.limits_of(one)).find(job)[0]
+    )  # fmt: skip
+    later(site, job.deadline.at(moment) - timedelta(hours=hours + 0.5) - site.clock())
+    site.store.remember_short(*[replace(s, at=site.clock(), until=site.clock() + HOUR) for s in shortages])
+    (goes,) = replanner.replan([Wanting(chain, one)])
+    assert isinstance(goes, Go)
+
+
 def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: Site) -> None:
     one = first(site)
     site.store.change(one, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
