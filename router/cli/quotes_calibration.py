@@ -68,8 +68,10 @@ def _text(found: Kept, accepted: int) -> str:
     from router.cli.calibration_text import as_table
     from router.quoting.endings import LEAST
 
+    if not accepted:
+        return "no quote was accepted yet: stepfare quote --accept makes a plan of one"
     if not found.count:
-        return f"{accepted} quotes were accepted, and none of their jobs is over"
+        return f"accepted quotes: {accepted}; none of their jobs is over"
     share = f"{found.on_time / found.count:.0%}, promised {found.promised:.0%}"
     lines = [f"{found.count} of {accepted} accepted quotes are over: {found.on_time} on time ({share})"]
     if found.given_up:
