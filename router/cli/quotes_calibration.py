@@ -43,12 +43,13 @@ def calibration(
     """
     from router.cli.calibration_page import calibration_page
     from router.cli.calibration_text import as_csv
-    from router.cli.web_page import put
+    from router.cli.web_page import check_places, put
     from router.files.quote_files import stored_quotes
     from router.prices.home import quotes_folder
     from router.quoting.endings import kept
     from router.wiring.endings import ending
 
+    check_places(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
     with opened_store(deploy, clouds, makes=False) as (_, store):
         pairs = [(quote, ending(quote, how, store)) for quote, how in accepted]

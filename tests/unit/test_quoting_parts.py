@@ -105,6 +105,16 @@ def test_venues_of_one_pool_share_their_weather_and_sure_ones_have_none() -> Non
     assert stage.weather.pool[spot[0]] == spot[0]
 
 
+def test_where_a_window_of_one_tick_began_is_known() -> None:
+    ask = asking(a_job(), 24, [NORTH, SOUTH, NORTH_SPOT])
+    stage = ask.stage(ask.venues, Clock(600, 144), 50)
+    sure = np.array([v.sure for v in stage.venues])
+    got = stage.play(144, steps=1)
+    on_spot = (got.spot_ticks > 0) & (got.on_demand_ticks == 0)
+    assert on_spot.any()
+    assert not sure[got.first[on_spot]].any()
+
+
 def test_the_stage_plays_any_deadline_in_the_same_weather() -> None:
     ask = asking(a_job(), 24, [NORTH, NORTH_SPOT, SOUTH])
     stage = ask.stage(ask.venues, Clock(600, 144), 50)
