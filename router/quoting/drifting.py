@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from router.quoting.outlook import CLASSES, POOL_H, Outlook, age_class
+from router.quoting.outlook import CLASSES, POOL_EVENTS, Outlook, age_class
 from router.quoting.resampling import ages_h
 from router.quoting.scene import HOUR_S
 from router.quoting.series import Bools, Floats, Ints
@@ -53,11 +53,11 @@ class Drifting(Outlook):
         return np.asarray(sure * np.exp(x)[..., None])
 
 
-def drifting(up: Bools, tick_s: int, *, pool_h: float = POOL_H, forget_h: float = np.inf) -> Drifting:
+def drifting(up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf) -> Drifting:
     """From what [zone, tick] showed; rates as :meth:`Outlook.seen`. A past too short to tell of drift leaves all of the
     grid as likely."""
-    fit = Outlook.seen(up, tick_s, pool_h=pool_h, forget_h=forget_h)
-    scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_h)
+    fit = Outlook.seen(up, tick_s, pool_events=pool_events, forget_h=forget_h)
+    scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_events)
     weight = np.exp(scored - scored.max(axis=1, keepdims=True))
     likely = weight / weight.sum(axis=1, keepdims=True)
     mean = float((likely @ np.array([s.size for s in GRID])).mean())
@@ -88,19 +88,19 @@ class _Steps:
         return cls(events.reshape(shape).astype(np.float64), spent.reshape(shape).astype(np.float64))
 
 
-def _expected(steps: _Steps, until: int, memory_h: float, pool_h: float) -> tuple[Floats, Floats]:
+def _expected(steps: _Steps, until: int, memory_h: float, pool_events: float) -> tuple[Floats, Floats]:
     """Events and hours of the gamma distributions, from the steps before ``until``; as :meth:`Outlook.seen`."""
     weight = np.exp(-np.arange(until)[::-1] * STEP_H / memory_h)[:, None, None, None]
     events, hours = (weight * steps.events[:until]).sum(axis=0), (weight * steps.hours[:until]).sum(axis=0)
     rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-    return events + pool_h * rate, hours + pool_h
+    return events + pool_events, hours + pool_events / rate
 
 
-def _log_likelihood(steps: _Steps, memory_h: float, pool_h: float) -> Floats:
+def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Floats:
     """[up, setting]: of all stretches. They overlap, so each counts for a part."""
     seen, mean, shape = [], [], []
     for until in range(1, len(steps.events)):
-        events, hours = _expected(steps, until, memory_h, pool_h)
+        events, hours = _expected(steps, until, memory_h, pool_events)
         for ahead in AHEAD:
             which = slice(until + ahead.start, until + ahead.stop)
             spent = steps.hours[which].sum(axis=0)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from router.quoting.asking import Known, Terms, Wish
-from router.quoting.foresight import CLOCK_S, NEVER, Foresight, Market, Singles
+from router.quoting.foresight import CLOCK_S, NEVER, SAME, Foresight, Market, Singles
 from router.quoting.outlook import CLASSES, Outlook, Sky
 from router.quoting.prospects import TYPICAL_H, Lately, lasts_h, look_at, step
 from router.quoting.scene import HOUR_S, Scene
@@ -34,24 +34,17 @@ class Foreseen:
     mind: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, like: Scene, spot_usd: Floats, seed: int = 0) -> Foreseen:
-        """For scenes like this one in task, market and ways; ``spot_usd``: [zone] as expected."""
-        market = market_of(like, spot_usd)
-        return cls(
-            Foresight.of(outlook, market, like.task.work_s, like.ticks * like.tick_s,
-                         clock_s=clock_for(like.tick_s), seed=seed)
-        )  # fmt: skip
+    def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+        """For scenes like this one in task, market and ways, with deadlines up to its own; its first prices of spot
+        are those expected. ValueError where the reference is not sold on demand."""
+        launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
+        market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
+        clock, task = clock_for(like.tick_s), like.task
+        return cls(Foresight.of(outlook, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
 
     def begin(self, scene: Scene) -> SeeingPlayer:
         """See :class:`~router.quoting.simulation.VectorPolicy`."""
         return _Seeing(self.mind, scene).play
-
-
-def market_of(like: Scene, spot_usd: Floats) -> Market:
-    """As in the scene."""
-    zones = len(like.series.zones)
-    d = np.full(zones, like.task.changeover_s, dtype=float)
-    return Market(spot_usd, like.on_demand_usd, np.ones(zones), d, like.ways)
 
 
 @dataclass(eq=False, slots=True)
@@ -81,7 +74,7 @@ class Chooser:
         self.margin_usd = _MARGIN_H * float(mind.market.on_demand_usd[self.places].min())
         ways = mind.market.ways
         self.takes = mind.market.launch_s[None, :] + ways.transfer_s
-        reference = self.places[mind.market.speed[self.places] >= 1 - 1e-9]
+        reference = self.places[mind.market.speed[self.places] >= 1 - SAME]
         self.rescue = self.takes[:, reference].min(axis=1)  # [zone]
 
     def dollars(self, m: _Moment) -> tuple[Floats, Floats, Floats, Floats, Ints]:
@@ -188,9 +181,10 @@ class ForeseenAsking:
 
     @classmethod
     def fitted(cls, outlook: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
-        """For these terms in all but the windows."""
-        d = np.full(len(terms.zones), terms.task.changeover_s, dtype=float)
-        market = Market(spot_usd, terms.on_demand_usd, np.ones(len(terms.zones)), d, terms.ways)
+        """For these terms in all but the windows; ``spot_usd``: [zone] as expected. ValueError where the reference is
+        not sold on demand."""
+        launch = (terms.task.changeover_s + terms.launch_s).astype(np.float64)
+        market = Market(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
         clock = clock_for(terms.tick_s)
         return cls(
             Foresight.of(outlook, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)

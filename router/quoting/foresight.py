@@ -25,6 +25,7 @@ CLOCK_S: Final = 1200
 DRAWS: Final = 600
 _FINE_S: Final = 2 * HOUR_S  # grid of slack: steps of a clock tick up to here, then longer ones
 _GROWS: Final = 1.15
+SAME: Final = 1e-9
 _RIDGE: Final = 1e-3
 _SWING: Final = 0.5
 _BEFORE_H: Final = 72.0
@@ -141,7 +142,7 @@ def solve(
     shifts = [shift(grid, float(t)) for t in takes_s]
     waits = shift(grid, clock_s)
     gains = [shift(grid, -(v - 1) * clock_s) for v in market.speed]
-    reference = places[market.speed[places] >= 1 - 1e-9]
+    reference = places[market.speed[places] >= 1 - SAME]
     rescue = takes[:, reference].min(axis=1)  # [group]: seconds to the reference on demand
     wait_ok = grid[None, :] - clock_s >= rescue[:, None]
     launch_ok = grid[None, None, :] - takes[:, :, None] >= rescue[group][None, :, None]
@@ -264,7 +265,9 @@ class Foresight:
     @classmethod
     def of(cls, outlook: Outlook, market: Market, work_s: int, deadline_s: int, *, clock_s: int = CLOCK_S,
            draws: int = DRAWS, seed: int = 0) -> Foresight:  # fmt: skip
-        """Solves for it."""
+        """Solves for it. ValueError where no place of the reference's speed is sold on demand."""
+        if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
+            raise ValueError("the reference is not sold on demand")
         hazards = outlook.mean()
         reference = float(market.on_demand_usd[market.on_demand_zones()].min())
         share = market.spot_usd / market.speed / reference

@@ -6,28 +6,36 @@ from dataclasses import replace
 
 import numpy as np
 
-from router.quoting.baselines import UniformProgress
+from router.quoting.baselines import Greedy
+from router.quoting.foreseeing import Foreseen
+from router.quoting.foresight import SAME
+from router.quoting.learned import Learned
 from router.quoting.outlook import Outlook
 from router.quoting.scene import Scene
 from router.quoting.series import Ints, Series, ZoneSeries
 from router.quoting.simulation import VectorPolicy
 
-NAME = "uniform progress with the exact safety net"
+NAME = "foresight with the exact safety net"
 
 
 def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
     """For weather of this outlook, which is of the zones of ``like``, and scenes like that one in all but starts,
-    weather and prices; needs the exact net. Prices of spot in ``like`` are what is expected, the same all the time."""
-    del outlook, like
-    return UniformProgress(hysteresis=False)
+    weather and prices, with deadlines up to its own; needs the exact net. Prices of spot in ``like`` are what is
+    expected, the same all the time. Where nothing as fast as the reference is sold on demand there is nothing to fall
+    back on: any spot is taken, the cheapest first."""
+    if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
+        return Greedy()
+    return Foreseen.fitted(outlook, like)
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:
     """The same, with all that is expected taken from ``past``, which is on the scene's tick and has the scene's zones
     by their names (KeyError where one is missing), perhaps among others, from which is learned too. Of the scene's
-    weather and prices it sees nothing."""
+    weather and prices it sees nothing. In one zone the induction is exact."""
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
     own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    if own.size == 1:
+        return Learned.fitted(past, scene)
     return policy_for(Outlook.of(past, scene.task.size).only(own), expected(past, scene))
 
 

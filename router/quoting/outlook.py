@@ -1,7 +1,7 @@
 """What is expected of the weather of several zones, and how sure that is: hazards of losing spot and of its return.
 
 A hazard is a rate an hour, by zone, by whether spot is there, and by how long that has been so. What is known of each
-is a gamma distribution: events over hours seen, to which what all zones show together counts as a few hours more. On
+is a gamma distribution: events over hours seen, to which the rate of all zones together counts as a few events more. On
 top comes drift: weather to come is not drawn from the same urn as weather past, and a draw of the future multiplies all
 hazards of a zone by a factor of its own and one common to all zones.
 """
@@ -18,7 +18,7 @@ from router.quoting.series import Bools, Floats, Ints, Series
 
 AGES_H: Final = (0.5, 2.0, 8.0)  # where one class of age ends and the next begins
 CLASSES: Final = len(AGES_H) + 1
-POOL_H: Final = 5.0
+POOL_EVENTS: Final = 0.5
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
 SWING_H: Final = 24.0
@@ -57,13 +57,13 @@ class Outlook:
     drift: float = DRIFT
 
     @classmethod
-    def of(cls, past: Series, size: int = 1, *, pool_h: float = POOL_H, forget_h: float = np.inf,
+    def of(cls, past: Series, size: int = 1, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
            drift: float = DRIFT) -> Outlook:  # fmt: skip
         """From what a series showed of a gang of ``size``; what was longer ago than ``forget_h`` counts for 1/e."""
-        return cls.seen(past.up(size), past.tick_s, pool_h=pool_h, forget_h=forget_h, drift=drift)
+        return cls.seen(past.up(size), past.tick_s, pool_events=pool_events, forget_h=forget_h, drift=drift)
 
     @classmethod
-    def seen(cls, up: Bools, tick_s: int, *, pool_h: float = POOL_H, forget_h: float = np.inf,
+    def seen(cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
              drift: float = DRIFT) -> Outlook:  # fmt: skip
         """The same from [zone, tick]."""
         zones, ticks = up.shape
@@ -79,7 +79,7 @@ class Outlook:
         hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
         events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
         rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-        return cls(events + pool_h * rate, hours + pool_h, drift)
+        return cls(events + pool_events, hours + pool_events / rate, drift)
 
     @classmethod
     def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:
