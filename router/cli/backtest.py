@@ -104,6 +104,7 @@ def backtest(
     """
     from router.cli import backtest_options as options
     from router.cli import backtest_page, backtest_plot, backtest_text
+    from router.cli.web_page import check_places
     from router.files.trace_sets import read_trace_sets
     from router.files.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
@@ -123,6 +124,7 @@ def backtest(
         )
     if html is not None:
         backtest_plot.check()
+    check_places(csv, html)
     windows = Windows(blocks, options.seconds("--every", every))
     names = options.policies(policy or (ASKING if probes else PUBLISHED if blocks == 1 else USUAL), probes, blocks)
     works = options.works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)

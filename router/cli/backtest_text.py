@@ -30,13 +30,17 @@ def policies() -> str:
     rows = []
     for name, policy in POLICIES.items():
         ways = [word for word, way in (("sees", policy.sees), ("asks", policy.asks)) if way is not None]
-        others = [alias for alias, meant in ALIASES.items() if meant == name]
-        also = f" (also {', '.join(others)})" if others else ""
-        rows.append((name, ", ".join(ways), policy.about + also))
+        rows.append((name, ", ".join(ways), policy.about))
+    others: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        others.setdefault(name, []).append(alias)
+    also = wrapped("also called: " + ", ".join(f"{name} ({', '.join(aliases)})" for name, aliases in others.items()))
     notes = (
         "sees: what is available is free to know, in every zone at every tick",
         "asks: knows what zones answered; a probe that finds spot is billed for a minute",
         "with --probes all ask; else those that can do both see",
+        also,
+        wrapped("`policy: greedy` of a deploy file is another one, which does not wait: docs/policies.md"),
     )
     return "\n".join([columns(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}), "", *notes])
 

@@ -52,7 +52,7 @@ def picture(rows: Sequence[Judged]) -> str:
         y = _TOP + 14 + 20 * i
         drawn.append(f'<line x1="{x}" x2="{x + 22}" y1="{y}" y2="{y}" stroke="{colour[name]}" stroke-width="2.5"/>')
         drawn.append(svg.text(x + 28, y + 4, name))
-    return svg.picture("Whether quotes held", wide, high, drawn)
+    return svg.picture("Whether quotes held", wide, high, drawn, alone=True)
 
 
 def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str]) -> str:

@@ -78,6 +78,7 @@ def quote(
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
+    from router.cli.web_page import check_places
     from router.prices.books import load_book
     from router.wiring.quoting import QuoteOptions, answers, asked
 
@@ -87,6 +88,7 @@ def quote(
     )  # fmt: skip
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
+    check_places(html)
     prepared = asked(paths, book, limits, moment, options, load_book)
     with console.progress(f"quoting {len(prepared.asks)} jobs"):
         found = list(answers(prepared))

@@ -43,12 +43,13 @@ def calibration(
     """
     from router.cli.calibration_page import calibration_page
     from router.cli.calibration_text import as_csv
-    from router.cli.web_page import put
+    from router.cli.web_page import check_places, put
     from router.files.quote_files import stored_quotes
     from router.prices.home import quotes_folder
     from router.quoting.endings import kept
     from router.wiring.endings import ending
 
+    check_places(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
     with opened_store(deploy, clouds, makes=False) as (_, store):
         pairs = [(quote, ending(quote, how, store)) for quote, how in accepted]
@@ -68,8 +69,10 @@ def _text(found: Kept, accepted: int) -> str:
     from router.cli.calibration_text import as_table
     from router.quoting.endings import LEAST
 
+    if not accepted:
+        return "no quote was accepted yet: stepfare quote --accept makes a plan of one"
     if not found.count:
-        return f"{accepted} quotes were accepted, and none of their jobs is over"
+        return f"accepted quotes: {accepted}; none of their jobs is over"
     share = f"{found.on_time / found.count:.0%}, promised {found.promised:.0%}"
     lines = [f"{found.count} of {accepted} accepted quotes are over: {found.on_time} on time ({share})"]
     if found.given_up:

@@ -18,11 +18,12 @@ def text(x: float, y: float, words: str, anchor: str = "start", *, bold: bool = 
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight} fill="{fill}">{html.escape(words)}</text>'
 
 
-def picture(title: str, width: int, height: int, parts: Sequence[str]) -> str:
-    """One of that size; ``title`` is what it is called for those who do not see it."""
+def picture(title: str, width: int, height: int, parts: Sequence[str], *, alone: bool = False) -> str:
+    """One of that size for a page, or where it stands ``alone`` for a file of its own; ``title`` is what it is called
+    for those who do not see it."""
     name, body = html.escape(title), "\n".join(parts)
+    space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{name}" font-family="sans-serif" font-size="12" fill="{INK}">\n'
-        f"<title>{name}</title>\n{body}\n</svg>"
+        f'<svg{space} viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{name}" '
+        f'font-family="sans-serif" font-size="12" fill="{INK}">\n<title>{name}</title>\n{body}\n</svg>'
     )

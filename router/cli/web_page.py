@@ -33,6 +33,13 @@ def document(title: str, style: str, body: str) -> str:
 """
 
 
+def check_places(*files: Path | None) -> None:
+    """CommandError where one of the files could not be put later: what takes long is not to fail at its end."""
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise console.CommandError(f"{file}: cannot be written: there is no folder {file.parent}")
+
+
 def put(file: Path, content: bytes) -> None:
     """Into the file, whole or not at all; CommandError where it cannot be written."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

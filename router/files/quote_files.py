@@ -55,7 +55,9 @@ def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
     known = sorted(p.stem for p in folder.glob("quote-*.json") if not p.name.endswith(_ACCEPTED))
     fitting = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
     if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(fitting) != 1:
-        what = "names no stored quote" if not fitting or len(digits) < _LEAST_PREFIX else f"names {len(fitting)} quotes"
+        what = f"names {len(fitting)} quotes" if len(fitting) > 1 else "names no stored quote"
+        if len(digits) < _LEAST_PREFIX:
+            what = f"is too short: {_LEAST_PREFIX} digits at least"
         raise InvalidInputError.single(f"{name!r} {what}", remedy="`stepfare quotes list` shows them")
     return fitting[0], read_quote(folder / f"{fitting[0]}.json")
 

@@ -81,7 +81,7 @@ class Found:
         """Ticks without an answer that nobody said what to make of."""
         shown = ", ".join(map(str, ticks[:_SHOWN])) + (", ..." if len(ticks) > _SHOWN else "")
         what = f"{len(ticks)} ticks have no answer: {shown}"
-        self.add(where, name, what, "say what a hole counts as: down (no machine) or last (as before it)")
+        self.add(where, name, what, "--holes says what a hole counts as: down (no machine) or last (as before it)")
 
 
 def _number(value: object) -> float | None:

@@ -18,8 +18,11 @@ from router.planning.candidates import Candidate, CandidateFinder, Dropped, step
 from router.planning.transfers import checkpoint_transfer
 from router.planning.whats_left import transfer_usd
 from router.quoting.figures import usd
+from router.quoting.outlook import Outlook
 from router.quoting.quote import Refused, Somewhere
+from router.quoting.scene import Scene
 from router.quoting.sightings import Sighting, Weather, weather_of
+from router.quoting.simulation import VectorPolicy
 from router.quoting.stage import Clock, PolicyFor, Stage
 from router.quoting.venues import Venue, fastest, venues_of
 
@@ -62,6 +65,7 @@ class Asking:
         self.candidates, self.dropped = trade.finder.find(self.job)
         self.venues = venues_of(self.job, self.candidates, trade.limits)
         self._weather: dict[tuple[str, ...], Weather] = {}
+        self._policies: dict[tuple[tuple[str, ...], Clock], VectorPolicy] = {}
 
     @property
     def window_h(self) -> float:
@@ -100,15 +104,19 @@ class Asking:
 
     def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
         """Of these venues."""
-        trade = self.trade
+        trade, key = self.trade, (_keys(venues), clock)
+
+        def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+            if key not in self._policies:
+                self._policies[key] = trade.policy_for(outlook, like)
+            return self._policies[key]
+
         weather = self.weather(venues)
-        return Stage(
-            self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, trade.policy_for
-        )
+        return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
 
     def weather(self, venues: Sequence[Venue]) -> Weather:
         """What is expected there."""
-        key = tuple(v.candidate.key for v in venues)
+        key = _keys(venues)
         if key not in self._weather:
             self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now)
         return self._weather[key]
@@ -136,6 +144,10 @@ class Asking:
         """As a quote names them."""
         basis = self.weather(venues).basis
         return tuple(_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
+
+
+def _keys(venues: Sequence[Venue]) -> tuple[str, ...]:
+    return tuple(v.candidate.key for v in venues)
 
 
 def where(candidate: Candidate) -> str:

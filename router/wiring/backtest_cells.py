@@ -100,9 +100,9 @@ def _impossible(name: str, task: Task, sets: Sequence[TraceSet], windows: Window
         tick_s = series.tick_s
         if not task.on_demand_is_in_time(tick_s):
             least = -(-(task.work_s + task.changeover_s) // tick_s) * tick_s
-            what = (
-                f"{deadline} is too short for the {work} of work of {name} and a launch of {_length(task.changeover_s)}"
-            )
+            whose = "" if name.endswith(" of work") else f" of {name}"
+            launch = _length(task.changeover_s)
+            what = f"{deadline} is too short for the {work} of work{whose} and a launch of {launch}"
             yield Problem("", "--deadline", what, f"from {_length(least)} on, at ticks of {tick_s} s")
             continue
         if not int(series.up(task.size).sum()):

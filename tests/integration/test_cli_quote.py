@@ -14,6 +14,7 @@ from typer.testing import Result
 
 from pricing.history import PricePoint
 from pricing.places import Market
+from router.cli.console import ExitCode
 from router.files.plan_files import read_plan
 from router.prices import history
 from router.quoting.quote_schema import quote_schema
@@ -96,6 +97,13 @@ def test_many_jobs_on_two_processors_are_as_on_one(tmp_path: Path) -> None:
     one, two = (quote(tmp_path / "jobs", "-o", "json", "--processes", n).stdout for n in (1, 2))
     assert one == two
     assert len(json.loads(one)["quotes"]) == 8
+
+
+def test_a_page_that_has_no_place_is_refused_before_anything_is_quoted(tmp_path: Path, home: Path) -> None:
+    result = quote(write_job(tmp_path, "llama-7b"), "--html", tmp_path / "none" / "quote.html")
+    assert result.exit_code == ExitCode.FAILURE
+    assert "cannot be written: there is no folder" in result.stderr
+    assert not (home / "quotes").exists()
 
 
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:

@@ -90,10 +90,10 @@ def test_quotes_and_endings_make_rows(quoted: Quote) -> None:
 
 
 def test_the_command(tmp_path: Path, home: Path, quoted: Quote) -> None:
-    assert "0 quotes were accepted" in run("quotes", "calibration").stdout
+    assert "no quote was accepted yet" in run("quotes", "calibration").stdout
     (identity,) = keep_quotes(home / "quotes", [quoted])
     accept(home / "quotes", replace(accepted(), quote_id=identity))
-    assert "1 quotes were accepted, and none of their jobs is over" in run("quotes", "calibration").stdout
+    assert "accepted quotes: 1; none of their jobs is over" in run("quotes", "calibration").stdout
     with store_in(home) as store:
         over: dict[str, Any] = {"phase": Phase.FINISHED, "result": "finished", "result_at": quoted.start + HOUR}
         store.add_attempt(of(quoted, **over), [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.money import Usd
+from router.quoting.baselines import Greedy
 from router.quoting.curve import loosest_h, windows_h
 from router.quoting.figures import interval, knee, likely, usd, usd_levels
 from router.quoting.quote import BudgetQuote, Quote, Refused
@@ -103,6 +105,17 @@ def test_venues_of_one_pool_share_their_weather_and_sure_ones_have_none() -> Non
     assert not stage.scene.up[sure].any()
     assert stage.scene.up[spot].any()
     assert stage.weather.pool[spot[0]] == spot[0]
+
+
+def test_where_a_window_of_one_tick_began_is_known() -> None:
+    ask = asking(a_job(), 24, [NORTH, SOUTH, NORTH_SPOT])
+    ask.trade = replace(ask.trade, policy_for=lambda _outlook, _like: Greedy())
+    stage = ask.stage(ask.venues, Clock(600, 144), 50)
+    sure = np.array([v.sure for v in stage.venues])
+    got = stage.play(144, steps=1)
+    on_spot = (got.spot_ticks > 0) & (got.on_demand_ticks == 0)
+    assert on_spot.any()
+    assert not sure[got.first[on_spot]].any()
 
 
 def test_the_stage_plays_any_deadline_in_the_same_weather() -> None:
