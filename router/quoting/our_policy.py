@@ -8,8 +8,8 @@ import numpy as np
 
 from router.quoting.baselines import Greedy
 from router.quoting.foreseeing import Foreseen
-from router.quoting.foresight import SAME
 from router.quoting.learned import Learned
+from router.quoting.market import SAME
 from router.quoting.outlook import Outlook
 from router.quoting.scene import Scene
 from router.quoting.series import Ints, Series, ZoneSeries
