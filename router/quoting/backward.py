@@ -95,23 +95,28 @@ class _Sums:
 
     def __init__(self) -> None:
         self.xx: Floats | None = None
-        self.xy: list[Floats] = []
+        self.xy: Floats | None = None
 
-    def fit(self, x: Floats, ys: list[Floats]) -> list[Floats]:
-        xx, xy = x.T @ x, [x.T @ y for y in ys]
-        if self.xx is not None:
-            xx, xy = xx + _KEEPS * self.xx, [a + _KEEPS * b for a, b in zip(xy, self.xy, strict=True)]
+    def fit(self, x: Singles, y: Singles) -> Singles:
+        """[term, result] of [case, term] and [case, result]. What shrinks are all weights but the constant: that would
+        add up from tick to tick."""
+        xx, xy = (x.T @ x).astype(np.float64), (x.T @ y).astype(np.float64)
+        if self.xx is not None and self.xy is not None:
+            xx += _KEEPS * self.xx
+            xy += _KEEPS * self.xy
         self.xx, self.xy = xx, xy
-        cases = float(xx[0, 0])
-        found = np.linalg.solve(xx + _penalty(len(xx), cases), np.concatenate(xy, axis=1))
-        return np.split(found, len(ys), axis=1)
+        penalty = np.full(len(xx), _RIDGE * float(xx[0, 0]))
+        penalty[0] = 0.0
+        found: Singles = np.linalg.solve(xx + np.diag(penalty), xy).astype(np.float32)
+        return found
 
 
 class _Shape:
     """What is the same at every tick: which launches there are from where, what they take and cost; and how values on
     the grid of slack move when a tick passes. ``group`` [zone], ``first`` [group] and ``places`` are those of the
-    market; ``kind`` [group, zone]: which of ``takes_s`` a launch there takes; ``wait_ok`` [group, slack] and
-    ``launch_ok`` [group, zone, slack]: whether what is left suffices for the reference on demand."""
+    market; ``kind`` [group, zone]: which of ``takes_s`` a launch there takes; ``wait_ok`` [group, slack]: whether what
+    is left suffices for the reference on demand; ``bars`` [group, zone, slack]: dollars that keep from launches after
+    which it does not."""
 
     def __init__(self, market: Market, clock_s: int, grid: Floats) -> None:
         self.group, self.first = market.homes()
@@ -120,35 +125,49 @@ class _Shape:
         self.egress = market.ways.egress_usd[self.first]
         self.takes_s = np.unique(takes)
         self.kind = np.searchsorted(self.takes_s, takes)
-        self.after_launch = [shift(grid, float(t)) for t in self.takes_s]
-        self.after_wait = shift(grid, clock_s)
-        self.after_work = [shift(grid, -(v - 1) * clock_s) for v in market.speed]
+        self.launches = len(self.takes_s)
+        self.after_launch = np.concatenate([shift(grid, float(t)) for t in self.takes_s], axis=1).astype(np.float32)
+        self.after_wait = shift(grid, clock_s).astype(np.float32)
+        self.after_work = [
+            None if v == 1 else shift(grid, -(v - 1) * clock_s).astype(np.float32) for v in market.speed
+        ]  # None: as it is
         reference = self.places[market.speed[self.places] >= 1 - SAME]
         rescue = takes[:, reference].min(axis=1)
         self.wait_ok = grid[None, :] - clock_s >= rescue[:, None]
-        self.launch_ok = grid[None, None, :] - takes[:, :, None] >= rescue[self.group][None, :, None]
+        in_time = grid[None, None, :] - takes[:, :, None] >= rescue[self.group][None, :, None]
+        self.bars = np.where(in_time, np.float32(0), np.float32(NEVER))
 
 
 @dataclass(eq=False, slots=True)
 class _Tick:
     """One of them: the terms ``base`` [draw, term] that were ``seen``; ``left_h`` [slack] of work; ``wait`` [group,
-    draw, slack]: dollars to the end of waiting there; ``home``: as expected, more than in the first group; ``choice``:
-    of the best choice, as expected, more than waiting there, and ``came``: dollars to the end as they came of it."""
+    draw, slack]: dollars to the end of waiting there; as expected, more than waiting in the first group costs:
+    ``home``, waiting there, and ``choice``, the best choice; ``came``: dollars to the end as they came of it."""
 
     index: int
     sky: Sky
     seen: View
-    base: Floats
+    base: Singles
     left_h: Floats
-    wait: Floats
-    home: Floats
-    choice: Floats
-    came: Floats
+    wait: Singles
+    home: Singles
+    choice: Singles
+    came: Singles
+
+    def take(self, group: int, fit: Singles, real: Singles, egress_usd: float, bars: Singles | None = None) -> None:
+        """Where this is better for who comes from there. ``bars`` [slack]: dollars on top that keep from it."""
+        fit = fit + np.float32(egress_usd) if bars is None else fit + (bars + np.float32(egress_usd))
+        if egress_usd:
+            real = real + np.float32(egress_usd)
+        choice = self.choice[group]
+        np.putmask(self.came[group], fit < choice, real)  # several times as fast as copyto
+        np.minimum(choice, fit, out=choice)
 
 
 class _Backward:
     """``value`` [group, draw, slack], ``on_spot`` [zone, ..] and ``on_demand`` [place, ..]: dollars to the end, as they
-    come, of who has nothing running, spot or on-demand past its launch, once the tick that is looked at is over."""
+    come, of who has nothing running, spot or on-demand past its launch, once the tick that is looked at is over.
+    Single precision: a cent in a hundred thousand dollars."""
 
     def __init__(
         self, market: Market, prospects: Prospects, ticks: int, clock_s: int, grid: Floats, draws: int
@@ -156,97 +175,102 @@ class _Backward:
         self.market, self.prospects = market, prospects
         self.shape = s = _Shape(market, clock_s, grid)
         self.tables = Tables.empty(ticks, market, prospects.terms, clock_s, grid, s.takes_s)
-        self.value = np.zeros((len(s.first), draws, len(grid)))
-        self.on_spot = np.zeros((market.zones, draws, len(grid)))
-        self.on_demand = np.zeros((len(s.places), draws, len(grid)))
+        self.value, self.on_spot, self.on_demand = (
+            np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), market.zones, len(s.places))
+        )
         self.of_base, self.of_spot = _Sums(), [_Sums() for _ in range(market.zones)]
 
     def tick(self, left: int, sky: Sky, times: Floats) -> None:
         """With ``left`` ticks to the deadline, this one among them."""
         s, clock_s, grid = self.shape, self.tables.clock_s, self.tables.slack_s
         seen = self.prospects.view(look_at(sky), times)
-        base = self.prospects.all_zones(seen)
+        base = self.prospects.all_zones(seen).astype(np.float32)
         left_h = np.maximum((left * clock_s - grid) / HOUR_S, 0.0)
         wait = self.value @ s.after_wait
-        demand = np.stack([self._runs(self.on_demand[i], z, left_h, False) for i, z in enumerate(s.places)])
-        self._fit_base(left - 1, base, wait, demand)
+        demand = [self._runs(self.on_demand[i], z, left_h, self.market.on_demand_usd) for i, z in enumerate(s.places)]
+        real = self._fit_base(left - 1, base, wait, demand)
         home = base @ self.tables.home[left - 1]
-        choice = np.where(s.wait_ok[:, None, :], 0.0, NEVER).repeat(len(base), axis=1)
+        choice = np.where(s.wait_ok[:, None, :], home, np.float32(NEVER))
         now = _Tick(left - 1, sky, seen, base, left_h, wait, home, choice, wait.copy())
-        self._choose_demand(now, demand)
+        goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
-        on = np.stack([base @ part for part in self.tables.on_demand[now.index]])
-        self.on_spot = np.where(stays <= now.choice[s.group], spot, now.came[s.group])
-        self.on_demand = np.where(on <= now.choice[s.group[s.places]], demand, now.came[s.group[s.places]])
+        for z, g in enumerate(s.group):
+            _go_on(self.on_spot[z], now, g, spot[z], stays[z])
+        for i, g in enumerate(s.group[s.places]):
+            _go_on(self.on_demand[i], now, g, demand[i], goes_on[i])
         self.value = now.came
         for array in (self.value, self.on_spot, self.on_demand):
             array[:, :, left_h <= 0] = 0.0
 
-    def _runs(self, after: Floats, zone: int, left_h: Floats, spot: bool) -> Floats:
-        """Dollars of a tick of it and of what comes after."""
-        market, hours = self.market, self.tables.clock_s / HOUR_S
-        usd = market.spot_usd[zone] if spot else market.on_demand_usd[zone]
-        return np.asarray(after @ self.shape.after_work[zone] + usd * np.minimum(hours, left_h / market.speed[zone]))
+    def _runs(self, after: Singles, zone: int, left_h: Floats, usd: Floats) -> Singles:
+        """Dollars of a tick of it at ``usd`` [zone] an hour, and of what comes after."""
+        pays = usd[zone] * np.minimum(self.tables.clock_s / HOUR_S, left_h / self.market.speed[zone])
+        work = self.shape.after_work[zone]
+        return np.asarray((after if work is None else after @ work) + pays.astype(np.float32))
 
-    def _fit_base(self, index: int, base: Floats, wait: Floats, demand: Floats) -> None:
-        """What needs no spot."""
+    def _launched(self, dollars: Singles) -> Singles:
+        """[draw, launch, slack], the last of the launches none."""
+        size = dollars.shape[1]
+        found = np.concatenate([dollars @ self.shape.after_launch, dollars], axis=1)
+        return found.reshape(len(dollars), -1, size)
+
+    def _fit_base(self, index: int, base: Singles, wait: Singles, demand: list[Singles]) -> list[Singles]:
+        """What needs no spot. [place] of dollars as of :meth:`_launched`."""
         s, t = self.shape, self.tables
-        ys = []
-        for i, z in enumerate(s.places):
-            own = wait[s.group[z]]
-            ys += [demand[i] @ launched - own for launched in s.after_launch] + [demand[i] - own]
-        ys += [wait[g] - wait[0] for g in range(1, len(s.first))]
-        found = self.of_base.fit(base, ys)
-        each = len(s.after_launch) + 1
-        for i in range(len(s.places)):
-            *t.to_demand[index, i], t.on_demand[index, i] = found[i * each : (i + 1) * each]
-        for g, weights in enumerate(found[len(s.places) * each :], 1):
-            t.home[index, g] = weights
+        real = [self._launched(dollars) for dollars in demand]
+        ys = [r - wait[s.group[z]][:, None, :] for r, z in zip(real, s.places, strict=True)]
+        ys.append((wait[1:] - wait[:1]).swapaxes(0, 1))
+        y = np.concatenate(ys, axis=1)
+        found = self.of_base.fit(base, y.reshape(len(base), -1)).reshape(base.shape[1], *y.shape[1:]).swapaxes(0, 1)
+        of_places = found[: len(s.places) * (s.launches + 1)].reshape(len(s.places), s.launches + 1, *found.shape[1:])
+        t.to_demand[index], t.on_demand[index] = of_places[:, :-1], of_places[:, -1]
+        t.home[index, 1:] = found[len(s.places) * (s.launches + 1) :]
+        return real
 
-    def _choose_demand(self, now: _Tick, demand: Floats) -> None:
-        s = self.shape
+    def _choose_demand(self, now: _Tick, real: list[Singles]) -> list[Singles]:
+        """[place] as expected: dollars of going on there."""
+        s, goes_on = self.shape, []
         for i, z in enumerate(s.places):
-            fits = now.base @ self.tables.to_demand[now.index, i]
+            home = now.home[s.group[z]]
+            fits = now.base @ self.tables.to_demand[now.index, i] + home
+            launched = np.ascontiguousarray(real[i].swapaxes(0, 1))
             for g, kind in enumerate(s.kind[:, z]):
-                fit = fits[kind] + s.egress[g, z] + now.home[s.group[z]] - now.home[g]
-                _take(now.choice[g], now.came[g], fit, demand[i] @ s.after_launch[kind] + s.egress[g, z])
+                now.take(g, fits[kind], launched[kind], s.egress[g, z])
+            goes_on.append(now.base @ self.tables.on_demand[now.index, i] + home)
+        return goes_on
 
-    def _choose_spot(self, now: _Tick) -> tuple[Floats, Floats]:
-        """[zone, draw, slack]: dollars of going on with spot there, as they come and as expected over waiting."""
+    def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
+        """[zone, draw, slack]: dollars of going on with spot there, as they come and as expected."""
         s, t, k = self.shape, self.tables, now.index
-        shape = self.on_spot.shape
-        spot, stays = np.zeros(shape), np.full(shape, NEVER)
-        for z in range(self.market.zones):
+        spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, NEVER)
+        own_terms = self.prospects.own(now.seen, np.arange(self.market.zones)).astype(np.float32)
+        (draws, size), kinds = self.on_spot.shape[1:], s.launches
+        real, fit = np.zeros((kinds, draws, size), np.float32), np.empty((kinds, draws, size), np.float32)
+        for z, g_there in enumerate(s.group):
             rows = np.flatnonzero(now.sky.up[:, z])
             if not rows.size:
                 t.launch[k, z], t.stay[k, z] = t.launch[k - 1, z], t.stay[k - 1, z]
                 continue
-            x = np.concatenate([now.base, self.prospects.own(now.seen, z)], axis=-1)[rows]
-            y = spot[z, rows] = self._runs(self.on_spot[z][rows], z, now.left_h, True)
-            own = now.wait[s.group[z]][rows]
-            *launches, stay = self.of_spot[z].fit(x, [y @ launched - own for launched in s.after_launch] + [y - own])
-            t.launch[k, z], t.stay[k, z] = launches, stay
-            stays[z, rows] = x @ stay
-            fits = [x @ part for part in launches]
+            x = np.concatenate([now.base[rows], own_terms[rows, z]], axis=1)
+            dollars = self._launched(self._runs(self.on_spot[z][rows], z, now.left_h, self.market.spot_usd))
+            y = dollars - now.wait[g_there][rows][:, None, :]
+            weights = self.of_spot[z].fit(x, y.reshape(rows.size, -1))
+            of_launches = weights.reshape(x.shape[1], kinds + 1, size).swapaxes(0, 1)
+            t.launch[k, z], t.stay[k, z] = of_launches[:-1], of_launches[-1]
+            fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
+            spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1]
+            fit.fill(NEVER)
+            for kind in range(kinds):
+                fit[kind, rows], real[kind, rows] = fits[:, kind], dollars[:, kind]
             for g, kind in enumerate(s.kind[:, z]):
-                fit = fits[kind] + s.egress[g, z] + (now.home[s.group[z]] - now.home[g])[rows]
-                choice, came = now.choice[g, rows], now.came[g, rows]
-                fit = np.where(s.launch_ok[g, z], fit, NEVER)
-                _take(choice, came, fit, y @ s.after_launch[kind] + s.egress[g, z])
-                now.choice[g, rows], now.came[g, rows] = choice, came
+                now.take(g, fit[kind], real[kind], s.egress[g, z], s.bars[g, z])
         return spot, stays
 
 
-def _take(choice: Floats, came: Floats, fit: Floats, real: Floats) -> None:
-    """Where this choice is better."""
-    better = fit < choice
-    np.copyto(choice, fit, where=better)
-    np.copyto(came, real, where=better)
-
-
-def _penalty(terms: int, cases: float) -> Floats:
-    """Of all but the constant, whose shrinking would add up from tick to tick."""
-    return np.diag([0.0] + [_RIDGE * cases] * (terms - 1))
+def _go_on(after: Singles, now: _Tick, group: int, real: Singles, fit: Singles) -> None:
+    """Dollars of who has it running: it goes on unless another choice there is better."""
+    after[:] = now.came[group]
+    np.putmask(after, fit <= now.choice[group], real)
 
 
 def _futures(

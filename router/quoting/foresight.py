@@ -53,18 +53,19 @@ class Foresight:
     def terms(self, look: Floats, times: Floats | None = None) -> tuple[Floats, list[Floats]]:
         """Of [window, zone, up, class]: for waiting and on demand, and for spot in each zone should it be up."""
         view = self.prospects.view(look, times)
-        base = self.prospects.all_zones(view)
-        found = []
-        for z in range(self.market.zones):
+        base, each = self.prospects.all_zones(view), np.arange(self.market.zones)
+        own, found = self.prospects.own(view, each), []
+        for z in each:
             there = look[:, z, 1].sum(axis=-1)
-            seen, sure_view = base, view
-            if ((there > 0) & (there < 1)).any():
-                sure = look.copy()
-                sure[:, z, 1] /= np.maximum(there, 1e-9)[:, None]
-                sure[:, z, 0] = 0.0
-                sure_view = self.prospects.view(sure, times)
-                seen = self.prospects.all_zones(sure_view)
-            found.append(np.concatenate([seen, self.prospects.own(sure_view, z)], axis=-1))
+            if not ((there > 0) & (there < 1)).any():
+                found.append(np.concatenate([base, own[:, z]], axis=-1))
+                continue
+            sure = look.copy()
+            sure[:, z, 1] /= np.maximum(there, 1e-9)[:, None]
+            sure[:, z, 0] = 0.0
+            seen = self.prospects.view(sure, times)
+            of_zone = self.prospects.own(seen, each[z : z + 1])[:, 0]
+            found.append(np.concatenate([self.prospects.all_zones(seen), of_zone], axis=-1))
         return base, found
 
     def at(self, weights: Singles | Floats, terms: Floats, slack_s: Floats) -> Floats:
