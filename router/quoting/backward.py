@@ -12,7 +12,7 @@ from router.quoting.market import SAME, Market
 from router.quoting.outlook import Outlook, Sky, Swings, run
 from router.quoting.prospects import OWN, Lately, Prospects, View, look_at
 from router.quoting.scene import HOUR_S
-from router.quoting.series import Floats, Ints
+from router.quoting.series import Bools, Floats, Ints
 
 NEVER: Final = 1e12  # dollars of what cannot be done
 _FINE_S: Final = 2 * HOUR_S  # grid of slack: steps of a clock tick up to here, then longer ones
@@ -58,7 +58,7 @@ class Tables:
 
 def slack_grid(longest_s: float, clock_s: int, launch_s: float) -> Floats:
     """Fine where it is scarce, with one and two launches on it; at least two points."""
-    found, at, by = [0.0, launch_s, 2 * launch_s], 0.0, float(clock_s)
+    found, at, by = [0.0, float(clock_s), launch_s, 2 * launch_s], 0.0, float(clock_s)
     while at < longest_s:
         at += by
         by *= _GROWS if at > _FINE_S else 1.0
@@ -111,12 +111,17 @@ class _Sums:
         return found
 
 
+def _bars(allowed: Bools) -> Singles:
+    return np.where(allowed, np.float32(0), np.float32(NEVER))
+
+
 class _Shape:
     """What is the same at every tick: which launches there are from where, what they take and cost; and how values on
     the grid of slack move when a tick passes. ``group`` [zone], ``first`` [group] and ``places`` are those of the
     market; ``kind`` [group, zone]: which of ``takes_s`` a launch there takes; ``wait_ok`` [group, slack]: whether what
-    is left suffices for the reference on demand; ``bars`` [group, zone, slack]: dollars that keep from launches after
-    which it does not."""
+    is left suffices for the reference on demand; ``bars`` [group, zone, slack]: dollars that keep
+    from launches after which it does not, after a tick of work too where that is slow; ``stay_bars`` [zone, slack]:
+    that keep from going on where it is slow and does not."""
 
     def __init__(self, market: Market, clock_s: int, grid: Floats) -> None:
         self.group, self.first = market.homes()
@@ -134,8 +139,20 @@ class _Shape:
         reference = self.places[market.speed[self.places] >= 1 - SAME]
         rescue = takes[:, reference].min(axis=1)
         self.wait_ok = grid[None, :] - clock_s >= rescue[:, None]
-        in_time = grid[None, None, :] - takes[:, :, None] >= rescue[self.group][None, :, None]
-        self.bars = np.where(in_time, np.float32(0), np.float32(NEVER))
+        loses = np.maximum(1 - market.speed, 0.0) * clock_s
+        needs = rescue[self.group] + loses
+        self.bars = _bars(grid[None, None, :] - takes[:, :, None] >= needs[None, :, None])
+        self.stay_bars = _bars((grid[None, :] >= needs[:, None]) | (loses <= SAME * clock_s)[:, None])
+        self.launches_s, self.clock_s, self.grid, self.speed = takes, clock_s, grid, market.speed
+
+    def demand_bars(self, zone: int, left: int) -> tuple[Singles, Singles]:
+        """[group, slack] of a launch on demand there, and [slack] of going on with it: it may also be done in time."""
+        rest_s = left * self.clock_s
+        done_s = np.maximum(rest_s - self.grid, 0.0) / self.speed[zone]
+        launch = np.where(self.launches_s[:, zone, None] + done_s <= rest_s, np.float32(0), self.bars[:, zone])
+        if self.speed[zone] >= 1 - SAME:
+            launch = np.zeros_like(launch)  # what is left for, where there is no time for anything else
+        return launch, np.where(done_s <= rest_s, np.float32(0), self.stay_bars[zone])
 
 
 @dataclass(eq=False, slots=True)
@@ -154,9 +171,9 @@ class _Tick:
     choice: Singles
     came: Singles
 
-    def take(self, group: int, fit: Singles, real: Singles, egress_usd: float, bars: Singles | None = None) -> None:
+    def take(self, group: int, fit: Singles, real: Singles, egress_usd: float, bars: Singles) -> None:
         """Where this is better for who comes from there. ``bars`` [slack]: dollars on top that keep from it."""
-        fit = fit + np.float32(egress_usd) if bars is None else fit + (bars + np.float32(egress_usd))
+        fit = fit + (bars + np.float32(egress_usd))
         if egress_usd:
             real = real + np.float32(egress_usd)
         choice = self.choice[group]
@@ -234,9 +251,10 @@ class _Backward:
             home = now.home[s.group[z]]
             fits = now.base @ self.tables.to_demand[now.index, i] + home
             launched = np.ascontiguousarray(real[i].swapaxes(0, 1))
+            launch_bars, stay_bars = s.demand_bars(z, now.index + 1)
             for g, kind in enumerate(s.kind[:, z]):
-                now.take(g, fits[kind], launched[kind], s.egress[g, z])
-            goes_on.append(now.base @ self.tables.on_demand[now.index, i] + home)
+                now.take(g, fits[kind], launched[kind], s.egress[g, z], launch_bars[g])
+            goes_on.append(now.base @ self.tables.on_demand[now.index, i] + home + stay_bars)
         return goes_on
 
     def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
@@ -258,7 +276,7 @@ class _Backward:
             of_launches = weights.reshape(x.shape[1], kinds + 1, size).swapaxes(0, 1)
             t.launch[k, z], t.stay[k, z] = of_launches[:-1], of_launches[-1]
             fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
-            spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1]
+            spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
             fit.fill(NEVER)
             for kind in range(kinds):
                 fit[kind, rows], real[kind, rows] = fits[:, kind], dollars[:, kind]

@@ -57,22 +57,22 @@ class _Seeing:
         self.sky = Sky(up[..., 0].T, np.full(up.shape[1::-1], hours))
         self.lately = Lately.nothing(self.sky.up.shape)
         for i in range(1, count):
-            fresh = (known[..., i] & ~known[..., i - 1]).T
             self._see(np.arange(len(self.sky.up)), up[..., i].T, known[..., i - 1].T)
-            self.sky.age_h = np.where(fresh, hours, self.sky.age_h)
 
     def _see(self, rows: Ints, up: Bools, known: Bools | bool = True) -> tuple[Sky, Lately]:
         hours = self.scene.tick_s / HOUR_S
         sky, lately = Sky(self.sky.up[rows], self.sky.age_h[rows]), self.lately.of(rows)
         lately.see(sky, up, self.weigher.mind.prospects.hazards, hours, known)
         sky.pass_on(up, hours)
+        sky.age_h = np.where(known, sky.age_h, hours)
         self.sky.up[rows], self.sky.age_h[rows] = sky.up, sky.age_h
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return sky, lately
 
     def play(self, now: Now) -> Actions:
         """The least."""
-        sky, lately = self._see(now.window, now.up.T)
+        had_past = now.tick > 0 or (self.scene.starts[now.window] > 0)[:, None]
+        sky, lately = self._see(now.window, now.up.T, had_past)
         found = self.weigher.choices(now, self.scene.tick_s, look_at(sky), lately.times)
         best = found.spot.argmin(axis=0)
         least_spot = found.spot[best, np.arange(best.size)]

@@ -42,7 +42,7 @@ class Foresight:
         if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
             raise ValueError("the reference is not sold on demand")
         hazards = outlook.mean()
-        reference = float(market.on_demand_usd[market.on_demand_zones()].min())
+        reference = float((market.on_demand_usd / market.speed).min())
         share = market.spot_usd / market.speed / reference
         prospects = Prospects.of(hazards, share, market.launch_s / HOUR_S)
         grid = slack_grid(max(0, deadline_s - work_s), clock_s, float(market.launch_s.max()))

@@ -66,6 +66,7 @@ class Weigher:
         self._takes_s = self._market.launch_s[None, :] + self._market.ways.transfer_s
         reference = self._places[self._market.speed[self._places] >= 1 - SAME]
         self._rescue_s = self._takes_s[:, reference].min(axis=1)  # [zone] with the checkpoint there
+        self._loses_s = np.maximum(1 - self._market.speed, 0.0) * self._tables.clock_s  # of slack in a tick there
 
     def margin_usd(self, now: Now | Known) -> Floats:
         """[window]: what another choice has to save, that what runs is left for it."""
@@ -111,10 +112,13 @@ class Weigher:
         demands, stay = np.empty((len(self._places), now.zone.size)), np.full(now.zone.size, NEVER)
         for i, z in enumerate(self._places):
             moved = m.homes[self._group[z]] - m.home_usd
-            demands[i] = self._launched(self._tables.to_demand[m.row, i], m, z, m.base) + (m.egress_usd[z] + moved)
-            here = (now.kind == ON_DEMAND) & (self._group[now.zone] == self._group[z])
+            cost = self._launched(self._tables.to_demand[m.row, i], m, z, m.base) + (m.egress_usd[z] + moved)
+            demands[i] = np.where(self._soon_enough(z, m, m.slack_s - m.takes_s[z]), cost, NEVER)
+            alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
+            here = (now.kind == ON_DEMAND) & alike[now.zone]
             if here.any():
                 at = self.mind.at(self._tables.on_demand[m.row, i], m.base, m.running_s)
+                here &= self._soon_enough(z, m, m.running_s)
                 stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
         return demands, stay
 
@@ -124,13 +128,23 @@ class Weigher:
         for z in range(len(spot)):
             cost = self._launched(self._tables.launch[m.row, z], m, z, m.own[z])
             moved = m.egress_usd[z] + m.homes[self._group[z]] - m.home_usd
-            in_time = m.slack_s - m.takes_s[z] >= self._rescue_s[z]
+            in_time = m.slack_s - m.takes_s[z] >= self._rescue_s[z] + self._loses_s[z]
             spot[z] = np.where(in_time & up[z], cost + dearer[z] + moved, NEVER)
             here = (now.kind == SPOT) & (now.zone == z)
+            if self._loses_s[z] > SAME:
+                here &= m.running_s >= self._rescue_s[z] + self._loses_s[z]
             if here.any():
                 at = self.mind.at(self._tables.stay[m.row, z], m.own[z], m.running_s) + dearer[z]
                 stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
         return spot, stay
+
+    def _soon_enough(self, zone: int, m: _Moment, slack_s: Floats) -> Bools:
+        """[window]: whether on-demand there, with that slack once it works, may go on for a tick, or to the end."""
+        speed = self._market.speed[zone]
+        if speed >= 1 - SAME:
+            return np.ones(slack_s.shape, dtype=bool)
+        to_the_end = slack_s >= m.left_h * HOUR_S * (1 / speed - 1)
+        return np.asarray((slack_s >= self._rescue_s[zone] + self._loses_s[zone]) | to_the_end)
 
     def _launched(self, weights: Singles, m: _Moment, zone: int, terms: Floats) -> Floats:
         """[window] of a table [take, term, slack]: the launch there, from where each is."""
