@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from router.quoting.asking import Explorer, Terms
 from router.quoting.baselines import Greedy
-from router.quoting.foreseeing import Foreseen
+from router.quoting.foreseeing import Foreseen, ForeseenAsking
 from router.quoting.learned import Learned
 from router.quoting.market import SAME
 from router.quoting.outlook import Outlook
@@ -37,6 +38,14 @@ def policy_from(past: Series, scene: Scene) -> VectorPolicy:
     if own.size == 1:
         return Learned.fitted(past, scene)
     return policy_for(Outlook.of(past, scene.task.size).only(own), expected(past, scene))
+
+
+def explorer_from(past: Series, scene: Scene) -> Explorer:
+    """The same for a world in which zones must be asked; needs the exact guard."""
+    which = {zone.zone: i for i, zone in enumerate(past.zones)}
+    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    prices = expected(past, scene).spot_usd[:, 0]
+    return ForeseenAsking.fitted(Outlook.of(past, scene.task.size).only(own), Terms.of(scene), prices)
 
 
 def expected(past: Series, scene: Scene) -> Scene:

@@ -11,7 +11,6 @@ import pytest
 from router.quoting import backward
 from router.quoting.asking import Terms
 from router.quoting.baselines import Greedy, UniformProgress
-from router.quoting.believing import Believing
 from router.quoting.foreseeing import Foreseen, ForeseenAsking, _told, clock_for
 from router.quoting.outlook import CLASSES, Outlook
 from router.quoting.probing import Guard, explore
@@ -70,8 +69,8 @@ def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float)
         if kind == "spot" and not up:
             kind, delay = "idle", 0
         choices = [later(left - 1, work, "idle", 0, up)]
-        for other in ("demand", "spot") if up else ("demand",):
-            choices.append(runs(left, work, other, delay if other == kind else _DELAY, up))
+        others = ("demand", "spot") if up else ("demand",)
+        choices += [runs(left, work, other, delay if other == kind else _DELAY, up) for other in others]
         return min(choices)
 
     usual = again / (again + gone)
@@ -106,12 +105,10 @@ def test_it_costs_less_than_what_is_published(zones: int) -> None:
     asking = explore(scene, ForeseenAsking.fitted(outlook, Terms.of(scene), scene.spot_usd[:, 0]), Guard.EXACT)
     assert not asking.late.any()
     assert not asking.probes.any()
-    assert asking.usd.mean() > ours.mean() * 0.99  # who sees knows more
+    assert 0.99 < asking.usd.mean() / ours.mean() < 1.15  # who sees knows more
     for theirs in (UniformProgress(False), Greedy()):
         by, error = dearer_by(ours, played(scene, theirs).usd)
         assert by > 3 * error, theirs
-    by, error = dearer_by(asking.usd, explore(scene, Believing(Greedy()), Guard.EXACT).usd)
-    assert by > 3 * error
 
 
 def spot_ticks_by_zone(scene: Scene, policy: VectorPolicy) -> tuple[Ints, int]:
@@ -131,7 +128,7 @@ def spot_ticks_by_zone(scene: Scene, policy: VectorPolicy) -> tuple[Ints, int]:
 def test_egress_makes_it_move_less() -> None:
     moves = []
     for usd in (0.0, 1.0, 50.0):
-        outlook, scene = several(3, ways=Ways.between(["a", "b", "c"], lambda _a, _b, usd=usd: usd))
+        outlook, scene = several(3, ways=Ways(usd * (1 - np.eye(3)), np.zeros((3, 3), dtype=np.int64)))
         moves.append(spot_ticks_by_zone(scene, Foreseen.fitted(outlook, scene))[1])
     assert moves[0] > 1.5 * moves[1] > 0
     assert moves[2] == 0
