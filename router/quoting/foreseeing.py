@@ -8,15 +8,16 @@ from typing import Final
 import numpy as np
 
 from router.quoting.asking import Known, Terms, Wish
-from router.quoting.foresight import CLOCK_S, NEVER, SAME, Foresight, Market, Singles
+from router.quoting.foresight import CLOCK_S, Foresight
+from router.quoting.market import Market
 from router.quoting.outlook import CLASSES, Outlook, Sky
-from router.quoting.prospects import TYPICAL_H, Lately, lasts_h, look_at, step
+from router.quoting.prospects import TYPICAL_H, Lately, look_at, step
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints
-from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Kinds, Now
+from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Now
 from router.quoting.simulation import Player as SeeingPlayer
+from router.quoting.weighing import Weigher
 
-_MARGIN_H: Final = 0.02  # of the price on demand: the least that a move has to save
 _MEMORY_H: Final = 48.0
 _CERTAIN: Final = 1 - 1e-9
 _USUAL_STEPS: Final = 200
@@ -47,127 +48,38 @@ class Foreseen:
         return _Seeing(self.mind, scene).play
 
 
-@dataclass(eq=False, slots=True)
-class _Moment:
-    """What both players know of a tick: [window], prices [zone, window], looks [window, zone, up, class]."""
-
-    left_ticks: float
-    slack_s: Floats
-    left_h: Floats
-    kind: Kinds
-    zone: Ints
-    home: Ints
-    delay_s: Floats
-    spot_usd: Floats
-    look: Floats
-    times: Floats | None
-
-
-class Chooser:
-    """Dollars of each choice at a moment."""
-
-    def __init__(self, mind: Foresight) -> None:
-        self.mind = mind
-        self.group, self.first = mind.market.homes()
-        self.places = mind.market.on_demand_zones()
-        self.lasts = lasts_h(mind.outlook.mean()[:, 1])
-        self.margin_usd = _MARGIN_H * float(mind.market.on_demand_usd[self.places].min())
-        ways = mind.market.ways
-        self.takes = mind.market.launch_s[None, :] + ways.transfer_s
-        reference = self.places[mind.market.speed[self.places] >= 1 - SAME]
-        self.rescue = self.takes[:, reference].min(axis=1)  # [zone]
-
-    def dollars(self, m: _Moment) -> tuple[Floats, Floats, Floats, Floats, Ints]:
-        """Waiting; going on; spot [zone, window]; on demand and where."""
-        mind, count = self.mind, m.zone.size
-        tables, market = mind.tables, mind.market
-        k = int(np.clip(round(m.left_ticks), 1, len(tables.home))) - 1
-        base, own = mind.terms(m.look, m.times)
-        homeless = m.home < 0
-        home = np.maximum(m.home, 0)
-        rows = np.arange(count)
-
-        def home_of(g: int) -> Floats:
-            return mind.at(tables.home[k, g], base, m.slack_s)
-
-        homes = np.stack([home_of(g) for g in range(len(self.first))])
-        homed = np.where(homeless, homes.min(axis=0), homes[self.group[home], rows])
-        up = m.look[:, :, 1].sum(axis=-1).T
-        classes = m.look[:, :, 1] / np.maximum(m.look[:, :, 1].sum(axis=-1, keepdims=True), 1e-9)
-        hours = np.minimum((classes * self.lasts).sum(axis=-1).T, m.left_h)
-        dearer = (m.spot_usd - market.spot_usd[:, None]) * hours
-        spot, stay = np.full((market.zones, count), NEVER), np.full(count, NEVER)
-        takes = np.where(homeless[:, None], market.launch_s[None, :], self.takes[home]).T
-        kind = np.searchsorted(tables.takes_s, takes)
-        egress = np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T
-        for z in range(market.zones):
-            ok = (m.slack_s - takes[z] >= self.rescue[z]) & (up[z] > 0)
-            cost = self._of(tables.launch[k, z], kind[z], own[z], m.slack_s)
-            moved = egress[z] + homes[self.group[z]] - homed
-            spot[z] = np.where(ok, cost + dearer[z] + moved, NEVER)
-            here = (m.kind == SPOT) & (m.zone == z)
-            if here.any():
-                at = mind.at(tables.stay[k, z], own[z], m.slack_s - m.delay_s) + dearer[z]
-                stay = np.where(here, at + homes[self.group[z]] - homed, stay)
-        demands = np.empty((len(self.places), count))
-        for i, z in enumerate(self.places):
-            moved = egress[z] + homes[self.group[z]] - homed
-            demands[i] = self._of(tables.to_demand[k, i], kind[z], base, m.slack_s) + moved
-            here = (m.kind == ON_DEMAND) & (self.group[m.zone] == self.group[z])
-            if here.any():
-                at = mind.at(tables.on_demand[k, i], base, m.slack_s - m.delay_s)
-                stay = np.where(here, at + homes[self.group[z]] - homed, stay)
-        to = demands.argmin(axis=0)
-        wait = np.where(
-            m.slack_s - tables.clock_s >= np.where(homeless, self.rescue.min(), self.rescue[home]), 0.0, NEVER
-        )
-        return wait, stay, spot, demands[to, rows], self.places[to]
-
-    def _of(self, weights: Singles, kind: Ints, terms: Floats, slack_s: Floats) -> Floats:
-        if len(weights) == 1:
-            return self.mind.at(weights[0], terms, slack_s)
-        return np.choose(kind, [self.mind.at(w, terms, slack_s) for w in weights])
-
-
 class _Seeing:
     def __init__(self, mind: Foresight, scene: Scene) -> None:
-        self.scene, self.chooser = scene, Chooser(mind)
+        self.scene, self.weigher = scene, Weigher(mind)
         count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(scene.starts.max(initial=0))))
         up, known = scene.before(count)
         hours = scene.tick_s / HOUR_S
         self.sky = Sky(up[..., 0].T, np.full(up.shape[1::-1], hours))
         self.lately = Lately.nothing(self.sky.up.shape)
         for i in range(1, count):
-            fresh = (known[..., i] & ~known[..., i - 1]).T
             self._see(np.arange(len(self.sky.up)), up[..., i].T, known[..., i - 1].T)
-            self.sky.age_h = np.where(fresh, hours, self.sky.age_h)
 
     def _see(self, rows: Ints, up: Bools, known: Bools | bool = True) -> tuple[Sky, Lately]:
         hours = self.scene.tick_s / HOUR_S
         sky, lately = Sky(self.sky.up[rows], self.sky.age_h[rows]), self.lately.of(rows)
-        lately.see(sky, up, self.chooser.mind.prospects.hazards, hours, known)
+        lately.see(sky, up, self.weigher.mind.prospects.hazards, hours, known)
         sky.pass_on(up, hours)
+        sky.age_h = np.where(known, sky.age_h, hours)
         self.sky.up[rows], self.sky.age_h[rows] = sky.up, sky.age_h
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return sky, lately
 
     def play(self, now: Now) -> Actions:
         """The least."""
-        rows = now.window
-        sky, lately = self._see(rows, now.up.T)
-        rest_s = (now.ticks - now.tick) * self.scene.tick_s
-        c = self.chooser
-        moment = _Moment(
-            rest_s / c.mind.tables.clock_s, (rest_s - now.left_s).astype(float), now.left_s / HOUR_S, now.kind,
-            now.zone, now.home, now.delay_s.astype(float), now.spot_usd, look_at(sky), lately.times,
-        )  # fmt: skip
-        wait, stay, spot, demand, to = c.dollars(moment)
-        best = spot.argmin(axis=0)
-        least_spot = spot[best, np.arange(rows.size)]
-        others = np.minimum(np.minimum(wait, least_spot), demand)
-        keeps = (now.kind != IDLE) & (stay <= others + np.where(now.kind == SPOT, c.margin_usd, 0.0))
-        kind = np.where(demand < np.minimum(wait, least_spot), ON_DEMAND, np.where(least_spot < wait, SPOT, IDLE))
-        zone = np.where(kind == SPOT, best, to)
+        had_past = now.tick > 0 or (self.scene.starts[now.window] > 0)[:, None]
+        sky, lately = self._see(now.window, now.up.T, had_past)
+        found = self.weigher.choices(now, self.scene.tick_s, look_at(sky), lately.times)
+        best = found.spot.argmin(axis=0)
+        least_spot = found.spot[best, np.arange(best.size)]
+        other = np.minimum(found.wait, least_spot)
+        keeps = (now.kind != IDLE) & (found.stay <= np.minimum(other, found.demand) + self.weigher.margin_usd(now))
+        kind = np.where(found.demand < other, ON_DEMAND, np.where(least_spot < found.wait, SPOT, IDLE))
+        zone = np.where(kind == SPOT, best, found.place)
         kind = np.where(keeps, now.kind, kind)
         return kind.astype(np.int8), np.where(keeps | (kind == IDLE), now.zone, zone)
 
@@ -199,7 +111,7 @@ class _Asking:
     """``look``: [window, zone, up, class] as believed at the last tick."""
 
     def __init__(self, mind: Foresight, terms: Terms) -> None:
-        self.terms, self.chooser = terms, Chooser(mind)
+        self.terms, self.weigher = terms, Weigher(mind)
         self.hazards = mind.outlook.mean()
         one = np.full((1, len(terms.zones), 2, CLASSES), 1 / (2 * CLASSES))
         for _ in range(_USUAL_STEPS):
@@ -228,24 +140,16 @@ class _Asking:
     def act(self, known: Known) -> Wish:
         """Spot where it is better than to go on, the best first."""
         look, times = self._believed(known)
-        rest_s = (known.ticks - known.tick) * self.terms.tick_s
-        c = self.chooser
-        moment = _Moment(
-            rest_s / c.mind.tables.clock_s, (rest_s - known.left_s).astype(float), known.left_s / HOUR_S, known.kind,
-            known.zone, known.home, known.delay_s.astype(float), known.spot_usd, look, times,
-        )  # fmt: skip
-        wait, stay, spot, demand, to = c.dollars(moment)
-        runs = known.kind != IDLE
-        other = np.minimum(wait, demand)
-        goes_on = runs & (stay <= other + np.where(known.kind == SPOT, c.margin_usd, 0.0))
-        now = np.where(goes_on, stay - np.where(known.kind == SPOT, c.margin_usd, 0.0), other)
+        found = self.weigher.choices(known, self.terms.tick_s, look, times)
+        runs, margin = known.kind != IDLE, self.weigher.margin_usd(known)
+        other = np.minimum(found.wait, found.demand)
+        goes_on = runs & (found.stay <= other + margin)
         wish = Wish.nothing(known)
-        rows = np.arange(known.window.size)
-        wish.spot = np.where(spot < now, spot, np.inf)
+        wish.spot = np.where(found.spot < np.where(goes_on, found.stay - margin, other), found.spot, np.inf)
         own = known.kind == SPOT
-        wish.spot[known.zone[own], rows[own]] = np.inf
-        wish.demand = np.where(~goes_on & (demand < wait), to, NOWHERE)
-        wish.leave = runs & ~goes_on & (demand >= wait)
+        wish.spot[known.zone[own], np.flatnonzero(own)] = np.inf
+        wish.demand = np.where(~goes_on & (found.demand < found.wait), found.place, NOWHERE)
+        wish.leave = runs & ~goes_on & (found.demand >= found.wait)
         return wish
 
     def look(self, _: Known, /) -> Bools | None:

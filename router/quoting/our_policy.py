@@ -9,8 +9,8 @@ import numpy as np
 from router.quoting.asking import Explorer, Terms
 from router.quoting.baselines import Greedy
 from router.quoting.foreseeing import Foreseen, ForeseenAsking
-from router.quoting.foresight import SAME
 from router.quoting.learned import Learned
+from router.quoting.market import SAME
 from router.quoting.outlook import Outlook
 from router.quoting.scene import Scene
 from router.quoting.series import Ints, Series, ZoneSeries

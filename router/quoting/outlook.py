@@ -57,15 +57,15 @@ class Outlook:
     drift: float = DRIFT
 
     @classmethod
-    def of(cls, past: Series, size: int = 1, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
-           drift: float = DRIFT) -> Outlook:  # fmt: skip
-        """From what a series showed of a gang of ``size``; what was longer ago than ``forget_h`` counts for 1/e."""
-        return cls.seen(past.up(size), past.tick_s, pool_events=pool_events, forget_h=forget_h, drift=drift)
+    def of(cls, past: Series, size: int = 1) -> Outlook:
+        """From what a series showed of a gang of ``size``."""
+        return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
     def seen(cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
              drift: float = DRIFT) -> Outlook:  # fmt: skip
-        """The same from [zone, tick]."""
+        """From [zone, tick]; what was ``forget_h`` ago counts for 1/e. ``pool_events``: what the rate of all zones
+        together counts for."""
         zones, ticks = up.shape
         step = tick_s / HOUR_S
         age = np.full((zones, ticks), step)
@@ -115,16 +115,12 @@ class Outlook:
             run(found, sky, 1.0, rng)
         return sky
 
-    def simulate(self, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
-        """[draw, zone, tick]: weather after ``sky`` [draw, zone], each draw with hazards of its own."""
-        return play(self.draw(len(sky.up), rng), sky, ticks, tick_s, rng)
-
 
 @dataclass(eq=False, slots=True)
 class Swings:
     """How scarce spot is at the moment, by draw and zone: a sum of what all share, what a region shares and a zone's
-    own, each forgetting what it was (Ornstein-Uhlenbeck). Scarcity a makes losses exp(a) times as frequent, and returns
-    exp(-a) times."""
+    own, each forgetting what it was: Ornstein-Uhlenbeck processes (Physical Review 1930) that forget in ``SWING_H``.
+    Scarcity a makes losses exp(a) times as frequent, and returns exp(-a) times."""
 
     parts: list[Floats]
     which: list[Ints]

@@ -140,34 +140,37 @@ class Prospects:
     def all_zones(self, v: View) -> Floats:
         """[..., term]: 1; chance that none is up; what the best and the second best that are up save; what may be lost
         of the best soon; chance that none is up but one soon; what each saves, and what each may soon."""
-        none, best, second, falls = _order(v.up, v.value, v.fall)
+        none, best, second, falls = (a[..., 0] for a in _order(v, np.ones((1, v.up.shape[-1]), dtype=bool)))
         any_soon = 1 - np.prod(1 - v.soon, axis=-1)
         few = np.stack([np.ones_like(none), none, best, second, falls, none * any_soon], axis=-1)
         return np.concatenate([few, v.up * v.value, v.soon * (1 - self.share)], axis=-1)
 
-    def own(self, v: View, zone: int) -> Floats:
-        """[..., term] of what runs in ``zone``, which is up: its class of age, and what is left if it is lost."""
-        up, soon = v.up.copy(), v.soon.copy()
-        up[..., zone] = soon[..., zone] = 0.0
-        any_soon = 1 - np.prod(1 - soon, axis=-1)
-        none, best, _, others_fall = _order(up, v.value, v.fall)
-        falls = v.fall[..., zone]
+    def own(self, v: View, zones: Ints) -> Floats:
+        """[..., zone, term] of what runs in each of ``zones``, which is up: its class of age, and what is left if it is
+        lost."""
+        others = np.arange(v.up.shape[-1]) != zones[:, None]
+        any_soon = 1 - np.prod(1 - v.soon[..., None, :] * others, axis=-1)
+        falls = v.fall[..., zones]
+        none, best, _, others_fall = _order(v, others)
         rest = [falls, best, none, falls * best, falls * none, none * any_soon, others_fall]
-        return np.concatenate([v.classes[..., zone, 1:], np.stack(rest, axis=-1)], axis=-1)
+        return np.concatenate([v.classes[..., zones, 1:], np.stack(rest, axis=-1)], axis=-1)
 
 
-def _order(up: Floats, value: Floats, fall: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Chance that none is up; expected value of the best that is, and of the second best; value that the best may lose
-    soon."""
-    order = np.argsort(-value, axis=-1)
-    up, value, fall = (np.take_along_axis(a, order, -1) for a in (up, value, fall))
-    none, one = np.ones(up.shape[:-1]), np.zeros(up.shape[:-1])
+def _order(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of some zones, ``which`` [set, zone]; all [.., set]. Chance that none is up; expected value of the best that is,
+    and of the second best; value that the best may lose soon."""
+    order = np.argsort(-v.value, axis=-1)
+    chance, value, fall = (np.take_along_axis(a, order, -1) for a in (v.up, v.value, v.fall))
+    # the place in the order first: what the loop reads is then in one piece
+    up = np.moveaxis(chance[..., None, :] * np.moveaxis(which.T[order], -1, -2), -1, 0).copy()
+    none, one = np.ones(up.shape[1:]), np.zeros(up.shape[1:])
     best, second, falls = one.copy(), one.copy(), one.copy()
-    for i in range(up.shape[-1]):
-        p, v = up[..., i], value[..., i]
-        best += none * p * v
-        falls += none * p * fall[..., i]
-        second += one * p * v
-        one = one * (1 - p) + none * p
-        none = none * (1 - p)
+    for i, p in enumerate(up):
+        first = none * p
+        pays = value[..., i, None]
+        best += first * pays
+        falls += first * fall[..., i, None]
+        second += one * p * pays
+        one = one * (1 - p) + first
+        none = none - first
     return none, best, second, falls

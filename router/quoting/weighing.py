@@ -1,0 +1,154 @@
+"""What :class:`~router.quoting.foresight.Foresight` says of each choice at a moment, in dollars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.quoting.asking import Known
+from router.quoting.backward import NEVER, Singles
+from router.quoting.foresight import Foresight
+from router.quoting.market import SAME
+from router.quoting.prospects import lasts_h
+from router.quoting.scene import HOUR_S
+from router.quoting.series import Bools, Floats, Ints
+from router.quoting.simulation import ON_DEMAND, SPOT, Now
+
+_MARGIN_H: Final = 0.02  # of the price on demand: the least that a move off spot has to save
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choices:
+    """Dollars, [window], more than waiting with the checkpoint where it is costs; :data:`NEVER` where it cannot be.
+    ``stay``: going on with what runs; ``spot`` [zone, window]: a launch there; ``demand``: on demand in the best
+    ``place``."""
+
+    wait: Floats
+    stay: Floats
+    spot: Floats
+    demand: Floats
+    place: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Moment:
+    """Of each window: the terms for waiting, and for spot in each zone; what is left; where the checkpoint is (the
+    first zone where there is none yet: ``homeless``); ``homes`` [group, window]: dollars of waiting with it there, more
+    than in the first, and ``home_usd`` where it is. ``takes_s``, ``egress_usd``: [zone, window] of a launch there."""
+
+    row: int
+    base: Floats
+    own: list[Floats]
+    slack_s: Floats
+    running_s: Floats
+    left_h: Floats
+    homeless: Bools
+    home: Ints
+    homes: Floats
+    home_usd: Floats
+    takes_s: Floats
+    egress_usd: Floats
+
+
+class Weigher:
+    """Of one foresight; works with what is seen and with what is believed."""
+
+    def __init__(self, mind: Foresight) -> None:
+        self.mind = mind
+        self._market, self._tables = mind.market, mind.tables
+        self._group, first = self._market.homes()
+        self._groups = range(len(first))
+        self._places = self._market.on_demand_zones()
+        self._lasts = lasts_h(mind.outlook.mean()[:, 1])
+        self._margin_usd = _MARGIN_H * float(self._market.on_demand_usd[self._places].min())
+        self._takes_s = self._market.launch_s[None, :] + self._market.ways.transfer_s
+        reference = self._places[self._market.speed[self._places] >= 1 - SAME]
+        self._rescue_s = self._takes_s[:, reference].min(axis=1)  # [zone] with the checkpoint there
+        self._loses_s = np.maximum(1 - self._market.speed, 0.0) * self._tables.clock_s  # of slack in a tick there
+
+    def margin_usd(self, now: Now | Known) -> Floats:
+        """[window]: what another choice has to save, that what runs is left for it."""
+        return np.where(now.kind == SPOT, self._margin_usd, 0.0)
+
+    def choices(self, now: Now | Known, tick_s: int, look: Floats, times: Floats | None) -> Choices:
+        """At the start of a tick of ``tick_s``: ``look`` [window, zone, up, class] is what is seen or believed; hazards
+        are ``times`` [window, zone, up] those expected."""
+        moment = self._moment(now, tick_s, look, times)
+        dearer = self._dearer(now, moment, look)
+        demands, stay = self._demands(now, moment)
+        spot, stay = self._spot(now, moment, look[:, :, 1].sum(axis=-1).T > 0, dearer, stay)
+        best = demands.argmin(axis=0)
+        rescue_s = np.where(moment.homeless, self._rescue_s.min(), self._rescue_s[moment.home])
+        wait = np.where(moment.slack_s - self._tables.clock_s >= rescue_s, 0.0, NEVER)
+        return Choices(wait, stay, spot, demands[best, np.arange(best.size)], self._places[best])
+
+    def _moment(self, now: Now | Known, tick_s: int, look: Floats, times: Floats | None) -> _Moment:
+        market, tables = self._market, self._tables
+        rest_s = (now.ticks - now.tick) * tick_s
+        row = int(np.clip(round(rest_s / tables.clock_s), 1, len(tables.home))) - 1
+        base, own = self.mind.terms(look, times)
+        slack_s = (rest_s - now.left_s).astype(float)
+        homeless, home = now.home < 0, np.maximum(now.home, 0)
+        homes = np.stack([self.mind.at(tables.home[row, g], base, slack_s) for g in self._groups])
+        there = homes[self._group[home], np.arange(home.size)]
+        return _Moment(
+            row, base, own, slack_s, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
+            np.where(homeless, homes.min(axis=0), there),
+            np.where(homeless[:, None], market.launch_s[None, :], self._takes_s[home]).T,
+            np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T,
+        )  # fmt: skip
+
+    def _dearer(self, now: Now | Known, moment: _Moment, look: Floats) -> Floats:
+        """[zone, window]: what spot there costs more than was expected, for as long as it lasts."""
+        up = look[:, :, 1]
+        classes = up / np.maximum(up.sum(axis=-1, keepdims=True), 1e-9)
+        hours = np.minimum((classes * self._lasts).sum(axis=-1).T, moment.left_h)
+        return np.asarray((now.spot_usd - self._market.spot_usd[:, None]) * hours)
+
+    def _demands(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
+        """[place, window]: on demand there; and going on with it, where it runs."""
+        demands, stay = np.empty((len(self._places), now.zone.size)), np.full(now.zone.size, NEVER)
+        for i, z in enumerate(self._places):
+            moved = m.homes[self._group[z]] - m.home_usd
+            cost = self._launched(self._tables.to_demand[m.row, i], m, z, m.base) + (m.egress_usd[z] + moved)
+            demands[i] = np.where(self._soon_enough(z, m, m.slack_s - m.takes_s[z]), cost, NEVER)
+            alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
+            here = (now.kind == ON_DEMAND) & alike[now.zone]
+            if here.any():
+                at = self.mind.at(self._tables.on_demand[m.row, i], m.base, m.running_s)
+                here &= self._soon_enough(z, m, m.running_s)
+                stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
+        return demands, stay
+
+    def _spot(self, now: Now | Known, m: _Moment, up: Bools, dearer: Floats, stay: Floats) -> tuple[Floats, Floats]:
+        """[zone, window]: spot there; and going on, with spot too."""
+        spot = np.full(up.shape, NEVER)
+        for z in range(len(spot)):
+            cost = self._launched(self._tables.launch[m.row, z], m, z, m.own[z])
+            moved = m.egress_usd[z] + m.homes[self._group[z]] - m.home_usd
+            in_time = m.slack_s - m.takes_s[z] >= self._rescue_s[z] + self._loses_s[z]
+            spot[z] = np.where(in_time & up[z], cost + dearer[z] + moved, NEVER)
+            here = (now.kind == SPOT) & (now.zone == z)
+            if self._loses_s[z] > SAME:
+                here &= m.running_s >= self._rescue_s[z] + self._loses_s[z]
+            if here.any():
+                at = self.mind.at(self._tables.stay[m.row, z], m.own[z], m.running_s) + dearer[z]
+                stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
+        return spot, stay
+
+    def _soon_enough(self, zone: int, m: _Moment, slack_s: Floats) -> Bools:
+        """[window]: whether on-demand there, with that slack once it works, may go on for a tick, or to the end."""
+        speed = self._market.speed[zone]
+        if speed >= 1 - SAME:
+            return np.ones(slack_s.shape, dtype=bool)
+        to_the_end = slack_s >= m.left_h * HOUR_S * (1 / speed - 1)
+        return np.asarray((slack_s >= self._rescue_s[zone] + self._loses_s[zone]) | to_the_end)
+
+    def _launched(self, weights: Singles, m: _Moment, zone: int, terms: Floats) -> Floats:
+        """[window] of a table [take, term, slack]: the launch there, from where each is."""
+        if len(weights) == 1:
+            return self.mind.at(weights[0], terms, m.slack_s)
+        kind = np.searchsorted(self._tables.takes_s, m.takes_s[zone])
+        return np.asarray(np.choose(kind, [self.mind.at(w, terms, m.slack_s) for w in weights]))

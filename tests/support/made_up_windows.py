@@ -1,0 +1,27 @@
+"""Windows of made-up weather, independent of each other, one after the other in one series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from router.quoting.outlook import Outlook, play
+from router.quoting.scene import Scene, Task
+from router.quoting.series import Series, ZoneSeries
+
+
+def made_up(
+    outlook: Outlook, task: Task, tick_s: int, spot_usd: Sequence[float], demand_usd: Sequence[float], windows: int,
+    seed: int = 11,
+) -> Scene:  # fmt: skip
+    """Each from usual weather, of the hazards that are expected; free moves, one speed."""
+    rng, ticks = np.random.default_rng(seed), task.ticks(tick_s)
+    hazards = outlook.mean()[None].repeat(windows, 0)
+    up = play(hazards, outlook.usual(windows, rng, hazards), ticks, tick_s, rng)
+    counts = up.transpose(1, 0, 2).reshape(outlook.zones, -1).astype(np.int64)
+    zones = tuple(
+        ZoneSeries(f"z{i}", f"r{i}", counts[i], np.full(counts.shape[1], spot_usd[i]), demand_usd[i])
+        for i in range(outlook.zones)
+    )
+    return Scene.of(task, Series(tick_s, zones), np.arange(windows) * ticks)
