@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,8 +18,11 @@ from router.planning.candidates import Candidate, CandidateFinder, Dropped, step
 from router.planning.transfers import checkpoint_transfer
 from router.planning.whats_left import transfer_usd
 from router.quoting.figures import usd
+from router.quoting.outlook import Outlook
 from router.quoting.quote import Refused, Somewhere
+from router.quoting.scene import Scene
 from router.quoting.sightings import Sighting, Weather, weather_of
+from router.quoting.simulation import VectorPolicy
 from router.quoting.stage import Clock, PolicyFor, Stage
 from router.quoting.venues import Venue, fastest, venues_of
 
@@ -61,7 +64,10 @@ class Asking:
         self.steps = steps_to_do(ask.job, running=False)
         self.candidates, self.dropped = trade.finder.find(self.job)
         self.venues = venues_of(self.job, self.candidates, trade.limits)
+        self.horizon_s = 0
+        self.least_steps = self.steps
         self._weather: dict[tuple[str, ...], Weather] = {}
+        self._policies: dict[tuple[str, ...], VectorPolicy] = {}
 
     @property
     def window_h(self) -> float:
@@ -99,12 +105,21 @@ class Asking:
                        f"{best.candidate.key}")  # fmt: skip
 
     def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
-        """Of these venues."""
+        """Of these venues. All stages of the same ones have one policy: it is made for ``horizon_s``, the longest
+        window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
         trade = self.trade
         weather = self.weather(venues)
-        return Stage(
-            self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, trade.policy_for
-        )
+        key = tuple(v.candidate.key for v in venues)
+
+        def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+            if key not in self._policies:
+                share = self.least_steps / max(self.steps, 1)
+                deadline_s = max(like.task.deadline_s, self.horizon_s)
+                task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
+                self._policies[key] = trade.policy_for(outlook, replace(like, task=task))
+            return self._policies[key]
+
+        return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
 
     def weather(self, venues: Sequence[Venue]) -> Weather:
         """What is expected there."""

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from router.quoting.asking import Known, Terms, Wish
-from router.quoting.foresight import CLOCK_S, NEVER, SAME, Foresight, Market, Singles
+from router.quoting.foresight import CLOCK_S, DRAWS, NEVER, SAME, Foresight, Market, Singles
 from router.quoting.outlook import CLASSES, Outlook, Sky
 from router.quoting.prospects import TYPICAL_H, Lately, lasts_h, look_at, step
 from router.quoting.scene import HOUR_S, Scene
@@ -22,9 +22,21 @@ _CERTAIN: Final = 1 - 1e-9
 _USUAL_STEPS: Final = 200
 
 
-def clock_for(tick_s: int) -> int:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a fit may take: so many futures are drawn, and its clock ticks so often at most (None: however often)."""
+
+    draws: int = DRAWS
+    most_ticks: int | None = None
+
+
+_ALL: Final = Effort()
+
+
+def clock_for(tick_s: int, deadline_s: int = 0, most_ticks: int | None = None) -> int:
     """A multiple of the tick."""
-    return max(1, CLOCK_S // tick_s) * tick_s
+    least = 0 if most_ticks is None else -(-deadline_s // most_ticks)
+    return max(1, CLOCK_S // tick_s, -(-least // tick_s)) * tick_s
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -34,13 +46,15 @@ class Foreseen:
     mind: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
-        """For scenes like this one in task, market and ways, with deadlines up to its own; its first prices of spot
-        are those expected. ValueError where the reference is not sold on demand."""
+    def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0, effort: Effort = _ALL) -> Foreseen:
+        """For scenes like this one in market and ways, on any tick, with deadlines up to its own and slack up to its
+        own; its first prices of spot are those expected. ValueError where the reference is not sold on demand."""
         launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
         market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
-        clock, task = clock_for(like.tick_s), like.task
-        return cls(Foresight.of(outlook, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
+        deadline_s = like.ticks * like.tick_s
+        clock = clock_for(like.tick_s, deadline_s, effort.most_ticks)
+        mind = Foresight.of(outlook, market, like.task.work_s, deadline_s, clock_s=clock, draws=effort.draws, seed=seed)
+        return cls(mind)
 
     def begin(self, scene: Scene) -> SeeingPlayer:
         """See :class:`~router.quoting.simulation.VectorPolicy`."""
@@ -126,7 +140,11 @@ class Chooser:
     def _of(self, weights: Singles, kind: Ints, terms: Floats, slack_s: Floats) -> Floats:
         if len(weights) == 1:
             return self.mind.at(weights[0], terms, slack_s)
-        return np.choose(kind, [self.mind.at(w, terms, slack_s) for w in weights])
+        found = np.empty(kind.size)
+        for one in np.unique(kind):
+            rows = kind == one
+            found[rows] = self.mind.at(weights[one], terms[rows], slack_s[rows])
+        return found
 
 
 class _Seeing:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
+from router.quoting.at_once import AtOnce
 from router.quoting.baselines import Greedy
-from router.quoting.foreseeing import Foreseen
+from router.quoting.foreseeing import Effort, Foreseen
 from router.quoting.foresight import SAME
 from router.quoting.learned import Learned
 from router.quoting.outlook import Outlook
@@ -16,16 +18,27 @@ from router.quoting.series import Ints, Series, ZoneSeries
 from router.quoting.simulation import VectorPolicy
 
 NAME = "foresight with the exact safety net"
+_ALL: Final = Effort()
+# Of a quote, whose weather is known far less well than this makes the policy worse.
+QUICK: Final = Effort(draws=250, most_ticks=64)
+_NEVER_PER_HOUR: Final = 1e-5
 
 
-def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+def policy_for(outlook: Outlook, like: Scene, effort: Effort = _ALL) -> VectorPolicy:
     """For weather of this outlook, which is of the zones of ``like``, and scenes like that one in all but starts,
     weather and prices, with deadlines up to its own; needs the exact net. Prices of spot in ``like`` are what is
     expected, the same all the time. Where nothing as fast as the reference is sold on demand there is nothing to fall
-    back on: any spot is taken, the cheapest first."""
+    back on: any spot is taken, the cheapest first. Where spot never comes on-demand begins at once."""
     if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
         return Greedy()
-    return Foreseen.fitted(outlook, like)
+    if float(outlook.mean()[:, 0].max()) < _NEVER_PER_HOUR:
+        return AtOnce()
+    return Foreseen.fitted(outlook, like, effort=effort)
+
+
+def quick_policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+    """The same, made as quickly as a quote is wanted."""
+    return policy_for(outlook, like, QUICK)
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:

@@ -1,6 +1,6 @@
 """From a job and a deadline to a quote, by simulation. Pure.
 
-Three choices of places are tried on a few draws: all that look good, those of the cheapest spot region, and sure ones
+Two choices of places are tried on a few draws: all that look good, among which the policy weighs moves, and sure ones
 alone. The one of the least expected cost among those that are as good as on time is quoted, on draws of its own.
 """
 
@@ -22,9 +22,9 @@ from router.quoting.scene import HOUR_S
 from router.quoting.stage import Played, Stage, clock_for
 from router.quoting.venues import Venue, chosen, fastest, only
 
-DRAWS: Final = 500
+DRAWS: Final = 400
 _TRIED: Final = 120  # for all but the quote itself
-_TICKS, _SLOWER_TICKS = 160, 160  # of the window that was asked for; of the loosest of the curve
+_TICKS, _SLOWER_TICKS = 96, 96  # of the window that was asked for; of the loosest of the curve
 _LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
 _LATER: Final = 0.02  # of the probability of being on time: as good as
 
@@ -49,6 +49,7 @@ class _Quoting:
         self.clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
         self.ticks = self.clock.ticks
         self.slower = clock_for(longest_s, _SLOWER_TICKS, self.clock.tick_s, 2 * _MOST_TICK_S)
+        self.loose = asking.linked(chosen(asking.venues, steps, self.loosest_h))
         self._stages: dict[tuple[Venue, ...], Stage] = {}
 
     def quote(self) -> Quote:
@@ -105,6 +106,7 @@ class _Quoting:
 
     def _stage(self, venues: tuple[Venue, ...]) -> Stage:
         if venues not in self._stages:
+            self.asking.horizon_s = int(self.loosest_h * HOUR_S) if venues == self.loose else 0
             self._stages[venues] = self.asking.stage(venues, self.clock, _TRIED)
         return self._stages[venues]
 
@@ -112,12 +114,7 @@ class _Quoting:
         """The choice of places that is quoted."""
         asking = self.asking
         everything = asking.linked(chosen(asking.venues, asking.steps, asking.window_h))
-        spot = [v for v in everything if not v.sure]
-        menus = [everything]
-        if spot:
-            home = spot[0].region
-            menus += [only(everything, lambda v: v.sure or v.region == home), only(everything, lambda v: v.sure)]
-        menus = [m for m in dict.fromkeys(menus) if m]
+        menus = [m for m in dict.fromkeys((everything, only(everything, lambda v: v.sure))) if m]
         if len(menus) == 1:
             return everything
         played = {m: self._stage(m).play(self.ticks) for m in menus}
@@ -127,9 +124,7 @@ class _Quoting:
 
     def _curve(self, menu: tuple[Venue, ...], asked: Point) -> tuple[Point, ...]:
         """Its far end is played on a slower clock, on places for which there is time then."""
-        asking = self.asking
-        loose = asking.linked(chosen(asking.venues, asking.steps, self.loosest_h))
-        far = asking.stage(loose, self.slower, _TRIED)
+        far = self.asking.stage(self.loose, self.slower, _TRIED)
         return curve(self._stage(menu), far, windows_h(self.earliest_h, self.loosest_h), self.start, asked)
 
 

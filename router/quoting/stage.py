@@ -68,17 +68,18 @@ class Stretch:
 
 class Stage:
     """Venues with ``draws`` windows of weather of ``clock``; ``steps`` to do. The first venue's speed is the measure of
-    work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather."""
+    work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather.
+    ``policy_for``: asked once, with this scene."""
 
     def __init__(self, job: Job, steps: int, venues: Sequence[Venue], weather: Weather, clock: Clock, draws: int,
                  seed: int, move_usd: MoveUsd, policy_for: PolicyFor) -> None:  # fmt: skip
         self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
-        self.weather, self.policy_for = weather, policy_for
+        self.weather = weather
         self.startup_s = round(venues[0].startup_hours * HOUR_S)
         self.like = self._scene(_ways(job, venues, move_usd))
         self.scene = self._weather(draws, seed)
         self.slow = self._slow(draws, np.random.default_rng((seed, 1)))
-        self._policies: dict[int, VectorPolicy] = {}
+        self.policy = policy_for(weather.outlook, self.like)
 
     def work_s(self, steps: float) -> int:
         """Seconds of the first venue's time."""
@@ -86,9 +87,9 @@ class Stage:
 
     def play(self, ticks: int, steps: float | None = None) -> Played:
         """With a deadline after so many ticks."""
-        scene, work_s, policy = self._set(ticks, steps)
+        scene, work_s = self._set(ticks, steps)
         watched = _Watched(scene.starts.size)
-        got = simulate(scene, policy, Net.EXACT, work_s, watched)
+        got = simulate(scene, self.policy, Net.EXACT, work_s, watched)
         brought = np.array([v.moving_usd for v in self.venues])[watched.first]
         return Played(
             usd=got.usd + brought,
@@ -105,19 +106,17 @@ class Stage:
 
     def timeline(self, ticks: int, draw: int) -> tuple[Stretch, ...]:
         """What ran where in one window."""
-        scene, work_s, policy = self._set(ticks, None)
+        scene, work_s = self._set(ticks, None)
         watched = _Watched(1, course=True)
         one = replace(scene, starts=scene.starts[draw : draw + 1])
-        got = simulate(one, policy, Net.EXACT, work_s[draw : draw + 1], watched)
+        got = simulate(one, self.policy, Net.EXACT, work_s[draw : draw + 1], watched)
         return _stretches(watched.course, int(got.finish_tick[0]))
 
-    def _set(self, ticks: int, steps: float | None) -> tuple[Scene, Ints, VectorPolicy]:
+    def _set(self, ticks: int, steps: float | None) -> tuple[Scene, Ints]:
         expected = self.work_s(self.steps if steps is None else steps)
         task = Task(expected, ticks * self.clock.tick_s, self.startup_s)
         scene = replace(self.scene, task=task)
-        if ticks not in self._policies or steps is not None:
-            self._policies[ticks] = self.policy_for(self.weather.outlook, replace(self.like, task=task))
-        return scene, np.maximum(1, np.rint(expected * self.slow)).astype(np.int64), self._policies[ticks]
+        return scene, np.maximum(1, np.rint(expected * self.slow)).astype(np.int64)
 
     def _scene(self, ways: Ways) -> Scene:
         clock, venues = self.clock, self.venues

@@ -17,7 +17,7 @@ from router.prices.history_parts import list_parts
 from router.prices.history_risk import LONGEST_GAP
 from router.prices.home import history_folder
 from router.quoting.asked import Ask, Trade
-from router.quoting.our_policy import NAME, policy_for
+from router.quoting.our_policy import NAME, quick_policy_for
 from router.quoting.quote import BudgetQuote, Quote, Refused
 from router.quoting.sightings import Sighting, sighting
 from router.quoting.venues import Venue
@@ -59,7 +59,7 @@ def asked(
     offers = young(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
-    trade = Trade(finder, book, limits, now, _Watched(history_folder(), now), policy_for, NAME)
+    trade = Trade(finder, book, limits, now, _Watched(history_folder(), now), quick_policy_for, NAME)
     asks: list[Ask | Refused] = []
     for job, document in loaded:
         moment = options.by or job.deadline
