@@ -17,5 +17,5 @@ def ndtr(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """P(a standard normal is at most x), to the last digits in both tails; infinities give 0 and 1."""
     found: NDArray[np.float64] = np.where(x > 0, 1.0, 0.0)
     near = np.abs(x) < _FAR
-    found[near] = 0.5 * _erfc(-_ROOT_HALF * x[near]).astype(np.float64)
+    found[near] = 0.5 * np.asarray(_erfc(-_ROOT_HALF * x[near]), dtype=np.float64)
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from router.quoting.asking import Known, Terms, Wish
 from router.quoting.foresight import CLOCK_S, DRAWS, NEVER, SAME, Foresight, Market, Singles
 from router.quoting.outlook import CLASSES, Outlook, Sky
-from router.quoting.prospects import TYPICAL_H, Lately, lasts_h, look_at, step
+from router.quoting.prospects import TYPICAL_H, Lately, View, lasts_h, look_at, step
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints
 from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Kinds, Now
@@ -96,7 +96,8 @@ class Chooser:
         mind, count = self.mind, m.zone.size
         tables, market = mind.tables, mind.market
         k = int(np.clip(round(m.left_ticks), 1, len(tables.home))) - 1
-        base, own = mind.terms(m.look, m.times)
+        view = mind.prospects.view(m.look, m.times)
+        base = mind.prospects.all_zones(view)
         homeless = m.home < 0
         home = np.maximum(m.home, 0)
         rows = np.arange(count)
@@ -114,15 +115,17 @@ class Chooser:
         takes = np.where(homeless[:, None], market.launch_s[None, :], self.takes[home]).T
         kind = np.searchsorted(tables.takes_s, takes)
         egress = np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T
-        for z in range(market.zones):
-            ok = (m.slack_s - takes[z] >= self.rescue[z]) & (up[z] > 0)
-            cost = self._of(tables.launch[k, z], kind[z], own[z], m.slack_s)
-            moved = egress[z] + homes[self.group[z]] - homed
-            spot[z] = np.where(ok, cost + dearer[z] + moved, NEVER)
-            here = (m.kind == SPOT) & (m.zone == z)
+        for z in np.flatnonzero(up.any(axis=1)).tolist():
+            which = np.flatnonzero(up[z] > 0)
+            own, slack_s = self._own(m, view, base, z, which), m.slack_s[which]
+            ok = slack_s - takes[z, which] >= self.rescue[z]
+            cost = self._of(tables.launch[k, z], kind[z, which], own, slack_s)
+            moved = dearer[z, which] + homes[self.group[z], which] - homed[which]
+            spot[z, which] = np.where(ok, cost + egress[z, which] + moved, NEVER)
+            here = (m.kind[which] == SPOT) & (m.zone[which] == z)
             if here.any():
-                at = mind.at(tables.stay[k, z], own[z], m.slack_s - m.delay_s) + dearer[z]
-                stay = np.where(here, at + homes[self.group[z]] - homed, stay)
+                rest = mind.at(tables.stay[k, z], own, slack_s - m.delay_s[which])
+                stay[which] = np.where(here, rest + moved, stay[which])
         demands = np.empty((len(self.places), count))
         for i, z in enumerate(self.places):
             moved = egress[z] + homes[self.group[z]] - homed
@@ -136,6 +139,18 @@ class Chooser:
             m.slack_s - tables.clock_s >= np.where(homeless, self.rescue.min(), self.rescue[home]), 0.0, NEVER
         )
         return wait, stay, spot, demands[to, rows], self.places[to]
+
+    def _own(self, m: _Moment, view: View, base: Floats, z: int, at: Ints) -> Floats:
+        """Terms of spot in the zone, should it be up, in these windows."""
+        part = View(view.up[at], view.value[at], view.fall[at], view.soon[at], view.classes[at])
+        seen, there = base[at], part.up[:, z]
+        if (there < 1).any():
+            sure = m.look[at]
+            sure[:, z, 1] /= np.maximum(there, 1e-9)[:, None]
+            sure[:, z, 0] = 0.0
+            part = self.mind.prospects.view(sure, None if m.times is None else m.times[at])
+            seen = self.mind.prospects.all_zones(part)
+        return np.concatenate([seen, self.mind.prospects.own(part, z)], axis=-1)
 
     def _of(self, weights: Singles, kind: Ints, terms: Floats, slack_s: Floats) -> Floats:
         if len(weights) == 1:
