@@ -126,7 +126,7 @@ def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: 
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
         )
     if any(not v.sure for v in menu) and not weather.observed:
-        said.append("spot was never watched here: interruptions are priors, so the range is wide")
+        said.append("spot was never watched here: how it comes and goes, and how wide the range is, are a prior's")
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
         said.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
     return tuple(said)

@@ -26,7 +26,7 @@ from router.quoting.venues import Venue, chosen, fastest, only
 DRAWS: Final = 400
 _TRIED: Final = 120  # for all but the quote itself
 _TICKS, _SLOWER_TICKS = 96, 96  # of the window that was asked for; of the loosest of the curve
-_LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
+_LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
 
 
 def make_quote(ask: Ask, trade: Trade) -> Quote | Refused:

@@ -55,7 +55,7 @@ def asked(
 ) -> Asked:  # fmt: skip
     """Everything read and checked. InvalidInputError with every problem. A job without any deadline is refused."""
     book = load(book_name)
-    loaded, limits = inputs(paths, limits_file, now, book)
+    loaded, limits = inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
     offers = young(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
