@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SEEDS ?= 150
+SEEDS ?= 100
 NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
@@ -25,7 +25,7 @@ plan: $(READY) ## tonight's placement of the example jobs, on the embedded price
 demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machine
 	@$(BIN)/stepfare demo
 
-drill: $(READY) ## the fault campaign: 150 random worlds in which everything fails, about 20 minutes
+drill: $(READY) ## the fault campaign: 100 random worlds in which everything fails, about a quarter of an hour
 	@$(BIN)/python -m tests.bench.campaign --seeds $(SEEDS)
 
 check: $(READY) ## format, lint, types, import contracts

@@ -105,7 +105,7 @@ class _Sums:
 
 def slack_grid(longest_s: float, clock_s: int, launch_s: float) -> Floats:
     """Fine where it is scarce, with one and two launches on it."""
-    found, at, by = [0.0, launch_s, 2 * launch_s], 0.0, float(clock_s)
+    found, at, by = [0.0, launch_s, 2 * launch_s, float(clock_s)], 0.0, float(clock_s)
     while at < longest_s:
         at += by
         by *= _GROWS if at > _FINE_S else 1.0

@@ -9,9 +9,7 @@ from typing import Final
 
 from router.quoting.asking import Explorer, Known
 from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.joint import JointLearned
-from router.quoting.learned import Learned
-from router.quoting.our_policy import policy_from
+from router.quoting.our_policy import explorer_from, policy_from
 from router.quoting.payback import CheapestWithMoves, Lindy
 from router.quoting.probing import Guard, explore
 from router.quoting.scene import Scene
@@ -84,11 +82,8 @@ OURS: Final = "ours"
 _ALL: Final = (
     Named(
         OURS, "stepfare's own, fitted on the past",
-        sees=lambda past, scene: policy_from(_there(past), scene), learns=True, exact=True,
-    ),
-    Named(
-        "learned", "backward induction on the past of one to three zones",
-        sees=lambda past, scene: _learned(_there(past), scene), learns=True, exact=True,
+        sees=lambda past, scene: policy_from(_there(past), scene),
+        asks=lambda past, scene, _: explorer_from(_there(past), scene), learns=True, exact=True,
     ),
     Named("greedy", "the cheapest spot, else wait", lambda *_: Greedy(), lambda *_: CheapestSpot()),
     Named("sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)),
@@ -121,13 +116,6 @@ def named(name: str) -> Named:
         near = get_close_matches(name.lower(), [*POLICIES, *ALIASES], n=2)
         raise KeyError(f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(POLICIES)}")
     return found
-
-
-def _learned(past: Series, scene: Scene) -> VectorPolicy:
-    """Of the scene's own zones, where they are several."""
-    if len(scene.series.zones) == 1:
-        return Learned.fitted(past, scene)
-    return JointLearned.fitted(past.only([zone.zone for zone in scene.series.zones]), scene)
 
 
 def _there(past: Series | None) -> Series:

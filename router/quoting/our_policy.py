@@ -7,9 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from router.quoting.asking import Explorer, Terms
 from router.quoting.at_once import AtOnce
 from router.quoting.baselines import Greedy
-from router.quoting.foreseeing import Effort, Foreseen
+from router.quoting.foreseeing import Effort, Foreseen, ForeseenAsking
 from router.quoting.foresight import SAME
 from router.quoting.learned import Learned
 from router.quoting.outlook import Outlook
@@ -50,6 +51,14 @@ def policy_from(past: Series, scene: Scene) -> VectorPolicy:
     if own.size == 1:
         return Learned.fitted(past, scene)
     return policy_for(Outlook.of(past, scene.task.size).only(own), expected(past, scene))
+
+
+def explorer_from(past: Series, scene: Scene) -> Explorer:
+    """The same for a world in which zones must be asked; needs the exact guard."""
+    which = {zone.zone: i for i, zone in enumerate(past.zones)}
+    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    prices = expected(past, scene).spot_usd[:, 0]
+    return ForeseenAsking.fitted(Outlook.of(past, scene.task.size).only(own), Terms.of(scene), prices)
 
 
 def expected(past: Series, scene: Scene) -> Scene:

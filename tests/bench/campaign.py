@@ -32,7 +32,7 @@ from tests.support.deployed import Site, Template
 from tests.support.deployed_engine import Holds
 from tests.support.sightings import Sightings
 
-SEEDS, PARALLEL = 150, 8
+SEEDS, PARALLEL = 100, 8
 
 
 class Campaign:

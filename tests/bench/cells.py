@@ -1,205 +1,261 @@
-"""Policies on the cells that need no paid probes, by forward chaining: fit on the past, played on what came next.
+"""Our policy beside the published ones, group by group of cells, by forward chaining: fit on the past, played on what
+came next.
 
-    python -m tests.bench.cells [--cells one|three|nine|big ...] [--blocks 2] [--out FILE.csv]
+    python -m tests.bench.cells [--groups one three nine big v100 h100 gangs ...] [--processes 2] [--csv FILE]
 
 Each series is cut into six blocks of time. A window belongs to the block in which it begins; all that is learned comes
-from the blocks before. Costs are ratios: to on-demand from the start, and to the least that the window could have cost.
-The 90 % interval of the paired difference to the best published policy is by block bootstrap.
+from the blocks before. In "one", "three", "nine" and "big" (500 GB) availability is free to see; in "v100", "h100" (one
+of 16 is enough) and "gangs" (all 16) zones are asked, under SkyNomad's rules. Costs are over the least that each window
+could have cost. The difference to the best of the other policies, chosen in hindsight cell by cell, is a share of
+on-demand, with its 90 % interval by block bootstrap over stretches of the length of a window that all zones share;
+"apart" counts those.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from router.files.trace_files import read_traces
-from router.files.trace_values import ListPrices
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.bootstrap import Interval, interval
-from router.quoting.joint import JointLearned
-from router.quoting.learned import Learned
-from router.quoting.omniscient import least_usd
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.series import Floats, Ints, Series
-from router.quoting.simulation import Net, VectorPolicy, simulate
+from router.files.trace_values import Holes, ListPrices
+from router.quoting.backtest import Cell, Move, Site, Windows
+from router.quoting.bootstrap import interval
+from router.quoting.named import OURS, Played
+from router.quoting.scene import HOUR_S, Task, Ways
+from router.quoting.scores import Pooled, Score, pool, scores
+from router.quoting.series import Floats, Series
+from router.wiring.backtesting import run
+from tests.bench.probes import GANG, RESTART_S, SIX, THIRTEEN, whole
 from tests.support.repository import ROOT
 
 DATA = ROOT.parent / "shared" / "data"
 OLD = DATA / "spot-traces/availability/1-node/aws-10-26-2022"
 NEW = DATA / "spot-traces/availability/1-node/aws-02-15-2023"
 PROBED = DATA / "spot-availability/v100_aws_2023-02"
+COUNTED = DATA / "spot-availability/h100_gcp_2025-10"
 LISTED = ListPrices(spot_usd_per_hour=0.9731, on_demand_usd_per_hour=3.06)
 BLOCKS = 6
 SLOWER = 3  # 195 s to 585 s
 THREE = ("us-east-1c", "us-east-2b", "us-west-2a")
 NEAR = {"us-east-1", "us-east-2"}
 WORK_H, WORK_ZONES_S = 48, 143_780
-GAP_H = 6.0  # between starts of windows
+H100_TICKS, V100_TICKS = 311, 1106
+EVERY_S: Final = 6 * HOUR_S
+TIGHT: Final = 1.05
+
+ONE: Final = ("greedy", "sliced", "up", "up-plain")
+SEVERAL: Final = (*ONE, "up-s")
+ASKED: Final = ("greedy", "up-s", "up-a", "up-ap")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """Windows of several series with one task each; ``gib`` of checkpoint where zones are joined."""
-
-    group: str
-    name: str
-    series: tuple[Series, ...]
-    task: Task
-    gib: float = 0.0
+class Apart(Move):
+    """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
 
     def ways(self, series: Series) -> Ways:
-        """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
-        return Ways.between(series.regions, lambda a, b: self.gib * (0.01 if {a, b} == NEAR else 0.02))
+        """See :class:`~router.quoting.backtest.Move`."""
+        gb = self.checkpoint_gb
+        return Ways.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 
 
-@dataclass(slots=True)
-class Played:
-    """Pooled windows of a cell."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Group:
+    """Cells that are judged together; ``paid``: zones are asked. ``tight`` cells are of the tightest deadlines."""
 
-    group: list[int] = field(default_factory=list)
-    demand: list[float] = field(default_factory=list)
-    least: list[float] = field(default_factory=list)
-    usd: dict[str, list[float]] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+    name: str
+    cells: tuple[Cell, ...]
+    others: tuple[str, ...]
+    paid: bool = False
 
 
-def cells(wanted: set[str]) -> Iterator[Cell]:
-    """Those of the groups that are wanted."""
-    if "one" in wanted:
-        old = tuple(read_traces(path, listed=LISTED) for path in sorted(OLD.glob("*.json")))
-        new = tuple(read_traces(path, listed=LISTED).every(SLOWER) for path in sorted(NEW.glob("*.json")))
-        for deadline, d in ((52, 0.2), (60, 0.2), (70, 0.2), (80, 0.2), (60, 0.05), (60, 0.4)):
-            yield _one("2022 x8", old, deadline, d)
-        for deadline in (52, 60, 70):
-            yield _one("2023 x9", new, deadline, 0.2)
-    if not wanted & {"three", "nine", "big"}:
-        return
+def one() -> Group:
+    """A zone alone, 48 h of work."""
+    old = tuple(read_traces(path, listed=LISTED) for path in sorted(OLD.glob("*.json")))
+    new = tuple(read_traces(path, listed=LISTED).every(SLOWER) for path in sorted(NEW.glob("*.json")))
+    asked = [("2022 x8", old, h, d) for h, d in ((52, 0.2), (60, 0.2), (70, 0.2), (80, 0.2), (60, 0.05), (60, 0.4))]
+    asked += [("2023 x9", new, h, 0.2) for h in (52, 60, 70)]
+    made = []
+    for name, series, deadline_h, d in asked:
+        past = _pooled(series)
+        sites = tuple(
+            Site(past.zones[i].zone, _named(s, past.zones[i].zone), past, int(name[:4])) for i, s in enumerate(series)
+        )
+        task = Task(WORK_H * HOUR_S, deadline_h * HOUR_S, round(d * HOUR_S))
+        made.append(Cell(f"{name} R {deadline_h} d {d}", "each zone", 1, task, Move(), sites))
+    return Group("one zone", tuple(made), ONE)
+
+
+def joined(name: str, zones: Mapping[str, Sequence[str] | None], gb: float) -> Group:
+    """V100 zones joined, all to be seen."""
     nine = read_traces(PROBED)
-    sets = {"three": nine.only(THREE), "nine": nine}
-    for name, series in sets.items():
-        for gib, group in ((50.0, name), (500.0, "big")):
-            for ratio in (1.1, 1.25, 1.5) if group in wanted else ():
-                ticks = round(WORK_ZONES_S * ratio / series.tick_s)
-                task = Task(WORK_ZONES_S, ticks * series.tick_s, 720)
-                yield Cell(group, f"{len(series.zones)} zones {ratio} {gib:.0f} GB", (series,), task, gib)
+    made = []
+    for count, names in zones.items():
+        series = nine if names is None else nine.only(names)
+        for ratio in (1.1, 1.25, 1.5):
+            ticks = round(WORK_ZONES_S * ratio / series.tick_s)
+            task = Task(WORK_ZONES_S, ticks * series.tick_s, RESTART_S)
+            made.append(_cell(f"{count} zones, {ratio}, {gb:.0f} GB", series, task, gb))
+    return Group(name, tuple(made), SEVERAL)
 
 
-def _one(name: str, series: tuple[Series, ...], deadline_h: int, d_h: float) -> Cell:
-    task = Task(WORK_H * HOUR_S, deadline_h * HOUR_S, round(d_h * HOUR_S))
-    return Cell("one", f"{name} R {deadline_h} d {d_h}", series, task)
+def v100() -> Group:
+    """SkyNomad's three zones, asked."""
+    series = read_traces(PROBED).only(THREE)
+    made = [_asked("V100, 3 zones", series, V100_TICKS, ratio) for ratio in (1.2, 1.5)]
+    return Group("V100 windows", tuple(made), (*ASKED, "skynomad-v100"), paid=True)
 
 
-def published(zones: int) -> dict[str, VectorPolicy]:
-    """By name. UP over zones takes the cheapest, or the cheapest of another region than it was lost in."""
-    if zones == 1:
-        return {
-            "Greedy": Greedy(), "Sliced": TimeSliced(8), "UP": UniformProgress(), "UP plain": UniformProgress(False),
-        }  # fmt: skip
-    return {
-        "cheapest, else wait": Greedy(), "Sliced": TimeSliced(8), "UP(S)": UniformProgress(ranking=cheapest_elsewhere),
-        "UP cheapest": UniformProgress(), "UP plain": UniformProgress(False),
-    }  # fmt: skip
+def h100(name: str, size: int, zones: Sequence[str]) -> Group:
+    """SkyNomad's H100 zones, asked, where ``size`` of 16 have to be there."""
+    series = whole(read_traces(COUNTED, holes=Holes.LAST), size).only(zones)
+    made = [_asked(name, series, H100_TICKS, ratio) for ratio in (TIGHT, 1.2, 1.5, 2.0)]
+    return Group(name, tuple(made), (*ASKED, "skynomad"), paid=True)
 
 
-def play(cell: Cell, first_block: int, last_block: int) -> Played:
-    """All windows of a cell that begin in those blocks, counted from 0."""
-    found = Played()
-    many = len(cell.series) > 1
-    ticks = cell.series[0].ticks
-    needed = cell.task.ticks(cell.series[0].tick_s)
-    gap = max(1, round(GAP_H * HOUR_S / cell.series[0].tick_s))
-    edges = [ticks * b // BLOCKS for b in range(BLOCKS + 1)]
-    began = time.process_time()
-    for block in range(first_block, last_block + 1):
-        starts = np.arange(edges[block], min(edges[block + 1], ticks - needed + 1), gap)
-        if not starts.size:
-            continue
-        past = _pooled([s.part(0, edges[block]) for s in cell.series])
-        scenes = [Scene.of(cell.task, s, starts, cell.ways(s)) for s in cell.series]
-        ours = (Learned if scenes[0].up.shape[0] == 1 else JointLearned).fitted(past, scenes[0])
-        for number, scene in enumerate(scenes):
-            groups = _groups(starts, needed, many, number, block)
-            _add(found, scene, ours, groups)
-    found.seconds = time.process_time() - began
-    return found
+GROUPS: Final[Mapping[str, Callable[[], Group]]] = {
+    "one": one,
+    "three": lambda: joined("three zones", {"3": THREE}, 50.0),
+    "nine": lambda: joined("nine zones", {"9": None}, 50.0),
+    "big": lambda: joined("500 GB", {"3": THREE, "9": None}, 500.0),
+    "v100": v100,
+    "h100": lambda: h100("H100, any of 16, 6 zones", 1, SIX),
+    "h100-13": lambda: h100("H100, any of 16, 13 zones", 1, THIRTEEN),
+    "gangs": lambda: h100("H100, 16 of 16, 6 zones", GANG, SIX),
+    "gangs-13": lambda: h100("H100, 16 of 16, 13 zones", GANG, THIRTEEN),
+}
 
 
-def _groups(starts: Ints, needed: int, many: bool, number: int, block: int) -> Ints:
-    """Zone and block of time; with zones joined, stretches of the length of half a window."""
-    return np.full(starts.size, number * BLOCKS + block) if many else starts // max(1, needed // 2)
+def _asked(name: str, series: Series, ticks: int, ratio: float) -> Cell:
+    deadline = ticks * series.tick_s
+    return _cell(f"{name}, {ratio}", series, Task(round(deadline / ratio), deadline, RESTART_S), 50.0)
 
 
-def _pooled(parts: list[Series]) -> Series:
+def _cell(name: str, series: Series, task: Task, gb: float) -> Cell:
+    site = Site("all", series, series, 0)
+    return Cell(name, "joined", len(series.zones), task, Apart(gb), (site,))
+
+
+def _pooled(parts: Sequence[Series]) -> Series:
     """One series of all zones; the machine types of one zone count as zones."""
     zones = [replace(z, zone=f"{n} {z.zone}") for n, part in enumerate(parts) for z in part.zones]
     return Series(parts[0].tick_s, tuple(zones))
 
 
-def _add(found: Played, scene: Scene, ours: VectorPolicy, groups: Ints) -> None:
-    task = scene.task
-    ticks = -(-(task.work_s + task.changeover_s) // scene.tick_s)
-    found.demand += [ticks * scene.tick_s / HOUR_S * float(scene.on_demand_usd.min())] * scene.starts.size
-    found.least += least_usd(scene).tolist()
-    found.group += groups.tolist()
-    policies = {name: (policy, Net.PUBLISHED) for name, policy in published(len(scene.series.zones)).items()}
-    policies["ours"] = (ours, Net.EXACT)
-    for name, (policy, net) in policies.items():
-        outcome = simulate(scene, policy, net)
-        found.usd.setdefault(name, []).extend(outcome.usd.tolist())
-        found.late[name] = found.late.get(name, 0) + int(outcome.late.sum())
+def _named(series: Series, name: str) -> Series:
+    return Series(series.tick_s, (replace(series.zones[0], zone=name),))
 
 
-def best_published(found: Played) -> str:
-    """Of the cell, by mean dollars."""
-    return min((name for name in found.usd if name != "ours"), key=lambda name: float(np.mean(found.usd[name])))
+@dataclass(frozen=True, eq=False, slots=True)
+class Verdict:
+    """Of a cell: ``less`` [window] our dollars less those of the ``best`` other policy, as a share of on-demand."""
+
+    pooled: Pooled
+    best: str
+    less: Floats
+    by_name: Mapping[str, Score]
 
 
-def difference(found: Played) -> Interval:
-    """Ours less the best published, share of on-demand, with its 90 % interval."""
-    ours, best = (np.array(found.usd[name]) for name in ("ours", best_published(found)))
-    values: Floats = (ours - best) / np.array(found.demand)
-    return interval(values, np.array(found.group))
+def verdict(pooled: Pooled) -> Verdict:
+    """By mean dollars."""
+    found = {score.policy: score for score in scores(pooled)}
+    best = min((name for name in found if name != OURS), key=lambda name: found[name].usd)
+    less = (pooled.played[OURS].usd - pooled.played[best].usd) / pooled.demand_usd
+    return Verdict(pooled, best, less, found)
+
+
+def row(v: Verdict) -> dict[str, object]:
+    """A line of the table."""
+    sure = interval(v.less, v.pooled.stretch)
+    share = float(v.pooled.least_usd.mean() / v.pooled.demand_usd.mean())
+    ours, best = v.by_name[OURS], v.by_name[v.best]
+    return {
+        "cell": v.pooled.cell.job, "windows": v.less.size, "apart": v.pooled.apart, "least_share": round(share, 4),
+        "ours_share": round(ours.share, 4), "ours_over_percent": round(100 * ours.over, 2), "best": v.best,
+        "best_over_percent": round(100 * best.over, 2), "difference": round(sure.mean, 4),
+        "low": round(sure.low, 4), "high": round(sure.high, 4), "effective": round(sure.effective, 1),
+        "late": sum(s.misses for s in v.by_name.values()),
+        **{f"{name}_over_percent": round(100 * s.over, 2) for name, s in sorted(v.by_name.items())},
+    }  # fmt: skip
+
+
+def together(verdicts: Sequence[Verdict]) -> tuple[float, float, float]:
+    """The mean difference of the cells of a group, each of the same weight, with its interval: cells share weather, so
+    what is drawn is a stretch with all that began in it."""
+    less = np.concatenate([v.less / v.less.size for v in verdicts]) / len(verdicts)
+    stretch = np.concatenate([v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
+                              + 10_000 * v.pooled.cell.sites[0].source for v in verdicts])  # fmt: skip
+    sure = interval(less * less.size, stretch)
+    return sure.mean, sure.low, sure.high
+
+
+def play(group: Group, processes: int) -> tuple[Verdict, ...]:
+    """All cells of a group."""
+    windows = Windows(BLOCKS, EVERY_S)
+    found: Mapping[object, Played | Floats] = run(
+        group.cells, windows, (OURS, *group.others), paid=group.paid, processes=processes, advance=lambda *_: None
+    )  # type: ignore[assignment]
+    return tuple(verdict(p) for p in pool(group.cells, windows, found))  # type: ignore[arg-type]
+
+
+@cache
+def _header() -> str:
+    return (
+        f"{'cell':32} {'n':>5} {'apart':>5} {'least':>6} {'ours':>6} {'over':>7} {'best other':>14} {'over':>7} "
+        f"{'difference':>10} {'90 %':>18} {'late':>4}"
+    )
+
+
+def line(of: Mapping[str, object]) -> str:
+    """Of the table."""
+    return (
+        f"{of['cell']:32} {of['windows']:5} {of['apart']:5} {of['least_share']:6.3f} {of['ours_share']:6.3f} "
+        f"{of['ours_over_percent']:6.1f}% {of['best']:>14} {of['best_over_percent']:6.1f}% {of['difference']:+10.4f} "
+        f"[{of['low']:+.4f}, {of['high']:+.4f}] {of['late']:4}"
+    )
+
+
+def tables(names: Sequence[str], processes: int) -> Iterator[dict[str, object]]:
+    """Prints the groups, one after the other."""
+    for name in names:
+        began = time.monotonic()
+        group = GROUPS[name]()
+        verdicts = play(group, processes)
+        rows = [row(v) for v in verdicts]
+        print(f"\n{group.name}\n{_header()}")
+        for one_row in rows:
+            print(line(one_row))
+            yield {"group": group.name, **one_row}
+        mean, low, high = together(verdicts)
+        over = np.mean([float(str(r["ours_over_percent"])) for r in rows])
+        print(
+            f"  all cells: ours less the best other {mean:+.4f} [{low:+.4f}, {high:+.4f}] of on-demand; ours "
+            f"{over:.1f}% over the least; {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
 
 
 def main() -> None:
-    """Prints a line a cell."""
+    """Prints the tables; exits with 2 where there is no data."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--cells", nargs="+", default=["one", "three", "nine", "big"])
-    asked.add_argument("--first", type=int, default=1, help="first block scored, from 0")
-    asked.add_argument("--last", type=int, default=BLOCKS - 1)
-    asked.add_argument("--only", default="", help="cells whose name has this")
-    asked.add_argument("--out", type=Path)
+    asked.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
+    asked.add_argument("--processes", type=int, default=2)
+    asked.add_argument("--csv", type=Path)
     options = asked.parse_args()
-    rows = []
-    for cell in cells(set(options.cells)):
-        if options.only not in cell.name:
-            continue
-        found = play(cell, options.first, options.last)
-        demand = float(np.mean(found.demand))
-        least = float(np.mean(found.least))
-        best, gap = best_published(found), difference(found)
-        names = {name: float(np.mean(usd)) for name, usd in found.usd.items()}
-        shares = "  ".join(f"{name} {usd / demand:.4f}" for name, usd in names.items())
-        print(
-            f"{cell.name:26} n {len(found.least):4} eff {gap.effective:5.1f}  least {least / demand:.4f}  {shares}\n"
-            f"      over least: ours {names['ours'] / least - 1:+.1%}, {best} {names[best] / least - 1:+.1%}; "
-            f"ours - {best}: {gap.mean:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]; late {sum(found.late.values())}; "
-            f"{found.seconds:.0f} s",
-            flush=True,
-        )
-        rows.append({"cell": cell.name, "windows": len(found.least), "effective": gap.effective, "least": least,
-                     **names, "low": gap.low, "high": gap.high, "late": found.late["ours"]})  # fmt: skip
-    if options.out and rows:
-        with options.out.open("w", encoding="utf-8", newline="") as file:
-            columns = list(dict.fromkeys(k for row in rows for k in row))
-            writer = csv.DictWriter(file, columns)
+    if not DATA.is_dir():
+        sys.exit(2)
+    rows = list(tables(options.groups, options.processes))
+    if options.csv:
+        with options.csv.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(dict.fromkeys(key for one_row in rows for key in one_row)))
             writer.writeheader()
             writer.writerows(rows)
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.quoting import joint
 from router.quoting.baselines import Greedy, UniformProgress
 from router.quoting.chain import Chain, Shape
 from router.quoting.induction import NEVER, Grid, solve
-from router.quoting.joint import JointLearned
 from router.quoting.learned import Learned
+from router.quoting.our_policy import policy_from
 from router.quoting.scene import Scene, Task, Ways
 from router.quoting.series import Series, ZoneSeries
 from router.quoting.simulation import Net, simulate
@@ -77,62 +76,14 @@ def test_one_zone_is_as_good_as_the_best_of_all_plans() -> None:
                 assert wait + more == pytest.approx(plain[name], abs=0.02)
 
 
-def test_two_zones_are_as_good_as_the_best_of_all_plans() -> None:  # noqa: C901 one recursion, written down plainly
-    steps = np.array([[[0.6, 0.4], [0.1, 0.9]], [[0.7, 0.3], [0.2, 0.8]]])
-    price, egress = (1.0, 1.2), ((0.0, 0.5), (0.5, 0.0))
-    ticks, slack = 5, 3
-    table = joint.solve(steps, np.array(price), np.array([3.0, 3.0]), np.array(egress), ticks, 1, 1, slack + 1, TICK_S)
-
-    @lru_cache
-    def after(n: int, left: int, kind: str, home: int, ups: tuple[int, int]) -> float:
-        """Dollars to come once the weather of the next tick is known, in the mean."""
-        if left < 0:
-            return NEVER
-        total = 0.0
-        for then in product((0, 1), repeat=2):
-            share = steps[0][ups[0]][then[0]] * steps[1][ups[1]][then[1]]
-            lost = kind == "spot" and not then[home]
-            total += share * best(n, left, "idle" if lost else kind, home, then)
-        return float(total)
-
-    @lru_cache
-    def best(n: int, left: int, kind: str, home: int, ups: tuple[int, int]) -> float:
-        if left >= n:
-            return 0.0
-        found = [after(n - 1, left - 1, "idle", home, ups)]
-        for z in (0, 1):
-            cost = egress[home][z]
-            # a launch takes its delay from the slack at once, its dollars when the work takes that much longer
-            if left >= 1:
-                if ups[z]:
-                    found.append(cost + price[z] + after(n - 1, left - 1, "spot", z, ups))
-                found.append(cost + 3 + after(n - 1, left - 1, "demand", z, ups))
-        if kind == "spot":
-            found.append(price[home] + after(n - 1, left, "spot", home, ups))
-        if kind == "demand":
-            found.append(3 + after(n - 1, left, "demand", home, ups))
-        return min(found)
-
-    weather = list(product((0, 1), repeat=2))
-    for ups, home, left in product(weather, (0, 1), range(1, slack + 1)):
-        number = weather.index(ups)
-        wait = float(table.dollars[-1, number, home, left])
-        assert min(wait, 500) == pytest.approx(min(after(ticks - 1, left - 1, "idle", home, ups), 500), rel=1e-3)
-        if ups[home]:
-            run = float(table.dollars[-1, number, 2 + home, left])
-            assert min(run, 500) == pytest.approx(
-                min(price[home] + after(ticks - 1, left, "spot", home, ups), 500), rel=1e-3
-            )
-
-
 def test_cheaper_than_the_published_on_weather_like_that_of_the_past() -> None:
     past, future = memoryless(3, 1500, 2), memoryless(3, 1500, 3)
     task = Task(24 * 3600, 30 * 3600, 720)
     starts = np.arange(0, 1300, 20)
-    for names, kind in ((["z0"], Learned), (["z0", "z1", "z2"], JointLearned)):
+    for names in (["z0"], ["z0", "z1", "z2"]):
         series = future.only(names)
         scene = Scene.of(task, series, starts, Ways.between(series.regions, lambda a, b: 1.0))
-        ours = kind.fitted(past.only(names), scene)
+        ours = policy_from(past.only(names), scene)
         found = simulate(scene, ours, Net.EXACT)
         again = simulate(scene, ours, Net.EXACT)
         assert (found.usd == again.usd).all()
@@ -146,8 +97,7 @@ def test_cheaper_than_the_published_on_weather_like_that_of_the_past() -> None:
 def test_no_deadline_is_missed_that_on_demand_would_have_met(scene: Scene) -> None:
     """Whatever the weather, and whatever the past was: here the scene's own first ticks, however few."""
     past = scene.series.part(0, max(1, scene.series.ticks // 4))
-    kind = Learned if len(scene.series.zones) == 1 else JointLearned
-    found = simulate(scene, kind.fitted(past, scene), Net.EXACT)
+    found = simulate(scene, policy_from(past, scene), Net.EXACT)
     assert not found.late.any()
     assert np.isfinite(found.usd).all()
 

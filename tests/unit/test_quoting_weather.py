@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from router.quoting.chain import Chain, Shape
-from router.quoting.joint import AGES, Hazards, bucket
 from router.quoting.series import Bools
 from router.quoting.weather import Signals, Weather, history
 
@@ -98,15 +97,3 @@ def test_signals_lie_between_states() -> None:
     assert (np.array(chain.shape.classes)[classes] * weights).sum() == pytest.approx(0.5)
     assert (ups == 1).all()
     assert (np.array(chain.shape.ages)[ages] == 8).all()  # six ticks
-
-
-def test_counted_hazards_are_shrunk_to_the_pool() -> None:
-    rng = np.random.default_rng(5)
-    up = np.concatenate([flips(rng, 1, 4000, 0.02, 0.1), flips(rng, 1, 4000, 0.2, 0.1)])
-    own, pooled = Hazards.of(up, TICK_S), Hazards.of(up, TICK_S, shrink=1e9)
-    assert own.change[0, 1, 2] == pytest.approx(0.02, abs=0.01)
-    assert own.change[1, 1, 1] == pytest.approx(0.2, abs=0.04)
-    assert np.allclose(pooled.change[0], pooled.change[1], atol=1e-4)
-    assert np.allclose(own.steps().sum(axis=-1), 1)
-    assert own.lasts_h()[0, 1] == pytest.approx(50 / 6, rel=0.4)
-    assert bucket(np.array([0.0, 4 / 6, 100.0]), TICK_S).tolist() == [0, 1, len(AGES) - 1]
