@@ -42,12 +42,13 @@ def read_jobs(paths: Sequence[Path | str], now: datetime) -> tuple[Job, ...]:
     return load_jobs(paths, now).jobs
 
 
-def load_jobs(paths: Sequence[Path | str], now: datetime) -> LoadedJobs:
+def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
     """The jobs of all files, folders (recursive) and globs, each with its place. A file may hold several documents,
     a file named limits.yaml holds none.
 
     InvalidInputError carries every problem of every file: no such file, not YAML, what the model refuses, two jobs of
-    one name, a deadline that has passed at ``now`` or that lies before the earliest start.
+    one name, a deadline that has passed at ``now`` or that lies before the earliest start; not ``own_deadlines``: none
+    of these, another deadline counts.
     """
     found = find_files(paths)
     problems: list[Problem] = []
@@ -66,7 +67,7 @@ def load_jobs(paths: Sequence[Path | str], now: datetime) -> LoadedJobs:
                 loaded.append((_job(document), document))
             except InvalidInputError as error:
                 problems += error.problems
-    problems += _out_of_time(loaded, now)
+    problems += _out_of_time(loaded, now) if own_deadlines else ()
     problems += _same_names(loaded)
     if problems:
         raise InvalidInputError(problems)

@@ -13,10 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, lambertw, ndtr
+
+from router.jobs.normal import ndtr
 
 _HOPELESS = 1e5  # more interruptions than this are expected before the work is done: it never is
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
+_NEWTON, _DIGITS = 20, 4e-16  # steps at most; until they are as small
 _CERTAIN = 1e-6  # a finish time known better than this share is taken as certain
 
 
@@ -52,11 +54,25 @@ def best_interval_hours(interruptions_per_hour: float, stall_hours: float, least
     (Young's sqrt(2δ/λ) and Daly's forms approximate it); at least ``least_hours`` (an asynchronous write must
     end before the next begins) and at least a minute.
     """
-    product = interruptions_per_hour * stall_hours
-    # Near the branch point W0 loses all digits; there 1 + W0 is sqrt(2λδ), Young's form.
-    above = math.sqrt(2 * product) if product < 1e-8 else 1 + float(lambertw(-math.exp(-1 - product)).real)
-    exact = above / interruptions_per_hour
+    exact = _above_branch(interruptions_per_hour * stall_hours) / interruptions_per_hour
     return max(exact, least_hours, 1 / 60)
+
+
+def _above_branch(product: float) -> float:
+    """x = 1 + W0(-exp(-1 - product)), which solves x + log(1 - x) = -product, by Newton's method from the series at the
+    branch point. Close to it all digits cancel; there x is sqrt(2 product), Young's form."""
+    root = math.sqrt(2 * product)
+    if product < 1e-8:
+        return root
+    root = math.sqrt(-2 * math.expm1(-product))
+    below_one = math.nextafter(1.0, 0.0)
+    x = min(root - root**2 / 3 + 11 / 72 * root**3, 1 - math.exp(-1 - product), below_one)
+    for _ in range(_NEWTON):
+        by = (x + math.log1p(-x) + product) * (1 - x) / x
+        x = min(x + by, below_one)
+        if abs(by) <= _DIGITS * x:
+            break
+    return x
 
 
 def useful_share(risk: Risk) -> float:
@@ -114,13 +130,9 @@ def _finish_time(risk: Risk, steps: float) -> _FinishTime:
     mean = segments * failed / survive
     most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean / survive) + _TAIL_DEVIATIONS)
     counts = np.arange(most + 1, dtype=np.float64)
-    log_weights = (
-        gammaln(counts + segments)
-        - gammaln(counts + 1)
-        - gammaln(segments)
-        - segments * rate * segment
-        + counts * math.log(failed)
-    )
+    # log of gamma(n + m) / (gamma(n + 1) gamma(m)), factor by factor
+    chosen = np.concatenate([[0.0], np.cumsum(np.log1p((segments - 1) / counts[1:]))])
+    log_weights = chosen - segments * rate * segment + counts * math.log(failed)
     lost_mean = 1 / rate - segment * survive / failed
     lost_variance = max(1 / rate**2 - segment**2 * survive / failed**2, 0.0)
     run = segments * segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -64,8 +64,10 @@ class Asking:
         self.steps = steps_to_do(ask.job, running=False)
         self.candidates, self.dropped = trade.finder.find(self.job)
         self.venues = venues_of(self.job, self.candidates, trade.limits)
+        self.horizon_s = 0
+        self.least_steps = self.steps
         self._weather: dict[tuple[str, ...], Weather] = {}
-        self._policies: dict[tuple[tuple[str, ...], Clock], VectorPolicy] = {}
+        self._policies: dict[tuple[str, ...], VectorPolicy] = {}
 
     @property
     def window_h(self) -> float:
@@ -103,15 +105,20 @@ class Asking:
                        f"{best.candidate.key}")  # fmt: skip
 
     def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
-        """Of these venues."""
-        trade, key = self.trade, (_keys(venues), clock)
+        """Of these venues. All stages of the same ones have one policy: it is made for ``horizon_s``, the longest
+        window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
+        trade = self.trade
+        weather = self.weather(venues)
+        key = tuple(v.candidate.key for v in venues)
 
         def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
             if key not in self._policies:
-                self._policies[key] = trade.policy_for(outlook, like)
+                share = self.least_steps / max(self.steps, 1)
+                deadline_s = max(like.task.deadline_s, self.horizon_s)
+                task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
+                self._policies[key] = trade.policy_for(outlook, replace(like, task=task))
             return self._policies[key]
 
-        weather = self.weather(venues)
         return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
 
     def weather(self, venues: Sequence[Venue]) -> Weather:

@@ -40,6 +40,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
     clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
     menu = asking.linked(chosen(asking.venues, max(1, most // 2), hours))
+    asking.least_steps = max(1, min(asking.steps, most // _COARSE))
     stage = asking.stage(menu, clock, DRAWS)
     return BudgetQuote(
         job=name, job_digest=ask.job.digest, asked_at=trade.now, start=asking.start, deadline=ask.deadline,

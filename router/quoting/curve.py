@@ -15,6 +15,7 @@ from router.quoting.figures import knee, quantiles, usd
 from router.quoting.quote import Point
 from router.quoting.stage import Stage
 
+LATER: Final = 0.02  # of the probability of being on time: as good as
 POINTS: Final = 8  # beside the deadline that was asked for
 _LONGEST: Final = 3.0  # times the longer of what was asked for and the earliest
 _SPARE: Final = 1.3  # of the hours that the cheapest place is expected to need
@@ -31,15 +32,19 @@ def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
     return tuple(float(x) for x in np.geomspace(earliest_h, max(loosest_h, earliest_h), POINTS))
 
 
-def curve(near: Stage, far: Stage, windows: Sequence[float], start: datetime, asked: Point) -> tuple[Point, ...]:
-    """``windows``: in hours, rising; those within ``near``'s clock are played there, the others in ``far``. ``asked``:
-    the point of the quote itself, which stands for the one next to it.
+def curve(
+    near: Sequence[Stage], far: Stage, windows: Sequence[float], start: datetime, asked: Point
+) -> tuple[Point, ...]:
+    """``windows``: in hours, rising; those within the clock of ``near`` are played on each of these, which have one
+    clock, and the best counts; the others in ``far``. ``asked``: the point of the quote itself, which stands for the
+    one next to it.
 
     Who has longer may do as who has less, so that no later deadline costs more at the median or the 90th percentile.
     """
     nearest = min(range(len(windows)), key=lambda i: abs(windows[i] - asked.hours))
-    within = near.clock.tick_s * near.clock.ticks / 3600
-    others = [_point(near if h <= within else far, h, start) for i, h in enumerate(windows) if i != nearest]
+    within = near[0].clock.tick_s * near[0].clock.ticks / 3600
+    others = [_best([_point(s, h, start) for s in (near if h <= within else (far,))])
+              for i, h in enumerate(windows) if i != nearest]  # fmt: skip
     found: list[Point] = []
     for p in sorted([*others, asked], key=lambda p: p.hours):
         best = found[-1] if found else p
@@ -47,6 +52,13 @@ def curve(near: Stage, far: Stage, windows: Sequence[float], start: datetime, as
     dollars = [p.p50.dollars() if p.p50 is not None else float("inf") for p in found]
     at = knee([p.hours for p in found], dollars)
     return tuple(replace(p, knee=i == at) for i, p in enumerate(found))
+
+
+def _best(points: Sequence[Point]) -> Point:
+    """The cheapest of those that are as good as on time."""
+    sure = max(p.on_time for p in points) - LATER
+    return min((p for p in points if p.on_time >= sure),
+               key=lambda p: float("inf") if p.p50 is None else p.p50.dollars())  # fmt: skip
 
 
 def _less(a: Usd | None, b: Usd | None) -> Usd | None:

@@ -89,13 +89,24 @@ def without(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venu
     elif asking.job.market.spot == "never" and asking.job.checkpoint is not None:
         allowed = asking.job.market.model_copy(update={"spot": "allowed"})
         add("with spot allowed", asking.again(market=allowed))
+    own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
-    add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region))
+    add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region and v.size in own))
+    return found + [(change, venues) for change, venues in sizes_alone(asking, menu) if venues != tuple(menu)]
+
+
+def sizes_alone(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venue, ...]]]:
+    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had."""
+    steps, hours = asking.steps, asking.window_h
     sizes = {v.size for v in asking.venues}
-    if {v.size for v in spot or menu} != sizes:
-        ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
-        for kind, count in [s for s in ranked if {s} != {v.size for v in spot or menu}][:_SIZES]:
-            add(f"on {count} {kind} alone", tuple(v for v in asking.venues if v.size == (kind, count)))
+    if {v.size for v in menu} == sizes and len(sizes) == 1:
+        return []
+    ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
+    found: list[tuple[str, tuple[Venue, ...]]] = []
+    for kind, count in ranked:
+        picked = asking.linked(chosen([v for v in asking.venues if v.size == (kind, count)], steps, hours))
+        if len(found) < _SIZES and picked and picked[0].hours(steps) <= hours:
+            found.append((f"on {count} {kind} alone", picked))
     return found
 
 
@@ -115,7 +126,7 @@ def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: 
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
         )
     if any(not v.sure for v in menu) and not weather.observed:
-        said.append("spot was never watched here: interruptions are priors, so the range is wide")
+        said.append("spot was never watched here: how it comes and goes, and how wide the range is, are a prior's")
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
         said.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
     return tuple(said)

@@ -36,8 +36,8 @@ class Foreseen:
 
     @classmethod
     def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
-        """For scenes like this one in task, market and ways, with deadlines up to its own; its first prices of spot
-        are those expected. ValueError where the reference is not sold on demand."""
+        """For scenes like this one in market and ways, on any tick, with deadlines up to its own and slack up to its
+        own; its first prices of spot are those expected. ValueError where the reference is not sold on demand."""
         launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
         market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
         clock, task = clock_for(like.tick_s), like.task

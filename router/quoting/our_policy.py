@@ -1,13 +1,15 @@
-"""The product's own policy, made in one place: quotes are for it, back-tests call it "ours"."""
+"""The product's own policy, made in one place: back-tests call it "ours". And the one that quotes are for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from router.quoting.asking import Explorer, Terms
-from router.quoting.baselines import Greedy
+from router.quoting.at_once import AtOnce
+from router.quoting.baselines import Greedy, UniformProgress
 from router.quoting.foreseeing import Foreseen, ForeseenAsking
 from router.quoting.learned import Learned
 from router.quoting.market import SAME
@@ -16,17 +18,28 @@ from router.quoting.scene import Scene
 from router.quoting.series import Ints, Series, ZoneSeries
 from router.quoting.simulation import VectorPolicy
 
-NAME = "foresight with the exact safety net"
+QUOTED: Final = "uniform-progress-plain in the exact safety net"
+_NEVER_PER_HOUR: Final = 1e-5
 
 
 def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
     """For weather of this outlook, which is of the zones of ``like``, and scenes like that one in all but starts,
     weather and prices, with deadlines up to its own; needs the exact net. Prices of spot in ``like`` are what is
-    expected, the same all the time. Where nothing as fast as the reference is sold on demand there is nothing to fall
-    back on: any spot is taken, the cheapest first."""
+    expected, the same all the time."""
+    return _simple(outlook, like) or Foreseen.fitted(outlook, like)
+
+
+def quoted_policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+    """What quotes are for. Foresight would take a minute for a quote, and misjudges menus of several speeds."""
+    return _simple(outlook, like) or UniformProgress(hysteresis=False)
+
+
+def _simple(outlook: Outlook, like: Scene) -> VectorPolicy | None:
+    """Where nothing as fast as the reference is sold on demand there is nothing to fall back on: any spot is taken, the
+    cheapest first. Where spot never comes on-demand begins at once."""
     if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
         return Greedy()
-    return Foreseen.fitted(outlook, like)
+    return AtOnce() if float(outlook.mean()[:, 0].max()) < _NEVER_PER_HOUR else None
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:

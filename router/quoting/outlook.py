@@ -118,29 +118,24 @@ class Outlook:
 
 @dataclass(eq=False, slots=True)
 class Swings:
-    """How scarce spot is at the moment, by draw and zone: a sum of what all share, what a region shares and a zone's
-    own, each forgetting what it was: Ornstein-Uhlenbeck processes (Physical Review 1930) that forget in ``SWING_H``.
-    Scarcity a makes losses exp(a) times as frequent, and returns exp(-a) times."""
+    """How scarce spot is at the moment, by draw and region, forgetting what it was: an Ornstein-Uhlenbeck process
+    (Physical Review 1930) that forgets in ``SWING_H``. Scarcity a makes losses exp(a) times as frequent, and returns
+    exp(-a) times."""
 
-    parts: list[Floats]
-    which: list[Ints]
+    now: Floats
+    regions: Ints
     sd: float
 
     @classmethod
     def begin(cls, regions: Ints, draws: int, sd: float, rng: np.random.Generator) -> Swings:
-        """As scarce as it usually is."""
-        zones = regions.size
-        which = [np.zeros(zones, dtype=np.int64), regions, np.arange(zones)]
-        each = sd / np.sqrt(len(which))
-        return cls([rng.normal(0, each, (draws, w.max() + 1)) for w in which], which, each)
+        """As scarce as it usually is; ``regions``: [zone] the number of its region."""
+        return cls(rng.normal(0, sd, (draws, int(regions.max()) + 1)), regions, sd)
 
     def step(self, hours: float, rng: np.random.Generator) -> Floats:
         """[draw, zone]: that much later."""
         keeps = np.exp(-hours / SWING_H)
-        for i, part in enumerate(self.parts):
-            self.parts[i] = keeps * part + np.sqrt(1 - keeps**2) * rng.normal(0, self.sd, part.shape)
-        total: Floats = np.sum([p[:, w] for p, w in zip(self.parts, self.which, strict=True)], axis=0)
-        return total
+        self.now = keeps * self.now + np.sqrt(1 - keeps**2) * rng.normal(0, self.sd, self.now.shape)
+        return self.now[:, self.regions]
 
 
 def play(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:

@@ -1,7 +1,8 @@
 """From a job and a deadline to a quote, by simulation. Pure.
 
-Three choices of places are tried on a few draws: all that look good, those of the cheapest spot region, and sure ones
-alone. The one of the least expected cost among those that are as good as on time is quoted, on draws of its own.
+A few choices of places are tried on a few draws: all that look good, sure ones alone, and one size of gang alone, of
+the cheapest sizes: where sizes mix, work goes at several speeds, and the policy judges worse how long it can wait. The
+one of the least expected cost among those that are as good as on time is quoted, on draws of its own.
 """
 
 from __future__ import annotations
@@ -14,19 +15,18 @@ import numpy as np
 from pricing.money import Usd
 from router.planning.plan import VALID_FOR
 from router.quoting.asked import Ask, Asking, Trade, where
-from router.quoting.curve import curve, loosest_h, windows_h
-from router.quoting.explaining import conditions, dearest_risk, drivers, other, without
+from router.quoting.curve import LATER, curve, loosest_h, windows_h
+from router.quoting.explaining import conditions, dearest_risk, drivers, other, sizes_alone, without
 from router.quoting.figures import interval, likely, moment, quantiles, usd, usd_levels
 from router.quoting.quote import LEVELS, Leg, Likely, Point, Quote, Refused
 from router.quoting.scene import HOUR_S
 from router.quoting.stage import Played, Stage, clock_for
 from router.quoting.venues import Venue, chosen, fastest, only
 
-DRAWS: Final = 500
+DRAWS: Final = 400
 _TRIED: Final = 120  # for all but the quote itself
-_TICKS, _SLOWER_TICKS = 160, 160  # of the window that was asked for; of the loosest of the curve
-_LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
-_LATER: Final = 0.02  # of the probability of being on time: as good as
+_TICKS, _SLOWER_TICKS = 96, 96  # of the window that was asked for; of the loosest of the curve
+_LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
 
 
 def make_quote(ask: Ask, trade: Trade) -> Quote | Refused:
@@ -49,6 +49,7 @@ class _Quoting:
         self.clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
         self.ticks = self.clock.ticks
         self.slower = clock_for(longest_s, _SLOWER_TICKS, self.clock.tick_s, 2 * _MOST_TICK_S)
+        asking.horizon_s = longest_s
         self._stages: dict[tuple[Venue, ...], Stage] = {}
 
     def quote(self) -> Quote:
@@ -112,25 +113,24 @@ class _Quoting:
         """The choice of places that is quoted."""
         asking = self.asking
         everything = asking.linked(chosen(asking.venues, asking.steps, asking.window_h))
-        spot = [v for v in everything if not v.sure]
-        menus = [everything]
-        if spot:
-            home = spot[0].region
-            menus += [only(everything, lambda v: v.sure or v.region == home), only(everything, lambda v: v.sure)]
-        menus = [m for m in dict.fromkeys(menus) if m]
+        tried = [everything, only(everything, lambda v: v.sure), *(m for _, m in sizes_alone(asking, everything))]
+        menus = [m for m in dict.fromkeys(tried) if m]
         if len(menus) == 1:
             return everything
         played = {m: self._stage(m).play(self.ticks) for m in menus}
         on_time = max(1 - float(p.late.mean()) for p in played.values())
-        good = [m for m, p in played.items() if 1 - float(p.late.mean()) >= on_time - _LATER]
+        good = [m for m, p in played.items() if 1 - float(p.late.mean()) >= on_time - LATER]
         return min(good, key=lambda m: float(played[m].usd.mean()))
 
     def _curve(self, menu: tuple[Venue, ...], asked: Point) -> tuple[Point, ...]:
-        """Its far end is played on a slower clock, on places for which there is time then."""
-        asking = self.asking
-        loose = asking.linked(chosen(asking.venues, asking.steps, self.loosest_h))
+        """Its far end is played on a slower clock, on places of the same sizes for which there is time then."""
+        asking, sizes = self.asking, {v.size for v in menu}
+        alike = [v for v in asking.venues if v.size in sizes]
+        loose = asking.linked(chosen(alike, asking.steps, self.loosest_h))
         far = asking.stage(loose, self.slower, _TRIED)
-        return curve(self._stage(menu), far, windows_h(self.earliest_h, self.loosest_h), self.start, asked)
+        sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
+        nearer = [self._stage(m) for m in dict.fromkeys((menu, sure)) if m]
+        return curve(nearer, far, windows_h(self.earliest_h, self.loosest_h), self.start, asked)
 
 
 def _per_step(cost: Likely, steps: int) -> Usd | None:

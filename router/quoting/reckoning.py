@@ -16,7 +16,8 @@ import numpy as np
 
 from router.quoting.asking import Explorer, Terms
 from router.quoting.foreseeing import ForeseenAsking, clock_for
-from router.quoting.foresight import SAME, Foresight, Market
+from router.quoting.foresight import Foresight
+from router.quoting.market import SAME, Market
 from router.quoting.outlook import CLASSES, Outlook
 from router.quoting.policy import Pool
 from router.quoting.scene import Ways

@@ -68,9 +68,8 @@ class Stretch:
 
 class Stage:
     """Venues with ``draws`` windows of weather of ``clock``; ``steps`` to do. The first venue's speed is the measure of
-    work. ``move_usd``: for one move of the checkpoint, region to region. ``policy_for`` is asked once, for the whole of
-    the clock and the least work: whatever is played then has an earlier deadline and more to do. The same seed, the
-    same weather."""
+    work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather.
+    ``policy_for``: asked once, with this scene."""
 
     def __init__(self, job: Job, steps: int, venues: Sequence[Venue], weather: Weather, clock: Clock, draws: int,
                  seed: int, move_usd: MoveUsd, policy_for: PolicyFor) -> None:  # fmt: skip
@@ -80,8 +79,7 @@ class Stage:
         self.like = self._scene(_ways(job, venues, move_usd))
         self.scene = self._weather(draws, seed)
         self.slow = self._slow(draws, np.random.default_rng((seed, 1)))
-        any_work = replace(self.like, task=replace(self.like.task, work_s=1))
-        self.policy = policy_for(weather.outlook, any_work)
+        self.policy = policy_for(weather.outlook, self.like)
 
     def work_s(self, steps: float) -> int:
         """Seconds of the first venue's time."""

@@ -19,7 +19,7 @@ def plan_request_of(quote: Quote, ceiling: Usd, book_name: str, limits_file: Pat
     """One job, on today's prices. The ceiling lowers the job's own budget, never raises it. InvalidInputError where the
     job's file is gone, or the job is not the one that was quoted."""
     book = load_book(book_name)
-    loaded, limits = inputs(quote.files, limits_file, now, book)
+    loaded, limits = inputs(quote.files, limits_file, now, book, own_deadlines=False)
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
     where = ", ".join(quote.files)
     if job is None:

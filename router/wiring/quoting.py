@@ -18,7 +18,7 @@ from router.prices.history_parts import list_parts
 from router.prices.history_risk import LONGEST_GAP
 from router.prices.home import history_folder
 from router.quoting.asked import Ask, Trade
-from router.quoting.our_policy import NAME, policy_for
+from router.quoting.our_policy import QUOTED, quoted_policy_for
 from router.quoting.policy import Pool
 from router.quoting.quote import BudgetQuote, Quote, Refused
 from router.quoting.reckoning import nothing_watched
@@ -58,11 +58,11 @@ def asked(
 ) -> Asked:  # fmt: skip
     """Everything read and checked. InvalidInputError with every problem. A job without any deadline is refused."""
     book = load(book_name)
-    loaded, limits = inputs(paths, limits_file, now, book)
+    loaded, limits = inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
     offers = young(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
-    trade = Trade(finder, book, limits, now, WatchedPools(history_folder(), now), policy_for, NAME)
+    trade = Trade(finder, book, limits, now, WatchedPools(history_folder(), now), quoted_policy_for, QUOTED)
     asks: list[Ask | Refused] = []
     for job, document in loaded:
         moment = options.by or job.deadline

@@ -15,8 +15,11 @@ from router.files.limits_file import LoadedLimits, load_limits
 from router.jobs.limits import Limits
 
 
-def inputs(paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook) -> tuple[LoadedJobs, Limits]:
-    """Jobs and limits, checked against the book. InvalidInputError with every problem of both."""
+def inputs(
+    paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
+) -> tuple[LoadedJobs, Limits]:
+    """Jobs and limits, checked against the book. InvalidInputError with every problem of both; not ``own_deadlines``:
+    those of the jobs do not count, and may have passed."""
     problems: list[Problem] = []
     jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
     try:
@@ -26,7 +29,7 @@ def inputs(paths: Sequence[str], limits_file: Path | None, now: datetime, book: 
     except InvalidInputError as error:
         problems += error.problems
     try:
-        jobs = load_jobs(paths, now)
+        jobs = load_jobs(paths, now, own_deadlines=own_deadlines)
         check_against_book(jobs, book)
     except InvalidInputError as error:
         problems += error.problems

@@ -3,7 +3,7 @@
     python -m tests.bench.calibrate [--only NAME] [--out FOLDER]
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
-from what the sky looks like then; its outcomes are the same policy on weather of that block alone: pieces of its real
+from what the sky looks like then; its outcomes are our own policy on weather of that block alone: pieces of its real
 weather (router/quoting/resampling.py), which share no law with the model; and on what really followed.
 """
 
@@ -24,14 +24,15 @@ from router.quoting.calibrating import Calibrating
 from router.quoting.calibration import Judged, Places, judge
 from router.quoting.drifting import drifting
 from router.quoting.forecast import windows
+from router.quoting.our_policy import quoted_policy_for
 from router.quoting.outlook import Outlook, Sky
 from router.quoting.scene import HOUR_S, Scene, Task
 from router.quoting.series import Floats, Ints
-from router.quoting.simulation import Net, simulate
-from tests.bench.calibration_sets import Kind, Weather, kinds, policy, starts
+from router.quoting.simulation import Net, VectorPolicy, simulate
+from tests.bench.calibration_sets import Kind, Weather, kinds, starts
 from tests.bench.cells import BLOCKS
 
-DRAWS, EACH = 200, 6
+DRAWS, EACH = 120, 6
 SKIES_ALONE, SKIES_JOINED = 8, 16
 WHATS = ("cost", "finish")
 _PARTS = 100  # room for the zones of a block in the number of a group
@@ -72,7 +73,8 @@ RECALIBRATED = f"{OURS}, recalibrated"
 NAIVE = "naive"
 
 
-def forecasts(weather: Weather, outlook: Outlook, zones: Ints, job: Task, at: Ints, rng: np.random.Generator) -> Pair:
+def forecasts(weather: Weather, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy,
+              rng: np.random.Generator) -> Pair:  # fmt: skip
     """[start, draw]: of jobs that start after each of these ticks."""
     sky = weather.sky(zones, at)
     each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))
@@ -81,15 +83,23 @@ def forecasts(weather: Weather, outlook: Outlook, zones: Ints, job: Task, at: In
     scene = windows(outlook, each, like, at.size * DRAWS, rng)
     length = scene.series.ticks // (at.size * DRAWS)
     usd = weather.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # of the moment of the quote
-    return played(replace(scene, spot_usd=usd), at.size, DRAWS)
+    return played(replace(scene, spot_usd=usd), player, at.size, DRAWS)
 
 
-def played(scene: Scene, rows: int, columns: int) -> Pair:
+def played(scene: Scene, player: VectorPolicy, rows: int, columns: int) -> Pair:
     """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]."""
-    found, job = simulate(scene, policy(len(scene.series.zones)), Net.EXACT), scene.task
+    found, job = simulate(scene, player, Net.EXACT), scene.task
     demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
     usd, finish = found.usd / demand, (found.finish_tick * scene.tick_s / job.deadline_s).astype(np.float64)
     return usd.reshape(rows, columns), finish.reshape(rows, columns)
+
+
+def player_of(weather: Weather, outlook: Outlook, zones: Ints, job: Task, end: int) -> VectorPolicy:
+    """What quotes are for; it plays quotes and outcomes alike. Nothing after ``end`` is known to it."""
+    ticks = job.ticks(weather.kind.series.tick_s)
+    like = weather.scene(zones, job, np.zeros((1, weather.past + ticks), dtype=np.int64))
+    usd = weather.usd[zones, :end].mean(axis=1, keepdims=True)
+    return quoted_policy_for(outlook.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
 
 
 def naive(weather: Weather, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator) -> Pair:
@@ -123,11 +133,13 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
             for size, job in enumerate(kind.tasks):
                 seed = [number, block, part, size]
                 made = weather.made(zones, job, at.repeat(EACH), block, np.random.default_rng([1, *seed]))
-                outcomes = played(made, at.size, EACH)
+                player = player_of(weather, fits[OURS], zones, job, edges[block])
+                outcomes = played(made, player, at.size, EACH)
                 fits_in = at + 1 + job.ticks(kind.series.tick_s) <= weather.up.shape[1]
-                real = played(weather.real(zones, job, at[fits_in]), 1, -1) if fits_in.any() else None
+                real = played(weather.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
                 group = (kind.source * BLOCKS + block) * _PARTS + part
-                quotes = {name: forecasts(weather, fit.only(zones), zones, job, at, np.random.default_rng([2, *seed]))
+                quotes = {name: forecasts(weather, fit.only(zones), zones, job, at, player,
+                                          np.random.default_rng([2, *seed]))
                           for name, fit in fits.items()}  # fmt: skip
                 raw = quotes[OURS]
                 quotes[RECALIBRATED] = (maps[0].quoted(raw[0]), maps[1].quoted(raw[1]))
@@ -190,6 +202,7 @@ def main() -> None:
         put(file, as_csv(judged).encode())
     shown = {where: [row for row in judged if row.name.startswith("all: ")] for where, judged in rows.items()}
     put(options.out / "calibration.html", calibration_page(shown, rows).encode())
+    print("\nIntervals of all sets together take what is of one block of time as one group: 15 blocks, not more.")
     print(f"\n{time.perf_counter() - began:.0f} s; tables and page are in {options.out}")
 
 

@@ -1,4 +1,4 @@
-"""Sets of traces on which quotes are judged: which zones, which jobs, what plays them, and the blocks of time."""
+"""Sets of traces on which quotes are judged: which zones, which jobs, and the blocks of time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import numpy as np
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes
-from router.quoting.baselines import Greedy, UniformProgress
 from router.quoting.forecast import PAST_H
 from router.quoting.outlook import Sky
 from router.quoting.resampling import ages_h, resampled
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
-from router.quoting.simulation import VectorPolicy
 from tests.bench.cells import BLOCKS, LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE
 from tests.support.repository import ROOT
 
@@ -49,11 +47,6 @@ class Kind:
     def edges(self) -> list[int]:
         """Where each block begins, and the end."""
         return [self.series.ticks * b // BLOCKS for b in range(BLOCKS + 1)]
-
-
-def policy(zones: int) -> VectorPolicy:
-    """What plays the jobs."""
-    return UniformProgress(False) if zones == 1 else Greedy()
 
 
 def task(work_h: float, ratio: float, changeover_h: float, tick_s: int) -> Task:

@@ -149,6 +149,19 @@ def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     assert "accepted 2026-11-21T19:00:00Z" in run("quotes", "show", identity).stdout
 
 
+def test_the_deadline_asked_for_counts_and_not_the_job_s_own_that_has_passed(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("deadline:"))
+    path.write_text(text + "\ndeadline: 2026-11-01T00:00Z\n")
+    assert "has passed" in quote(path, "--no-keep").stderr
+    result = quote(path, "--by", "+2d", "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    identity = json.loads(result.stdout)["quotes"][0]["quote_id"]
+    out = tmp_path / "plan.json"
+    assert run("quote", "--accept", identity, "--out", out, *BOOK, "--now", LATER).exit_code == 0
+    assert read_plan(out).jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
+
+
 def test_what_cannot_be_accepted(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     identity = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]["quote_id"]

@@ -12,7 +12,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
 from router.quoting.asked import Ask, Asking, Trade
 from router.quoting.budgeting import make_budget_quote
-from router.quoting.our_policy import NAME, policy_for
+from router.quoting.our_policy import QUOTED, quoted_policy_for
 from router.quoting.quote import BudgetQuote, Quote, Refused
 from router.quoting.quoting import make_quote
 from router.quoting.sightings import Sighting
@@ -30,7 +30,7 @@ def a_trade(offers: Sequence[Offer], limits: Any = None, seen: Mapping[str, Sigh
     def look(_: Sequence[Venue]) -> Mapping[str, Sighting]:
         return seen or {}
 
-    return Trade(finder, book(offers), known, NOW, look, policy_for, NAME)
+    return Trade(finder, book(offers), known, NOW, look, quoted_policy_for, QUOTED)
 
 
 def by(hours: float) -> datetime:

@@ -7,7 +7,7 @@ import pytest
 
 from router.quoting.scene import HOUR_S, Task
 from router.quoting.series import Series, ZoneSeries
-from tests.bench import calibrate, calibration_sets
+from tests.bench import calibrate
 from tests.bench.calibration_sets import Kind, Weather, starts, task
 from tests.bench.cells import BLOCKS
 
@@ -55,7 +55,3 @@ def test_all_rows_come_from_both_kinds_of_outcome(monkeypatch: pytest.MonkeyPatc
     assert {row.count for row in pooled} == {windows}
     assert all(0 <= c.held.mean <= 1 for row in pooled for c in row.covered)
     assert [name for _, name, _ in calibrate.everything("False")].count("made up True") == 0
-
-
-def test_one_zone_and_several_have_their_policies() -> None:
-    assert type(calibration_sets.policy(1)) is not type(calibration_sets.policy(3))

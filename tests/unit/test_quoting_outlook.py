@@ -101,7 +101,7 @@ def test_scarcity_is_as_wide_as_said_forgets_and_is_shared() -> None:
     assert later.std(axis=0) == pytest.approx(sd, rel=0.03)
     assert np.corrcoef(first[:, 0], later[:, 0])[0, 1] == pytest.approx(np.exp(-1), abs=0.03)
     together = np.asarray(np.corrcoef(later.T))
-    assert (together[0, 1], together[0, 2]) == (pytest.approx(2 / 3, abs=0.03), pytest.approx(1 / 3, abs=0.03))
+    assert (together[0, 1], together[0, 2]) == (pytest.approx(1), pytest.approx(0, abs=0.03))
 
 
 def test_scarcity_takes_more_and_brings_back_less() -> None:

@@ -1,0 +1,37 @@
+"""On demand from the first tick."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from router.quoting.at_once import AtOnce
+from router.quoting.baselines import UniformProgress
+from router.quoting.our_policy import policy_for, quoted_policy_for
+from router.quoting.outlook import Outlook
+from router.quoting.scene import Scene, Task
+from router.quoting.series import Series, ZoneSeries
+from router.quoting.simulation import Net, simulate
+
+TASK = Task(7200, 36000, 600)
+
+
+def scene(speed: list[float], usd: list[float]) -> Scene:
+    none = np.zeros(60, dtype=np.int64)
+    zones = tuple(ZoneSeries(f"z{i}", "here", none, np.full(60, 1.0), price) for i, price in enumerate(usd))
+    return Scene.of(TASK, Series(600, zones), [0], speed=np.array(speed))
+
+
+def test_the_cheapest_that_is_in_time_runs_from_the_first_tick() -> None:
+    got = simulate(scene([1.0, 0.5, 0.1], [10.0, 3.0, 0.1]), AtOnce(), Net.EXACT)
+    assert got.on_demand_ticks.tolist() == [25]
+    assert got.finish_tick.tolist() == [25]
+    assert (got.launches.tolist(), got.late.tolist()) == ([1], [False])
+    assert got.usd.tolist() == [25 * 3.0 / 6]
+
+
+def test_our_policy_waits_for_no_spot_that_never_comes() -> None:
+    like = scene([1.0, 0.5], [10.0, 3.0])
+    never, usual = (Outlook.prior(np.full(2, 0.1), np.full(2, back), 100.0) for back in (1e-6, 0.5))
+    assert policy_for(never, like) == quoted_policy_for(never, like) == AtOnce()
+    assert type(policy_for(usual, like)) is not AtOnce
+    assert quoted_policy_for(usual, like) == UniformProgress(hysteresis=False)
