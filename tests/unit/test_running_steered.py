@@ -223,6 +223,7 @@ def test_uniform_progress_waits_where_greedy_takes_on_demand(site: Site) -> None
     assert isinstance(goes, Go)
 
 
+@pytest.mark.slow
 def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Site) -> None:
     """All spot pools are short. Of three days the job needs a few hours, or nearly all."""
     one = first(site)
