@@ -109,7 +109,7 @@ class Asking:
         window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
         trade = self.trade
         weather = self.weather(venues)
-        key = tuple(v.candidate.key for v in venues)
+        key = _keys(venues)
 
         def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
             if key not in self._policies:
