@@ -54,7 +54,7 @@ def test_no_deadline_is_missed_by_any_that_can_be_chosen(rule: Rule, world: Worl
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(many)
 def test_nor_by_foresight_that_is_fitted_to_each_world(world: World) -> None:
     in_time(world, SafetyNet(EXPLORERS[Rule.FORESIGHT].steered()))
@@ -67,7 +67,7 @@ def test_nor_by_one_that_does_anything_at_all(world: World, explorer: Explorer) 
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(many, others)
 def test_nor_in_more_weather(world: World, explorer: Explorer) -> None:
     in_time(world, steered(explorer))

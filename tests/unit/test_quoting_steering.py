@@ -61,7 +61,7 @@ def test_foresight_decides_as_in_the_back_test(scene: Scene) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_and_so_it_does_in_more_scenes(data: st.DataObject) -> None:
     scene = in_money(data.draw(scenes(data.draw(st.integers(1, 3)), windows=1)))
