@@ -14,14 +14,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from router.quoting.outlook import CLASSES, POOL_EVENTS, Outlook, age_class
-from router.quoting.resampling import ages_h
+from router.quoting.outlook import CLASSES, POOL_EVENTS, Outlook, age_class, ages_h, pooled
 from router.quoting.scene import HOUR_S
 from router.quoting.series import Bools, Floats, Ints
 
 STEP_H: Final = 24.0  # between the moments that look back and ahead
 AHEAD: Final = (range(2), range(2, 5))  # stretches that each of them is asked about, in steps
-_PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0  # as in Outlook
 _X: Final = np.linspace(-5.0, 5.0, 101)
 _TINY: Final = 1e-300
 
@@ -92,8 +90,7 @@ def _expected(steps: _Steps, until: int, memory_h: float, pool_events: float) ->
     """Events and hours of the gamma distributions, from the steps before ``until``; as :meth:`Outlook.seen`."""
     weight = np.exp(-np.arange(until)[::-1] * STEP_H / memory_h)[:, None, None, None]
     events, hours = (weight * steps.events[:until]).sum(axis=0), (weight * steps.hours[:until]).sum(axis=0)
-    rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-    return events + pool_events, hours + pool_events / rate
+    return pooled(events, hours, pool_events)
 
 
 def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Floats:

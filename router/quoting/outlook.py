@@ -47,6 +47,21 @@ def age_class(age_h: Floats) -> Ints:
     return found
 
 
+def ages_h(up: Bools, tick_s: int) -> Floats:
+    """[zone, tick]: since how many hours it is as it is, the tick itself included; known from the first tick on."""
+    ticks = np.arange(up.shape[1])
+    began = np.where(np.diff(up, axis=1, prepend=~up[:, :1]), ticks, 0)
+    lasted = ticks - np.maximum.accumulate(began, axis=1) + 1
+    return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
+
+
+def pooled(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
+    """Of the gamma distributions, from what each zone [zone, up, class] showed: the rate of all of them together counts
+    for ``pool_events`` more."""
+    rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
+    return events + pool_events, hours + pool_events / rate
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Outlook:
     """``events`` and ``hours``: [zone, up, class of age] of the gamma distributions of the hazards an hour. ``drift``:
@@ -68,18 +83,14 @@ class Outlook:
         together counts for."""
         zones, ticks = up.shape
         step = tick_s / HOUR_S
-        age = np.full((zones, ticks), step)
-        for i in range(1, ticks):
-            age[:, i] = np.where(up[:, i] == up[:, i - 1], age[:, i - 1] + step, step)
-        cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(age)
+        cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(ages_h(up, tick_s))
         weight = np.exp(-(np.arange(ticks)[::-1] * step) / forget_h)[None, :-1].repeat(zones, 0)
         at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
         count = zones * 2 * CLASSES
         shape = (zones, 2, CLASSES)
         hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
         events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
-        rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
-        return cls(events + pool_events, hours + pool_events / rate, drift)
+        return cls(*pooled(events, hours, pool_events), drift)
 
     @classmethod
     def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:

@@ -12,18 +12,9 @@ from typing import Final
 import numpy as np
 
 from router.quoting.outlook import age_class
-from router.quoting.scene import HOUR_S
 from router.quoting.series import Bools, Floats, Ints
 
 _TRIED: Final = 48  # ticks that a seam chooses among
-
-
-def ages_h(up: Bools, tick_s: int) -> Floats:
-    """[zone, tick]: since how many hours it is as it is, the tick itself included; known from the first tick on."""
-    ticks = np.arange(up.shape[1])
-    began = np.where(np.diff(up, axis=1, prepend=~up[:, :1]), ticks, 0)
-    lasted = ticks - np.maximum.accumulate(began, axis=1) + 1
-    return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
 
 
 def resampled(

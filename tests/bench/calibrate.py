@@ -3,8 +3,9 @@
     python -m tests.bench.calibrate [--only NAME] [--out FOLDER]
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
-from what the sky looks like then; its outcomes are our own policy on weather of that block alone: pieces of its real
-weather (router/quoting/resampling.py), which share no law with the model; and on what really followed.
+from what the sky looks like then; its outcomes are the policy that quotes are for on weather of that block alone:
+pieces of its real weather (router/quoting/resampling.py), which share no law with the model; and on what really
+followed.
 """
 
 from __future__ import annotations

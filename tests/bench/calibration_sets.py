@@ -10,8 +10,8 @@ import numpy as np
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes
 from router.quoting.forecast import PAST_H
-from router.quoting.outlook import Sky
-from router.quoting.resampling import ages_h, resampled
+from router.quoting.outlook import Sky, ages_h
+from router.quoting.resampling import resampled
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
 from tests.bench.cells import BLOCKS, LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from router.quoting.drifting import GRID, Drifting, _of_state, drifting
-from router.quoting.outlook import CLASSES, Outlook
-from router.quoting.resampling import ages_h
+from router.quoting.outlook import CLASSES, Outlook, ages_h
 from router.quoting.series import Bools, Floats
 
 TICK_S = 600

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.resampling import ages_h, resampled
+from router.quoting.outlook import ages_h
+from router.quoting.resampling import resampled
 
 TICK_S = 600
 
