@@ -26,7 +26,7 @@ Singles = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tables:
-    """Weights of the regressions, by [tick left - 1, .., term, slack]. All are dollars more than waiting where the
+    """Weights of the regressions, by [tick left - 1, .., slack, term]. All are dollars more than waiting where the
     checkpoint is costs: ``launch`` [.., zone, take] of spot launched there from the same group, ``stay`` [.., zone] of
     spot that runs past its launch, ``to_demand`` [.., place, take], ``on_demand`` [.., place]; ``home`` [.., group] is
     waiting with the checkpoint in that group, dollars more than in the first. ``slack_s``: the grid; ``takes_s``: the
@@ -48,7 +48,7 @@ class Tables:
         takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN
 
         def table(*shape: int) -> Singles:
-            return np.zeros((ticks, *shape, size), np.float32)
+            return np.zeros((ticks, *shape[:-1], size, shape[-1]), np.float32)
 
         return cls(
             clock_s, slack_s, takes_s, launch=table(market.zones, takes, of_spot), stay=table(market.zones, of_spot),
@@ -206,7 +206,7 @@ class _Backward:
         wait = self.value @ s.after_wait
         demand = [self._runs(self.on_demand[i], z, left_h, self.market.on_demand_usd) for i, z in enumerate(s.places)]
         real = self._fit_base(left - 1, base, wait, demand)
-        home = base @ self.tables.home[left - 1]
+        home = base @ self.tables.home[left - 1].swapaxes(-1, -2)
         choice = np.where(s.wait_ok[:, None, :], home, np.float32(NEVER))
         now = _Tick(left - 1, sky, seen, base, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
@@ -240,8 +240,9 @@ class _Backward:
         y = np.concatenate(ys, axis=1)
         found = self.of_base.fit(base, y.reshape(len(base), -1)).reshape(base.shape[1], *y.shape[1:]).swapaxes(0, 1)
         of_places = found[: len(s.places) * (s.launches + 1)].reshape(len(s.places), s.launches + 1, *found.shape[1:])
+        of_places = of_places.swapaxes(-1, -2)
         t.to_demand[index], t.on_demand[index] = of_places[:, :-1], of_places[:, -1]
-        t.home[index, 1:] = found[len(s.places) * (s.launches + 1) :]
+        t.home[index, 1:] = found[len(s.places) * (s.launches + 1) :].swapaxes(-1, -2)
         return real
 
     def _choose_demand(self, now: _Tick, real: list[Singles]) -> list[Singles]:
@@ -249,12 +250,12 @@ class _Backward:
         s, goes_on = self.shape, []
         for i, z in enumerate(s.places):
             home = now.home[s.group[z]]
-            fits = now.base @ self.tables.to_demand[now.index, i] + home
+            fits = now.base @ self.tables.to_demand[now.index, i].swapaxes(-1, -2) + home
             launched = np.ascontiguousarray(real[i].swapaxes(0, 1))
             launch_bars, stay_bars = s.demand_bars(z, now.index + 1)
             for g, kind in enumerate(s.kind[:, z]):
                 now.take(g, fits[kind], launched[kind], s.egress[g, z], launch_bars[g])
-            goes_on.append(now.base @ self.tables.on_demand[now.index, i] + home + stay_bars)
+            goes_on.append(now.base @ self.tables.on_demand[now.index, i].T + home + stay_bars)
         return goes_on
 
     def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
@@ -273,7 +274,7 @@ class _Backward:
             dollars = self._launched(self._runs(self.on_spot[z][rows], z, now.left_h, self.market.spot_usd))
             y = dollars - now.wait[g_there][rows][:, None, :]
             weights = self.of_spot[z].fit(x, y.reshape(rows.size, -1))
-            of_launches = weights.reshape(x.shape[1], kinds + 1, size).swapaxes(0, 1)
+            of_launches = np.moveaxis(weights.reshape(x.shape[1], kinds + 1, size), 0, -1)
             t.launch[k, z], t.stay[k, z] = of_launches[:-1], of_launches[-1]
             fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
             spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]

@@ -18,9 +18,9 @@ import numpy as np
 from router.quoting.backward import Singles, Tables, slack_grid, solve
 from router.quoting.market import SAME, Market
 from router.quoting.outlook import Outlook
-from router.quoting.prospects import Prospects
+from router.quoting.prospects import OWN, Prospects
 from router.quoting.scene import HOUR_S
-from router.quoting.series import Floats
+from router.quoting.series import Floats, Ints
 
 CLOCK_S: Final = 1200
 DRAWS: Final = 600
@@ -50,29 +50,32 @@ class Foresight:
         tables = solve(outlook, market, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
         return cls(outlook, market, prospects, tables)
 
-    def terms(self, look: Floats, times: Floats | None = None) -> tuple[Floats, list[Floats]]:
-        """Of [window, zone, up, class]: for waiting and on demand, and for spot in each zone should it be up."""
+    def terms(self, look: Floats, times: Floats | None = None) -> tuple[Floats, Floats]:
+        """Of [window, zone, up, class]: [window, term] for waiting and on demand, and [zone, window, term] for spot in
+        each zone should it be up."""
         view = self.prospects.view(look, times)
         base, each = self.prospects.all_zones(view), np.arange(self.market.zones)
-        own, found = self.prospects.own(view, each), []
-        for z in each:
-            there = look[:, z, 1].sum(axis=-1)
-            if not ((there > 0) & (there < 1)).any():
-                found.append(np.concatenate([base, own[:, z]], axis=-1))
-                continue
+        found = np.empty((each.size, len(look), base.shape[1] + OWN))
+        found[:, :, : base.shape[1]] = base
+        found[:, :, base.shape[1] :] = self.prospects.own(view, each).swapaxes(0, 1)
+        chance = look[:, :, 1].sum(axis=-1)
+        for z in np.flatnonzero(((chance > 0) & (chance < 1)).any(axis=0)):
             sure = look.copy()
-            sure[:, z, 1] /= np.maximum(there, 1e-9)[:, None]
+            sure[:, z, 1] /= np.maximum(chance[:, z], 1e-9)[:, None]
             sure[:, z, 0] = 0.0
             seen = self.prospects.view(sure, times)
             of_zone = self.prospects.own(seen, each[z : z + 1])[:, 0]
-            found.append(np.concatenate([self.prospects.all_zones(seen), of_zone], axis=-1))
+            found[z] = np.concatenate([self.prospects.all_zones(seen), of_zone], axis=-1)
         return base, found
 
-    def at(self, weights: Singles | Floats, terms: Floats, slack_s: Floats) -> Floats:
-        """[window] of one table [term, slack]."""
+    def at(self, weights: Singles, terms: Floats, slack_s: Floats, *which: Ints) -> Floats:
+        """[.., window] of tables [.., slack, term] with the slack of each window. ``which`` [.., window] picks the
+        table of each, by the axes before the slack; none: each of the first axis, if there is one."""
         grid = self.tables.slack_s
         s = np.clip(slack_s, grid[0], grid[-1])
         high = np.clip(np.searchsorted(grid, s), 1, len(grid) - 1)
-        share = (s - grid[high - 1]) / (grid[high] - grid[high - 1])
-        mixed = weights[:, high - 1] * (1 - share) + weights[:, high] * share
-        return np.asarray(np.einsum("wt,tw->w", terms, mixed))
+        share = ((s - grid[high - 1]) / (grid[high] - grid[high - 1]))[..., None]
+        where = which or tuple(np.arange(n)[:, None] for n in weights.shape[:-2])
+        low = weights[(*where, high - 1)]
+        mixed = low + (weights[(*where, high)] - low) * share
+        return np.asarray((mixed * terms).sum(axis=-1))

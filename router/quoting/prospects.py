@@ -157,8 +157,10 @@ class Prospects:
 
 
 def _order(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of some zones, ``which`` [set, zone]; all [.., set]. Chance that none is up; expected value of the best that is,
-    and of the second best; value that the best may lose soon."""
+    """Of some zones, ``which`` [set, zone], each set all of them or all but one; all [.., set]. Chance that none is up;
+    expected value of the best that is, and of the second best; value that the best may lose soon."""
+    if ((v.up == 0) | (v.up == 1)).all():
+        return _order_seen(v, which)
     order = np.argsort(-v.value, axis=-1)
     chance, value, fall = (np.take_along_axis(a, order, -1) for a in (v.up, v.value, v.fall))
     # the place in the order first: what the loop reads is then in one piece
@@ -174,3 +176,15 @@ def _order(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
         one = one * (1 - p) + first
         none = none - first
     return none, best, second, falls
+
+
+def _order_seen(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+    """The same where it is certain what is up. The best two of a set are among the best three of all."""
+    value = np.where(v.up > 0, v.value, -1.0)
+    top = np.argsort(-value, axis=-1)[..., :3]
+    pays, fall = np.take_along_axis(value, top, -1), np.take_along_axis(v.fall, top, -1)
+    counts = np.moveaxis(which.T[top], -1, -2) & (pays >= 0)[..., None, :]
+    nth = counts.cumsum(axis=-1)
+    first, second = (np.where(counts & (nth == n), pays[..., None, :], 0.0) for n in (1, 2))
+    none = (nth[..., -1] == 0).astype(np.float64)
+    return none, first.sum(axis=-1), second.sum(axis=-1), (first * fall[..., None, :]).sum(axis=-1)

@@ -40,7 +40,7 @@ class _Moment:
 
     row: int
     base: Floats
-    own: list[Floats]
+    own: Floats
     slack_s: Floats
     running_s: Floats
     left_h: Floats
@@ -91,7 +91,7 @@ class Weigher:
         base, own = self.mind.terms(look, times)
         slack_s = (rest_s - now.left_s).astype(float)
         homeless, home = now.home < 0, np.maximum(now.home, 0)
-        homes = np.stack([self.mind.at(tables.home[row, g], base, slack_s) for g in self._groups])
+        homes = self.mind.at(tables.home[row], base, slack_s)
         there = homes[self._group[home], np.arange(home.size)]
         return _Moment(
             row, base, own, slack_s, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
@@ -109,33 +109,36 @@ class Weigher:
 
     def _demands(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
         """[place, window]: on demand there; and going on with it, where it runs."""
-        demands, stay = np.empty((len(self._places), now.zone.size)), np.full(now.zone.size, NEVER)
-        for i, z in enumerate(self._places):
-            moved = m.homes[self._group[z]] - m.home_usd
-            cost = self._launched(self._tables.to_demand[m.row, i], m, z, m.base) + (m.egress_usd[z] + moved)
-            demands[i] = np.where(self._soon_enough(z, m, m.slack_s - m.takes_s[z]), cost, NEVER)
+        places, mind, tables = self._places, self.mind, self._tables
+        moved = m.homes[self._group[places]] - m.home_usd
+        demands = self._launched(tables.to_demand[m.row], m, places, m.base) + (m.egress_usd[places] + moved)
+        stay = np.full(now.zone.size, NEVER)
+        for i, z in enumerate(places):
+            if self._loses_s[z] > 0:
+                in_time = self._soon_enough(z, m, m.slack_s - m.takes_s[z])
+                demands[i] = np.where(in_time, demands[i], NEVER)
             alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
-            here = (now.kind == ON_DEMAND) & alike[now.zone]
-            if here.any():
-                at = self.mind.at(self._tables.on_demand[m.row, i], m.base, m.running_s)
-                here &= self._soon_enough(z, m, m.running_s)
-                stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
+            rows = np.flatnonzero((now.kind == ON_DEMAND) & alike[now.zone])
+            if rows.size:
+                at = mind.at(tables.on_demand[m.row, i], m.base[rows], m.running_s[rows])
+                in_time = self._soon_enough(z, m, m.running_s)[rows]
+                stay[rows] = np.where(in_time, at + moved[i, rows], stay[rows])
         return demands, stay
 
     def _spot(self, now: Now | Known, m: _Moment, up: Bools, dearer: Floats, stay: Floats) -> tuple[Floats, Floats]:
         """[zone, window]: spot there; and going on, with spot too."""
-        spot = np.full(up.shape, NEVER)
-        for z in range(len(spot)):
-            cost = self._launched(self._tables.launch[m.row, z], m, z, m.own[z])
-            moved = m.egress_usd[z] + m.homes[self._group[z]] - m.home_usd
-            in_time = m.slack_s - m.takes_s[z] >= self._rescue_s[z] + self._loses_s[z]
-            spot[z] = np.where(in_time & up[z], cost + dearer[z] + moved, NEVER)
-            here = (now.kind == SPOT) & (now.zone == z)
-            if self._loses_s[z] > SAME:
-                here &= m.running_s >= self._rescue_s[z] + self._loses_s[z]
-            if here.any():
-                at = self.mind.at(self._tables.stay[m.row, z], m.own[z], m.running_s) + dearer[z]
-                stay = np.where(here, at + m.homes[self._group[z]] - m.home_usd, stay)
+        zones = np.arange(self._market.zones)
+        needs_s = (self._rescue_s + self._loses_s)[:, None]
+        moved = m.homes[self._group] - m.home_usd
+        cost = self._launched(self._tables.launch[m.row], m, zones, m.own) + dearer + m.egress_usd + moved
+        spot = np.where((m.slack_s - m.takes_s >= needs_s) & up, cost, NEVER)
+        here = now.kind == SPOT
+        here &= (self._loses_s[now.zone] <= SAME) | (m.running_s >= needs_s[now.zone, 0])
+        rows = np.flatnonzero(here)
+        if rows.size:
+            z = now.zone[rows]
+            at = self.mind.at(self._tables.stay[m.row], m.own[z, rows], m.running_s[rows], z)
+            stay[rows] = at + dearer[z, rows] + moved[z, rows]
         return spot, stay
 
     def _soon_enough(self, zone: int, m: _Moment, slack_s: Floats) -> Bools:
@@ -146,9 +149,7 @@ class Weigher:
         to_the_end = slack_s >= m.left_h * HOUR_S * (1 / speed - 1)
         return np.asarray((slack_s >= self._rescue_s[zone] + self._loses_s[zone]) | to_the_end)
 
-    def _launched(self, weights: Singles, m: _Moment, zone: int, terms: Floats) -> Floats:
-        """[window] of a table [take, term, slack]: the launch there, from where each is."""
-        if len(weights) == 1:
-            return self.mind.at(weights[0], terms, m.slack_s)
-        kind = np.searchsorted(self._tables.takes_s, m.takes_s[zone])
-        return np.asarray(np.choose(kind, [self.mind.at(w, terms, m.slack_s) for w in weights]))
+    def _launched(self, weights: Singles, m: _Moment, zones: Ints, terms: Floats) -> Floats:
+        """[zone, window] of tables [zone, take, slack, term]: the launch there, from where each is."""
+        kind = np.searchsorted(self._tables.takes_s, m.takes_s[zones])
+        return self.mind.at(weights, terms, m.slack_s, np.arange(len(zones))[:, None], kind)
