@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from pricing.book import PriceBook
@@ -27,6 +26,7 @@ from router.quoting.policy import Event, Greedy, Move, Observation, Policy
 from router.quoting.safety import SafetyNet
 from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from
+from router.running.deadlines import as_of
 from router.running.deploying import Errand, Next, Outcome, Placed, place
 from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
@@ -201,10 +201,7 @@ class Replanner:
     def _as_of(self, attempt: Attempt) -> datetime:
         """When its plan was made; a plan never changes."""
         if attempt.plan not in self._plans_as_of:
-            plan = self.site.store.plan(attempt.plan)
-            if plan is None:
-                return attempt.created_at
-            self._plans_as_of[attempt.plan] = datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
+            self._plans_as_of[attempt.plan] = as_of(self.site.store, attempt)
         return self._plans_as_of[attempt.plan]
 
     def _jobs(self, wanting: Sequence[Wanting]) -> dict[str, str]:

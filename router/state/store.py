@@ -37,6 +37,7 @@ class Store:
         from router.state.ledger_store import LedgerStore
         from router.state.notices import Notices
         from router.state.overview import Overview
+        from router.state.periods import Periods
         from router.state.plans import Plans
         from router.state.versions import ID
 
@@ -48,6 +49,7 @@ class Store:
         self._shortages = Shortages(database)
         self._audit = Audit(database)
         self.ledger = LedgerStore(database)
+        self.periods = Periods(database)
         self.overview = Overview(database)
         self._id = self._plans.value(ID) or ""
 

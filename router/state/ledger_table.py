@@ -1,0 +1,94 @@
+"""Rows of the ledger to and from its tables, in the form of :mod:`router.state.ledger_rows` on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from sqlalchemy import Connection, Select, func, select, type_coerce
+from sqlalchemy.types import NullType, String
+
+from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
+from router.state.rows import AT_ONCE
+from router.state.tables import LEDGER, LEDGER_ARCHIVED
+
+_AS_IT_IS = NullType()
+_ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
+_COLUMNS = ("seq", *NAMES, "previous", "hash")
+
+
+def selected(connection: Connection, *more: Any) -> Select[Any]:
+    """The beginning of a query whose rows are those of the ledger as they are written down, ``more`` columns after
+    them."""
+    file = connection.dialect.name == "sqlite"
+    columns: list[Any] = []
+    for name in _COLUMNS:
+        column = LEDGER.c[name]
+        if name in MOMENTS and not file:
+            columns.append(func.to_char(func.timezone("UTC", column), _ISO, type_=String).label(name))
+        else:
+            columns.append(type_coerce(column, _AS_IT_IS).label(name))
+    return cast("Select[Any]", select(*columns, *more))
+
+
+def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
+    """Appends rows that follow the last one."""
+    if rows:
+        mark = "?" if connection.dialect.name == "sqlite" else "%s"
+        marks = ", ".join([mark] * len(_COLUMNS))
+        connection.exec_driver_sql(f"INSERT INTO ledger ({', '.join(_COLUMNS)}) VALUES ({marks})", list(rows))
+
+
+def last_of(connection: Connection) -> tuple[int, str]:
+    """The number and the hash of the last row, be it archived; 0 and :data:`BEGINNING` where there is none."""
+    found = [
+        connection.execute(select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)).one_or_none()
+        for table in (LEDGER, LEDGER_ARCHIVED)
+    ]
+    seq, this = max(((row[0], row[1]) for row in found if row is not None), default=(0, BEGINNING))
+    return int(seq), str(this)
+
+
+def known_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
+    """The rows of these keys that there are."""
+    known: dict[str, Row] = {}
+    for part in _parts(keys):
+        found = connection.execute(selected(connection).where(LEDGER.c.key.in_(part)))
+        known |= {row[1]: tuple(row) for row in found}
+    return known
+
+
+def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
+    """Those of these keys whose entries were archived."""
+    return {
+        key
+        for part in _parts(keys)
+        for key in connection.execute(select(LEDGER_ARCHIVED.c.key).where(LEDGER_ARCHIVED.c.key.in_(part))).scalars()
+    }
+
+
+def rows_after(connection: Connection, seq: int, upto: int, most: int) -> list[Row]:
+    """The next ``most`` rows after number ``seq``, none above ``upto``, in order."""
+    query = selected(connection).where((LEDGER.c.seq > seq) & (LEDGER.c.seq <= upto))
+    return [tuple(row) for row in connection.execute(query.order_by(LEDGER.c.seq).limit(most))]
+
+
+def all_rows(connection: Connection, upto: int, most: int) -> Iterator[Row]:
+    """All rows up to ``upto``, in order, read ``most`` at a time."""
+    seq = 0
+    while found := rows_after(connection, seq, upto, most):
+        yield from found
+        seq = found[-1][0]
+
+
+def archived_rows(connection: Connection, most: int) -> Iterator[Row]:
+    """``(seq, key, previous, hash)`` of all that were archived, in order, read ``most`` at a time."""
+    seq, columns = 0, (LEDGER_ARCHIVED.c[name] for name in ("seq", "key", "previous", "hash"))
+    query = select(*columns).order_by(LEDGER_ARCHIVED.c.seq).limit(most)
+    while found := connection.execute(query.where(LEDGER_ARCHIVED.c.seq > seq)).all():
+        yield from (tuple(row) for row in found)
+        seq = found[-1][0]
+
+
+def _parts(keys: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (keys[first : first + AT_ONCE] for first in range(0, len(keys), AT_ONCE))
