@@ -114,8 +114,10 @@ def raw(entry: Entry) -> tuple[Value, ...]:
 
 def entry_of(values: Sequence[Value]) -> Entry:
     """The entry of these values. ValueError for such as no entry has."""
-    known = zip(_BRING, values, strict=True)
-    return Entry(**{field: None if value is None else bring(value) for (field, bring), value in known})
+    fields: dict[str, Any] = {
+        field: None if value is None else bring(value) for (field, bring), value in zip(_BRING, values, strict=True)
+    }
+    return Entry(**fields)
 
 
 def key_of(row: Row) -> str:

@@ -58,7 +58,7 @@ def test_the_same_moment_in_utc() -> None:
 
 
 def test_what_may_be_below_zero() -> None:
-    said = {"who": "anna", "reason": "as agreed", "usd": Usd(-5)}
+    said: dict[str, Any] = {"who": "anna", "reason": "as agreed", "usd": Usd(-5)}
     for kind in (Kind.CREDIT, Kind.TAX, Kind.ADJUSTMENT):
         assert entry(kind=kind, **said).usd == Usd(-5)
     assert entry(kind=Kind.FEE, corrects="k0", **said).usd == Usd(-5)
