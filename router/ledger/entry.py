@@ -17,7 +17,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class Kind(StrEnum):
-    """Where an entry comes from. The first two are written by stepfare, the others by people (`stepfare ledger add`)."""
+    """Where an entry comes from. The first two are stepfare's own, the others people's (`stepfare ledger add`)."""
 
     PLANNED = "planned"
     METERED = "metered"

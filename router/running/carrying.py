@@ -93,7 +93,7 @@ def goes_on_from(
         return before
     began, pace = time.monotonic(), Pace(seconds=site.deploy.patience.carry.total_seconds())
     details: dict[str, object] = {
-        "from": shown(wanted.source), "to": shown(wanted.target), "origin": f"{wanted.origin.cloud}/{wanted.origin.region}",
+        "from": shown(wanted.source), "to": shown(wanted.target), "origin": str(wanted.origin),
     }  # fmt: skip
     site.tell(attempt.job, f"copying step {wanted.step} from {details['from']} to {details['to']}")
     moved, why = _moved(site, attempt, wanted, pace, opens or _opener(site))

@@ -69,11 +69,11 @@ def metered_entries(
     attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
 ) -> tuple[Entry, ...]:
     """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
-    that had one use, the stretches of a machine without gap or overlap, their money adding up to that of its whole time,
-    which is rounded once. ``course``: how the training went; without it as the attempt and its machines say.
+    that had one use. The stretches of a machine have no gap or overlap, and their money adds up to that of its whole
+    time, which is rounded once. ``course``: how the training went; without it as the attempt and its machines say.
 
-    A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0, on
-    its work, those that were lost on its lost work.
+    A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
+    on its work, those that were lost on its lost work.
     """
     course = course or course_of(attempt, nodes, (), None)
     return tuple(

@@ -77,8 +77,8 @@ def course_of(
 
 
 def stretches(made_at: datetime, gone_at: datetime, course: Course) -> tuple[Stretch, ...]:
-    """The life of a machine from ``made_at`` until before ``gone_at`` in stretches that follow each other without a gap;
-    none where it was gone when it was made, or before."""
+    """The life of a machine from ``made_at`` until before ``gone_at`` in stretches that follow each other without a
+    gap; none where it was gone when it was made, or before."""
     made, gone = utc(made_at), utc(gone_at)
     if gone <= made:
         return ()

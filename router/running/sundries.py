@@ -1,5 +1,5 @@
-"""Ledger entries of what an attempt used beside its machines' hours: their disks, and checkpoints that were copied to it.
-Pure."""
+"""Ledger entries of what an attempt used beside its machines' hours: their disks, and checkpoints that were copied to
+it. Pure."""
 
 from __future__ import annotations
 

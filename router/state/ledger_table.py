@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, func, select, type_coerce
+from sqlalchemy import Connection, Select, func, insert, select, type_coerce
 from sqlalchemy.types import NullType, String
 
 from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
@@ -37,6 +37,13 @@ def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
         mark = "?" if connection.dialect.name == "sqlite" else "%s"
         marks = ", ".join([mark] * len(_COLUMNS))
         connection.exec_driver_sql(f"INSERT INTO ledger ({', '.join(_COLUMNS)}) VALUES ({marks})", list(rows))
+
+
+def insert_archived(connection: Connection, rows: Sequence[Row]) -> None:
+    """Appends ``(seq, key, previous, hash)`` of entries whose archive is elsewhere."""
+    if rows:
+        names = ("seq", "key", "previous", "hash")
+        connection.execute(insert(LEDGER_ARCHIVED), [dict(zip(names, row, strict=True)) for row in rows])
 
 
 def last_of(connection: Connection) -> tuple[int, str]:
@@ -77,6 +84,15 @@ def all_rows(connection: Connection, upto: int, most: int) -> Iterator[Row]:
     """All rows up to ``upto``, in order, read ``most`` at a time."""
     seq = 0
     while found := rows_after(connection, seq, upto, most):
+        yield from found
+        seq = found[-1][0]
+
+
+def rows_before_month(connection: Connection, month: str, most: int) -> Iterator[Row]:
+    """All rows in the books of months before that one, in order, read ``most`` at a time."""
+    seq = 0
+    query = selected(connection).where(LEDGER.c.period < month).order_by(LEDGER.c.seq).limit(most)
+    while found := [tuple(row) for row in connection.execute(query.where(LEDGER.c.seq > seq))]:
         yield from found
         seq = found[-1][0]
 

@@ -15,9 +15,9 @@ from pricing.places import Market
 from router.cli.main import COMMANDS
 from router.coordinator.metrics import Picture, text_of
 from router.coordinator.tallies import Delays
-from router.ledger.entry import Use
 from router.files.deploy_file import Deploy
 from router.files.notify_entry import Happening
+from router.ledger.entry import Use
 from router.state.records import Phase
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, node

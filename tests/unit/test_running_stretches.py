@@ -112,8 +112,8 @@ def test_over_the_end_of_a_month_each_has_its_part() -> None:
     machine = node(made_at=made, gone_at=made + 3 * HOUR, usd_per_hour=UsdPerHour(10))
     done = attempt(met_at=made + HOUR / 2, result_at=made + 3 * HOUR, result="finished", kept_step=90, last_step=90)
     entries = metered_entries(done, [machine], NOW)
-    assert [(str(e.period), e.use, e.hours, e.steps) for e in entries] == [
-        ("2026-10", Use.STARTUP, 0.5, 0), ("2026-10", Use.WORK, 0.5, 18), ("2026-11", Use.WORK, 2, 72),
+    assert [(str(e.period), e.use, float(e.hours), e.steps) for e in entries] == [
+        ("2026-10", Use.STARTUP, 0.5, 0), ("2026-10", Use.WORK, 0.5, 18), ("2026-11", Use.WORK, 2.0, 72),
     ]  # fmt: skip
     assert Usd.total(e.usd for e in entries) == Usd(30)
 
