@@ -42,7 +42,7 @@ def close(
         if open_ones and not anyway:
             raise CommandError(
                 f"{len(open_ones)} machines were there in {period} and are not metered yet",
-                remedy="wait until they are released, or close --anyway: their money is a correction in open books then",
+                remedy="wait until they are released, or close --anyway: what they cost corrects it in open books",
             )
         done = store.periods.close(period, who=who(), at=now)
         store.audit(done.who, "ledger close", done.hash, Usd(0), now, period=str(period), head=done.head)

@@ -15,6 +15,7 @@ from router.state.errors import BusyError, StateError
 from router.state.store import Store
 from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
@@ -68,6 +69,18 @@ class TestMany(ManySuite):
 
 
 class TestLedger(LedgerSuite):
+    pass
+
+
+class TestClosing(ClosingSuite):
+    pass
+
+
+class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestBooksCrashes(BooksCrashSuite):
     pass
 
 

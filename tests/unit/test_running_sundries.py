@@ -33,7 +33,7 @@ def test_what_was_copied_is_egress_of_where_it_came_from() -> None:
         What.EGRESS, Fraction(5, 2), GB, Usd.parse("0.225"), False,
     )  # fmt: skip
     assert (one.cloud, one.region, one.attempt, one.rank, one.team) == ("aws", "us-east-1", "a1", None, "research")
-    assert (one.start, one.end, one.hours) == (NOW - timedelta(seconds=12.5), NOW, 0)
+    assert (one.start, one.end, float(one.hours)) == (NOW - timedelta(seconds=12.5), NOW, 0.0)
     assert one.reference == "s3://east -> gs://west"
 
 
