@@ -94,14 +94,14 @@ def write_file(path: Path, title: Title, lines: Iterable[list[Any]], *, same_is_
 def read_title(path: Path) -> Title:
     """Its first line. DamagedError; StateError for one that is not there, or of a later version."""
     with _opened(path) as lines:
-        return _title(path, next(lines)[0])
+        return _title(path, _first(path, lines)[0])
 
 
 def read_lines(path: Path) -> Iterator[list[Any]]:
     """All lines but the first and the last. DamagedError, at the end for one that was cut off or changed: nothing that
     was read is to be used before."""
     with _opened(path) as lines:
-        first, before = next(lines)
+        first, before = _first(path, lines)
         _title(path, first)
         count, hashed = 1, hashlib.sha256(before)
         for line, text in lines:
@@ -165,6 +165,13 @@ def _parsed(path: Path, stream: Any) -> Iterator[tuple[Any, bytes]]:
         if not text.endswith(b"\n"):
             raise DamagedError(path, "was cut off")
         yield json.loads(text), text
+
+
+def _first(path: Path, lines: Iterator[tuple[Any, bytes]]) -> tuple[Any, bytes]:
+    found = next(lines, None)
+    if found is None:
+        raise DamagedError(path, "is empty")
+    return found
 
 
 def _title(path: Path, line: Any) -> Title:

@@ -10,7 +10,7 @@ import pytest
 
 from router.state.store import Store
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
-from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite, EarlierSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
@@ -71,6 +71,10 @@ class TestClosing(ClosingSuite):
 
 
 class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestEarlierLedgers(EarlierSuite):
     pass
 
 
