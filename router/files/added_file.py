@@ -27,6 +27,7 @@ from router.ledger.month import Month
 _MOST_BYTES = 10_000_000
 _DIGITS_OF_A_KEY = 32
 _CSV = ".csv"
+_WHENEVER = Month(1970, 1).begins
 
 
 def _month(value: object) -> Month:
@@ -91,6 +92,10 @@ class Added(Spec):
             raise RefusedError("ends when it begins, or before", at=("end",))
         if (self.quantity is None) != (self.unit is None):
             raise RefusedError("`quantity` and `unit` come together", at=("quantity",))
+        try:
+            _entry(self, "whoever", _WHENEVER)
+        except ValueError as error:
+            raise RefusedError(str(error).partition(": ")[2]) from None
         return self
 
 
@@ -103,31 +108,16 @@ class Ledger(Spec):
 def read_added(path: Path, who: str, at: datetime) -> tuple[Entry, ...]:
     """The entries of a file, each added by ``who`` at that time. The same row again has the same key. InvalidInputError
     carries everything that is wrong, each with file and line."""
-    rows = list(_of_csv(path)) if path.suffix.lower() == _CSV else _of_yaml(path)
-    entries, problems = [], []
-    for where, field, row in rows:
-        try:
-            entries.append(_entry(row, who, at))
-        except ValueError as error:
-            problems.append(Problem(where, field, str(error).partition(": ")[2] or str(error)))
+    rows = _of_csv(path) if path.suffix.lower() == _CSV else read_one(path, Ledger).entries
+    entries = tuple(_entry(row, who, at) for row in rows)
     twice = [key for key, count in Counter(entry.key for entry in entries).items() if count > 1]
     if twice:
-        problems.append(
-            Problem(str(path), "", f"{len(twice)} entries stand in it twice", "give each an `id` where both are meant")
-        )
-    if problems:
-        raise InvalidInputError(problems)
-    return tuple(entries)
+        what, remedy = f"{len(twice)} entries stand in it twice", "give each an `id` where both are meant"
+        raise InvalidInputError.single(what, where=str(path), remedy=remedy)
+    return entries
 
 
-_Row = tuple[str, str, Added]
-
-
-def _of_yaml(path: Path) -> list[_Row]:
-    return [(str(path), f"entries[{number}]", row) for number, row in enumerate(read_one(path, Ledger).entries)]
-
-
-def _of_csv(path: Path) -> Iterator[_Row]:
+def _of_csv(path: Path) -> tuple[Added, ...]:
     try:
         content = path.read_bytes()[: _MOST_BYTES + 1]
         text = content.decode("utf-8-sig")
@@ -141,7 +131,7 @@ def _of_csv(path: Path) -> Iterator[_Row]:
         raise InvalidInputError.single("is larger than 10 MB", where=str(path), remedy="split it")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     problems: list[Problem] = []
-    found: list[_Row] = []
+    found: list[Added] = []
     try:
         for given in reader:
             where = f"{path}:{reader.line_num}"
@@ -149,14 +139,14 @@ def _of_csv(path: Path) -> Iterator[_Row]:
                 problems.append(Problem(where, "", "has not as many values as the first line has names"))
                 continue
             try:
-                found.append((where, "", Added.model_validate({k.strip(): v for k, v in given.items() if v.strip()})))
+                found.append(Added.model_validate({k.strip(): v for k, v in given.items() if v.strip()}))
             except ValidationError as error:
                 problems += _problems(where, error)
     except csv.Error as error:
         problems.append(Problem(f"{path}:{reader.line_num}", "", f"is not CSV: {error}"))
     if problems:
         raise InvalidInputError(problems)
-    yield from found
+    return tuple(found)
 
 
 def _problems(where: str, error: ValidationError) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from router.state.forms import kept
 from router.state.ledger_backup import identity
 from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
 from router.state.ledger_rows import NAMES, Row, hash_of
-from router.state.ledger_table import archived_rows, rows_before_month
+from router.state.ledger_table import all_rows, archived_rows
 from router.state.periods import closed_through
 from router.state.rows import last_seq
 from router.state.tables import LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES
@@ -62,7 +62,7 @@ class Archives:
                 raise StateError(f"there are no entries in the books of months before {before}")
             sums: Counter[tuple[str, str]] = Counter()
             counts: Counter[tuple[str, str]] = Counter()
-            lines = _lines(connection, before, sums, counts)
+            lines = _lines(connection, before, found[2], sums, counts)
             digest = write_file(path, Title(Holds.ARCHIVE, identity(connection), str(before)), lines, same_is_fine=True)
         totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
         with self._database.write(LEDGER.name) as connection:
@@ -108,10 +108,10 @@ def _extent(connection: Connection, before: Month) -> tuple[int, int, int]:
 
 
 def _lines(
-    connection: Connection, before: Month, sums: Counter[tuple[str, str]], counts: Counter[tuple[str, str]]
+    connection: Connection, before: Month, last: int, sums: Counter[tuple[str, str]], counts: Counter[tuple[str, str]]
 ) -> Iterator[list[Any]]:
     row: Row
-    for row in rows_before_month(connection, str(before), _AT_ONCE):
+    for row in all_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
         seq, values, previous, this = row[0], row[1:-2], row[-2], row[-1]
         if hash_of(seq, values, previous) != this:
             raise StateError(f"entry {seq} is not what was written", "see `stepfare ledger verify`")

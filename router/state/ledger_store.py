@@ -16,12 +16,12 @@ from router.state.errors import ConflictError, MovedError
 from router.state.forms import kept
 from router.state.ledger_checking import Checked, check
 from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, raw, sealed
-from router.state.ledger_table import archived_keys, insert_rows, known_rows, last_of, rows_after, selected
+from router.state.ledger_table import archived_keys, insert_rows, known_rows, last_of, rows_after, rows_of, selected
 from router.state.periods import closed_through
 from router.state.tables import LEDGER
 
-# Rows that one look brings, by default: a few dozen megabytes.
-_BATCH = 20_000
+# Rows that one look brings, by default: some ten megabytes.
+_BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class LedgerStore:
             month = None if period is None else str(period)
             for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team), ("period", month)):
                 query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
-            return tuple(entry_of(row[1:-2]) for row in connection.execute(query))
+            return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
 
     def batches(self, after: int = 0, *, size: int = _BATCH) -> Iterator[list[Row]]:
         """Rows with a number above ``after``, in order, up to ``size`` at a time, as

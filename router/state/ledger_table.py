@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, func, insert, select, type_coerce
+from sqlalchemy import Connection, Select, func, insert, select, true, type_coerce
 from sqlalchemy.types import NullType, String
 
 from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
@@ -29,6 +29,17 @@ def selected(connection: Connection, *more: Any) -> Select[Any]:
         else:
             columns.append(type_coerce(column, _AS_IT_IS).label(name))
     return cast("Select[Any]", select(*columns, *more))
+
+
+def rows_of(connection: Connection, query: Select[Any]) -> list[Row]:
+    """What a query brings that begins with :func:`selected`."""
+    result = connection.execute(query)
+    if connection.dialect.name == "sqlite" or result.cursor is None:
+        return [tuple(row) for row in result]
+    # The driver has all of them by now, as tuples: half as long as by way of the library's rows.
+    found: list[Row] = result.cursor.fetchall()
+    result.close()
+    return found
 
 
 def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
@@ -60,8 +71,8 @@ def known_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
     """The rows of these keys that there are."""
     known: dict[str, Row] = {}
     for part in _parts(keys):
-        found = connection.execute(selected(connection).where(LEDGER.c.key.in_(part)))
-        known |= {row[1]: tuple(row) for row in found}
+        found = rows_of(connection, selected(connection).where(LEDGER.c.key.in_(part)))
+        known |= {row[1]: row for row in found}
     return known
 
 
@@ -74,25 +85,25 @@ def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
     }
 
 
-def rows_after(connection: Connection, seq: int, upto: int, most: int) -> list[Row]:
-    """The next ``most`` rows after number ``seq``, none above ``upto``, in order."""
-    query = selected(connection).where((LEDGER.c.seq > seq) & (LEDGER.c.seq <= upto))
-    return [tuple(row) for row in connection.execute(query.order_by(LEDGER.c.seq).limit(most))]
+def rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
+    """The next rows after number ``seq``, ``most`` or fewer, none above ``upto``, in order; none where there are none.
+    ``only``: those of which that is true."""
+    wanted = true() if only is None else only
+    # Numbers, not LIMIT: a server that has no statistics yet would sort all that follows for each part.
+    while seq < upto:
+        end = min(upto, seq + most)
+        part = wanted & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
+        if found := rows_of(connection, selected(connection).where(part).order_by(LEDGER.c.seq)):
+            return found
+        later = connection.execute(select(func.min(LEDGER.c.seq)).where(wanted & (LEDGER.c.seq > end))).scalar()
+        seq = upto if later is None else int(later) - 1
+    return []
 
 
-def all_rows(connection: Connection, upto: int, most: int) -> Iterator[Row]:
-    """All rows up to ``upto``, in order, read ``most`` at a time."""
+def all_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
+    """All rows up to ``upto``, in order, read ``most`` at a time; ``only`` as :func:`rows_after`."""
     seq = 0
-    while found := rows_after(connection, seq, upto, most):
-        yield from found
-        seq = found[-1][0]
-
-
-def rows_before_month(connection: Connection, month: str, most: int) -> Iterator[Row]:
-    """All rows in the books of months before that one, in order, read ``most`` at a time."""
-    seq = 0
-    query = selected(connection).where(LEDGER.c.period < month).order_by(LEDGER.c.seq).limit(most)
-    while found := [tuple(row) for row in connection.execute(query.where(LEDGER.c.seq > seq))]:
+    while found := rows_after(connection, seq, upto, most, only):
         yield from found
         seq = found[-1][0]
 

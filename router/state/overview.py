@@ -10,7 +10,7 @@ from sqlalchemy import Text, func, select, type_coerce
 from router.ledger.entry import Entry, Kind
 from router.state.database import Database
 from router.state.ledger_rows import entry_of
-from router.state.ledger_table import last_of, selected
+from router.state.ledger_table import last_of, rows_of, selected
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 from router.state.rows import AT_ONCE, Recall, records
 from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
@@ -122,5 +122,5 @@ class Overview:
         with self._database.read() as connection:
             head = last_of(connection)[0]
             new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == Kind.METERED)
-            rows = connection.execute(selected(connection).where(new).order_by(LEDGER.c.seq))
+            rows = rows_of(connection, selected(connection).where(new).order_by(LEDGER.c.seq))
             return head, tuple(entry_of(row[1:-2]) for row in rows)
