@@ -18,7 +18,11 @@ def as_of(store: Store, attempt: Attempt) -> datetime:
 
 
 def deadline_of(store: Store, attempt: Attempt) -> datetime | None:
-    """None where its job has none, or its specification is not in the state."""
+    """None where its job has none, or where its specification is not in the state, or not to be read any more."""
     text = store.job(attempt.job_digest)
-    deadline = None if text is None else job_of(text).deadline
-    return None if deadline is None else deadline.at(as_of(store, attempt))
+    try:
+        deadline = None if text is None else job_of(text).deadline
+        return None if deadline is None else deadline.at(as_of(store, attempt))
+    except (ValueError, KeyError):
+        # Machines that are gone are metered all the same.
+        return None

@@ -36,10 +36,13 @@ class Follower:
     def __init__(self, closings: Sequence[Closing]) -> None:
         self._chain = Chain()
         self._closings = tuple(closings)
-        self._at_head = {closing.head: closing for closing in closings}
-        self._closed = self._at_head.get(0)
+        self._at_head: dict[int, list[Closing]] = {}
+        for closing in closings:
+            self._at_head.setdefault(closing.head, []).append(closing)
+        self._closed: Closing | None = None
         self._entries = self._archived = 0
         self._problems: list[str] = []
+        self._close()
 
     def follow(self, row: Row, *, is_here: bool) -> None:
         """The next one."""
@@ -51,10 +54,7 @@ class Follower:
         else:
             self._archived += 1
             self._chain.archived(row[0], row[2], row[3])
-        if (closing := self._at_head.get(row[0])) is not None:
-            self._closed = closing
-            if closing.hash != self._chain.hash:
-                self._problem(f"when {closing.period} was closed, entry {row[0]} was another one")
+        self._close()
 
     def checked(self) -> Checked:
         """After the last one."""
@@ -67,6 +67,12 @@ class Follower:
             f"when {one.period} was closed there were {one.head} entries, now {self._chain.seq}" for one in late
         ]
         return Checked(self._entries, self._archived, self._chain.seq, self._chain.hash, tuple(problems))
+
+    def _close(self) -> None:
+        for closing in self._at_head.get(self._chain.seq, ()):
+            self._closed = closing
+            if closing.hash != self._chain.hash:
+                self._problem(f"when {closing.period} was closed, entry {closing.head} was another one")
 
     def _problem(self, text: str) -> None:
         if len(self._problems) < _MOST_PROBLEMS:

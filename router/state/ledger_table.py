@@ -37,7 +37,7 @@ def rows_of(connection: Connection, query: Select[Any]) -> list[Row]:
     if connection.dialect.name == "sqlite" or result.cursor is None:
         return [tuple(row) for row in result]
     # The driver has all of them by now, as tuples: half as long as by way of the library's rows.
-    found: list[Row] = result.cursor.fetchall()
+    found = [tuple(row) for row in result.cursor.fetchall()]
     result.close()
     return found
 

@@ -1,4 +1,5 @@
-"""How fast the ledger is: rows appended in batches of 1,000, read in order, verified, backed up; in SQLite and PostgreSQL.
+"""How fast the ledger is: rows appended in batches of 1,000, read in order, verified, backed up; in SQLite and in
+PostgreSQL.
 
     python -m tests.bench.ledger [--rows 100000] [--sqlite-only]
 

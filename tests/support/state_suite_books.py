@@ -194,6 +194,29 @@ class ArchiveSuite(StateSuite):
         assert list(tmp_path.iterdir()) == []
         assert store.ledger.verify().entries == 7
 
+    def test_of_two_who_archive_while_others_append_one_does(self, store: Store, url: str, tmp_path: Path) -> None:
+        store.ledger.add(FIRST)
+        store.periods.close(SEPTEMBER, who="anna", at=NOW)
+        failed: list[StateError] = []
+        with Store.open(url, now=NOW) as other:
+
+            def work(index: int) -> None:
+                if index < 2:
+                    try:
+                        (store, other)[index].archives.archive(OCTOBER, tmp_path / f"{index}.gz", who="anna", at=NOW)
+                    except StateError as error:
+                        failed.append(error)
+                else:
+                    for number in range(10):
+                        other.ledger.add([of(9, f"{index}-{number}")])
+
+            together(4, work)
+        (done,) = store.archives.all()
+        assert len(failed) == 1
+        assert (done.entries, store.archives.check(tmp_path / done.file)) == (4, done)
+        checked = store.ledger.verify()
+        assert (checked.entries, checked.archived, checked.problems) == (23, 4, ())
+
     def test_no_file_is_written_over(self, store: Store, tmp_path: Path) -> None:
         *_, last = views(store, tmp_path)
         contents = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -215,7 +238,7 @@ class ArchiveSuite(StateSuite):
             found = other.backups.restore(tmp_path / "a.gz")
             assert seen(other) == last
             assert found == store.ledger.verify()
-            assert other.archives.check(tmp_path / LATER)
+            assert other.archives.check(tmp_path / LATER).file == LATER
             with pytest.raises(ExistsError, match="is not empty"):
                 other.backups.restore(tmp_path / "a.gz")
             # It goes on as the first one would.
