@@ -82,14 +82,14 @@ def test_killed_after_the_ledger_what_is_heard_meanwhile_cuts_nothing_anew(
     with bare_site(tmp_path, clock=lambda: END) as site:
         one = gang(site, result="", result_at=None)
 
-        def killed(*_: object, **__: object) -> None:
-            raise KeyboardInterrupt
+        def note(_self: object, _id: str, what: str, *_: object, **__: object) -> None:
+            if what == "released":
+                raise KeyboardInterrupt
 
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(
-                type(site.store), "note", lambda _self, _id, what, *_: killed() if what == "released" else None
-            )
-            release(site, one, "lost", "")
+        with monkeypatch.context() as patch:
+            patch.setattr(type(site.store), "note", note)
+            with pytest.raises(KeyboardInterrupt):
+                release(site, one, "lost", "")
         before = site.store.ledger.entries()
         assert before
         assert {entry.use for entry in before} == {Use.STARTUP, Use.WORK, Use.RESTART_LOST_WORK}
