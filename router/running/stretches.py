@@ -63,7 +63,7 @@ def course_of(
     kept = attempt.first_step if attempt.kept_step is None else attempt.kept_step
     return Course(
         met_at=attempt.met_at,
-        ended_at=attempt.result_at,
+        ended_at=attempt.result_at or _fell_silent(nodes),
         finished=attempt.result == states.FINISHED,
         told=any(node.step is not None or node.saved_step is not None for node in nodes),
         first_step=attempt.first_step,
@@ -128,6 +128,11 @@ def _lost(length: timedelta, course: Course) -> timedelta:
     if course.step_seconds is None or not math.isfinite(course.step_seconds):
         return timedelta(microseconds=length // _TICK * steps // done)
     return _TICK * min(length // _TICK, round(Fraction(course.step_seconds) * steps * _TICKS_A_SECOND))
+
+
+def _fell_silent(nodes: Sequence[NodeRecord]) -> datetime | None:
+    """When the first of the ranks that never said how they ended was last heard of: a gang does no step without it."""
+    return min((utc(n.heard_at) for n in nodes if n.heard_at is not None and not n.ended_reason), default=None)
 
 
 def _saving(saved: Sequence[Mapping[str, object]]) -> timedelta:

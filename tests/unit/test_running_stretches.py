@@ -131,6 +131,20 @@ def test_what_is_written_down_of_a_training() -> None:
     assert (silent.told, silent.step_seconds, silent.saving) == (False, None, timedelta.max)
 
 
+def test_of_a_gang_that_lost_a_rank_the_training_ended_when_that_rank_was_last_heard_of() -> None:
+    one = attempt(met_at=NOW, last_step=90, kept_step=90)
+    heard = [
+        node(heard_at=NOW + 50 * MINUTE, ended_reason="stopped", step=90),
+        node(rank=1, heard_at=NOW + 40 * MINUTE),
+        node(rank=2, heard_at=NOW + 45 * MINUTE),
+    ]
+    assert course_of(one, heard, (), None).ended_at == NOW + 40 * MINUTE
+    assert minutes(course_of(one, heard, (), None), HOUR) == {"work": 40, "idle_allocated": 20}
+    said = replace(one, result="crashed", result_at=NOW + 44 * MINUTE)
+    assert course_of(said, heard, (), None).ended_at == said.result_at
+    assert course_of(one, [node(step=90)], (), None).ended_at is None
+
+
 class TestPublicComplaints:
     """What people complained about in the threads of other tools."""
 
