@@ -135,8 +135,3 @@ def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
         for node in nodes
         if node.made_at is not None
     )
-
-
-def in_month(entry: Entry, month: datetime) -> Usd:
-    """The part of the entry's money whose time falls into the month of that moment."""
-    return entry.usd_in(Month.of(month))

@@ -15,6 +15,7 @@ from router.coordinator.saves import Answers, saved_for_all
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.entry import Kind
+from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
 from router.planning.held import Held, held_use
 from router.planning.reassign import Want, reassign
@@ -30,7 +31,7 @@ from router.running.deadlines import as_of
 from router.running.deploying import Errand, Next, Outcome, Placed, place
 from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
-from router.running.metering import in_month, spent
+from router.running.metering import spent
 from router.running.orders import Order
 from router.running.past import past_of
 from router.running.quarantine import Short
@@ -171,7 +172,7 @@ class Replanner:
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
         stays, left = {attempt.id for attempt in staying}, {}
         for budget in limits.teams:
-            metered = Usd.total(in_month(e, now) for e in entries if e.team == budget.team)
+            metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
             gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}
             committed += spent([node for node in alive[1] if node.attempt in gone], now)
