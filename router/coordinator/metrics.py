@@ -23,7 +23,8 @@ from prometheus_client.registry import Collector
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
-from router.coordinator.tallies import DELAYS, Delays, Tallies, Waste
+from router.coordinator.tallies import DELAYS, Delays, Tallies
+from router.ledger.entry import Use
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 
@@ -57,7 +58,7 @@ class Picture:
     failed_saves: int = 0
     lost_steps: Mapping[str, int] = field(default_factory=dict)
     metered: Mapping[tuple[str, Market], Usd] = field(default_factory=dict)
-    wasted: Waste = field(default_factory=Waste)
+    wasted: Mapping[Use, Usd] = field(default_factory=dict)
 
 
 def text_of(picture: Picture) -> bytes:
@@ -145,13 +146,11 @@ def _of_money(picture: Picture) -> Iterator[Metric]:
     for (cloud, market), usd in sorted(picture.metered.items()):
         metered.add_metric([cloud, market.value], usd.dollars())
     yield metered
-    waste = picture.wasted
-    kinds = {"provisioning": waste.provisioning, "waiting": waste.waiting, "lost_steps": waste.lost_steps}
     yield _counters(
         "stepfare_wasted_usd",
-        "What of it trained nothing: until all ranks had met, after the training's end, and the share of lost steps.",
+        "What of it trained nothing, by the ledger's kinds of waste.",
         "kind",
-        {kind: usd.dollars() for kind, usd in kinds.items()},
+        {use.value: usd.dollars() for use, usd in picture.wasted.items()},
     )
 
 

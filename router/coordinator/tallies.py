@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pricing.money import ZERO, Usd, divide_half_even
+from pricing.money import ZERO, Usd
 from pricing.places import Market
-from router.ledger.entry import Entry
+from router.ledger.entry import Entry, Use
 from router.state.records import Attempt, JournalEntry, NoticeRecord
 from router.state.store import Store
 
@@ -25,19 +25,10 @@ MOST_REMEMBERED = 20_000
 # Notices are dated by a clock that may be set: so far back they are read once more.
 _AGAIN = timedelta(minutes=10)
 SAVED, NOT_SAVED = "saved", "not_saved"
+WASTES = tuple(use for use in Use if use.is_waste)
 
 _Key = tuple[str, str]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """What of one machine's metered money trained nothing: until all ranks had met (all of it where they never did),
-    after the training's end, and for the share of the steps done that was lost."""
-
-    provisioning: Usd = ZERO
-    waiting: Usd = ZERO
-    lost_steps: Usd = ZERO
 
 
 @dataclass(slots=True)
@@ -51,22 +42,6 @@ class Delays:
         """One more."""
         self.counts[bisect_left(DELAYS, seconds)] += 1
         self.seconds += seconds
-
-
-def waste_of(attempt: Attempt, entry: Entry) -> Waste:
-    """What of a metered entry of that attempt was wasted. The parts add up to no more than the entry, but for the
-    rounding of each."""
-    met = min(max(attempt.met_at or entry.end, entry.start), entry.end)
-    ended = min(max(attempt.result_at or entry.end, met), entry.end)
-    rate = entry.usd_per_hour
-    done = 0 if attempt.last_step is None else attempt.last_step - attempt.first_step
-    lost = 0 if attempt.last_step is None or attempt.kept_step is None else attempt.last_step - attempt.kept_step
-    trained = rate.over(ended - met)
-    return Waste(
-        provisioning=rate.over(met - entry.start),
-        waiting=rate.over(entry.end - ended),
-        lost_steps=Usd(divide_half_even(trained.nanos * lost, done)) if done > 0 and lost > 0 else ZERO,
-    )
 
 
 class Tallies:
@@ -88,7 +63,7 @@ class Tallies:
         self.failed_saves = 0
         self.lost_steps: Counter[str] = Counter()
         self.metered: dict[tuple[str, Market], Usd] = {}
-        self.wasted = Waste()
+        self.wasted: dict[Use, Usd] = dict.fromkeys(WASTES, ZERO)
 
     def look(self) -> None:
         """StateError leaves it to be done again."""
@@ -135,24 +110,19 @@ class Tallies:
 
     def _read_ledger(self) -> None:
         head, entries = self._store.overview.metered(self._head)
-        attempts = self._store.overview.attempts(entry.attempt for entry in entries)
-        self._count(entries, attempts)
+        self._count(entries)
         self._head = head
 
-    def _count(self, entries: Iterable[Entry], attempts: dict[str, Attempt]) -> None:
+    def _count(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            place = (entry.cloud, entry.market)
-            self.metered[place] = self.metered.get(place, ZERO) + entry.usd
+            if entry.market is not None:
+                place = (entry.cloud, entry.market)
+                self.metered[place] = self.metered.get(place, ZERO) + entry.usd
             if entry.lost_steps > 0:
                 known = entry.job in self.lost_steps or len(self.lost_steps) < MOST_JOBS
                 self.lost_steps[entry.job if known else OTHERS] += entry.lost_steps
-            attempt = attempts.get(entry.attempt)
-            more = Waste() if attempt is None else waste_of(attempt, entry)
-            self.wasted = Waste(
-                self.wasted.provisioning + more.provisioning,
-                self.wasted.waiting + more.waiting,
-                self.wasted.lost_steps + more.lost_steps,
-            )
+            if entry.use is not None and entry.use.is_waste:
+                self.wasted[entry.use] += entry.usd
 
 
 def _remember(known: OrderedDict[_Key, _T], key: _Key, value: _T) -> None:

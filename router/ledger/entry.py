@@ -1,4 +1,4 @@
-"""One line of the ledger: what a stretch of time on machines cost, or was planned to."""
+"""One line of the ledger: what something cost, or was planned to."""
 
 from __future__ import annotations
 
@@ -7,69 +7,172 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
 
-from pricing.money import Usd, UsdPerHour
+from pricing.money import ZERO, Usd, UsdPerHour, divide_half_even
 from pricing.places import Market
+from router.ledger.month import Month
+
+# Units of quantities, as FOCUS writes units; others may stand in rows that people add.
+HOURS, GB, GIB_HOURS = "Hours", "GB", "GiB-Hours"
+_TICK = timedelta(microseconds=1)
 
 
 class Kind(StrEnum):
-    """What an entry says."""
+    """Where an entry comes from. The first two are stepfare's own, the others people's (`stepfare ledger add`)."""
 
     PLANNED = "planned"
     METERED = "metered"
+    FEE = "fee"
+    CREDIT = "credit"
+    TAX = "tax"
+    ADJUSTMENT = "adjustment"
+
+    @property
+    def is_added(self) -> bool:
+        """A person wrote it."""
+        return self not in (Kind.PLANNED, Kind.METERED)
 
 
-@dataclass(frozen=True, slots=True)
+class What(StrEnum):
+    """What was paid for."""
+
+    MACHINE = "machine"
+    DISK = "disk"
+    EGRESS = "egress"
+    STORAGE = "storage"
+    OTHER = "other"
+
+
+class Use(StrEnum):
+    """What the time of a machine went into: ``work``, or a kind of waste. docs/ledger.md says how each is found."""
+
+    WORK = "work"
+    STARTUP = "startup"
+    FAILED_LAUNCH = "failed_launch"
+    CHECKPOINT_OVERHEAD = "checkpoint_overhead"
+    RESTART_LOST_WORK = "restart_lost_work"
+    IDLE_ALLOCATED = "idle_allocated"
+    OVERRUN = "overrun"
+    COMMITMENT_UNUSED = "commitment_unused"
+    RESERVATION_UNUSED = "reservation_unused"
+
+    @property
+    def is_waste(self) -> bool:
+        """Nothing came of it."""
+        return self is not Use.WORK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """From ``start`` until before ``end`` (UTC), ``hours`` of it billed at ``usd_per_hour`` (of all ``machines``).
+    """``quantity`` of ``unit`` of something (``what``) from ``start`` until before ``end`` (UTC), for ``usd``.
 
-    ``key`` is unique: the same happening again has the same key. ``usd`` is rate x hours, rounded once. A metered entry
-    is about one machine (``attempt``, ``rank``), and all of its time is billed; a planned one is a line of a plan.
-    ``steps`` are those that the time was planned to do, or, metered, those that were saved in it, which stand with rank
-    0 alone; ``lost_steps`` were done and then lost. 0 where nobody knows. ValueError when that does not hold.
+    ``key`` is unique: the same happening again has the same key. ``period`` is the month in whose books it stands: that
+    of ``start``, unless it ``corrects`` something: the key of an entry, or a month that was closed before this was
+    known. ``unpriced``: the price is not known; ``usd`` is 0 then, and the quantity stands.
+
+    Of machines the quantity is hours, of each of ``machines``, at ``usd_per_hour`` for all of them. A metered one is
+    about one machine (``attempt``, ``rank``) and one use of its time; ``use`` None where that is not known, which is so
+    of all that was metered before uses were. ``steps`` are those that the time was planned to do, or, metered, those
+    that were saved in it, which stand with rank 0 alone; ``lost_steps`` were done and then lost. 0 where nobody knows.
+    Those that a person added say ``who`` and why (``reason``), and may name a document (``reference``).
+    ValueError when that does not hold.
     """
 
     key: str
     kind: Kind
     recorded_at: datetime
-    plan: str
-    job: str
-    job_digest: str
-    team: str
-    project: str | None
-    cost_center: str | None
-    gang: str
-    attempt: str
-    rank: int | None
-    cloud: str
-    region: str
-    zone: str | None
-    instance_type: str
-    market: Market
-    accelerator: str
-    accelerators: int
-    machines: int
+    period: Month
     start: datetime
     end: datetime
-    hours: Fraction
-    usd_per_hour: UsdPerHour
     usd: Usd
+    what: What = What.MACHINE
+    use: Use | None = None
+    quantity: Fraction = Fraction(0)
+    unit: str = HOURS
+    usd_per_hour: UsdPerHour | None = None
+    unpriced: bool = False
+    corrects: str = ""
+    plan: str = ""
+    job: str = ""
+    job_digest: str = ""
+    team: str = ""
+    project: str | None = None
+    cost_center: str | None = None
+    gang: str = ""
+    attempt: str = ""
+    rank: int | None = None
+    cloud: str = ""
+    region: str = ""
+    zone: str | None = None
+    instance_type: str = ""
+    market: Market | None = None
+    accelerator: str = ""
+    accelerators: int = 0
+    machines: int = 0
     steps: int = 0
     lost_steps: int = 0
     price_as_of: str = ""
     price_source: str = ""
+    who: str = ""
+    reason: str = ""
+    reference: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("recorded_at", "start", "end"):
-            if getattr(self, name).utcoffset() != timedelta(0):
-                raise ValueError(f"{self.key}: {name} is not in UTC")
-        if self.end <= self.start:
-            raise ValueError(f"{self.key}: a period that ends when it begins, or before")
-        if self.hours < 0 or self.usd_per_hour.nanos < 0 or self.usd.nanos < 0 or self.machines < 1:
-            raise ValueError(f"{self.key}: hours, prices and machines are never negative")
-        if self.kind is Kind.METERED and (not self.attempt or self.rank is None or self.machines != 1):
-            raise ValueError(f"{self.key}: a metered entry is about one machine of an attempt")
+        for why in (_of_time(self), _of_money(self), _of_what_it_is_about(self)):
+            if why:
+                raise ValueError(f"{self.key}: {why}")
+
+    @property
+    def hours(self) -> Fraction:
+        """Hours of single machines; 0 of anything else."""
+        return self.quantity * self.machines if self.what is What.MACHINE and self.unit == HOURS else Fraction(0)
+
+    def usd_until(self, moment: datetime) -> Usd:
+        """The part of the money that falls before the moment, by time: the parts between moments add up exactly."""
+        whole = (self.end - self.start) // _TICK
+        before = min(max((moment - self.start) // _TICK, 0), whole)
+        return Usd(divide_half_even(self.usd.nanos * before, whole))
+
+    def usd_in(self, month: Month) -> Usd:
+        """The part of the money whose time falls into the month, whichever month's books it stands in."""
+        return self.usd_until(month.ends) - self.usd_until(month.begins)
 
 
 def utc(moment: datetime) -> datetime:
     """The same moment in UTC."""
     return moment.astimezone(UTC)
+
+
+def _of_time(entry: Entry) -> str:
+    for name in ("recorded_at", "start", "end"):
+        if getattr(entry, name).utcoffset() != timedelta(0):
+            return f"{name} is not in UTC"
+    if entry.end <= entry.start:
+        return "a period that ends when it begins, or before"
+    if not entry.corrects and entry.period != Month.of(entry.start):
+        return f"of {Month.of(entry.start)}, but in the books of {entry.period} without correcting anything"
+    return ""
+
+
+def _of_money(entry: Entry) -> str:
+    rate = entry.usd_per_hour
+    if entry.quantity < 0 or entry.machines < 0 or (rate is not None and rate.nanos < 0):
+        return "quantities, prices and machines are never negative"
+    if entry.usd < ZERO and entry.kind not in (Kind.CREDIT, Kind.ADJUSTMENT, Kind.TAX) and not entry.corrects:
+        return "money is never negative but for credits, taxes, adjustments and corrections"
+    if entry.usd > ZERO and entry.kind is Kind.CREDIT and not entry.corrects:
+        return "a credit is not above zero"
+    if entry.unpriced and entry.usd != ZERO:
+        return "no price is known, but there is an amount"
+    return ""
+
+
+def _of_what_it_is_about(entry: Entry) -> str:
+    if entry.kind.is_added:
+        return "" if entry.who and entry.reason else "who added it and why has to be said"
+    if entry.what is What.MACHINE and entry.machines < 1:
+        return "hours of machines are of at least one"
+    if entry.kind is Kind.METERED and not entry.attempt:
+        return "a metered entry is about something of an attempt"
+    if entry.kind is Kind.METERED and entry.what is What.MACHINE and (entry.rank is None or entry.machines != 1):
+        return "metered hours are of one machine of an attempt"
+    return ""

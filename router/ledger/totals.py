@@ -24,29 +24,37 @@ GROUPS = (
     "instance_type",
     "market",
     "accelerator",
+    "kind",
+    "what",
+    "use",
+    "period",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What the entries of a group come to, planned and metered apart. Hours are of single machines."""
+    """What the entries of a group come to: planned, metered, and added by people apart. Hours are of single machines.
+    ``unpriced`` counts entries whose price nobody knows: their money is in no sum."""
 
     planned: Usd = ZERO
     metered: Usd = ZERO
     planned_hours: Fraction = Fraction(0)
     metered_hours: Fraction = Fraction(0)
     entries: int = 0
+    added: Usd = ZERO
+    unpriced: int = 0
 
     def plus(self, entry: Entry) -> Total:
         """With one more entry."""
-        hours = entry.hours * entry.machines
-        is_planned = entry.kind is Kind.PLANNED
+        planned, metered = entry.kind is Kind.PLANNED, entry.kind is Kind.METERED
         return Total(
-            planned=self.planned + entry.usd if is_planned else self.planned,
-            metered=self.metered if is_planned else self.metered + entry.usd,
-            planned_hours=self.planned_hours + hours if is_planned else self.planned_hours,
-            metered_hours=self.metered_hours if is_planned else self.metered_hours + hours,
+            planned=self.planned + entry.usd if planned else self.planned,
+            metered=self.metered + entry.usd if metered else self.metered,
+            planned_hours=self.planned_hours + entry.hours if planned else self.planned_hours,
+            metered_hours=self.metered_hours + entry.hours if metered else self.metered_hours,
             entries=self.entries + 1,
+            added=self.added + entry.usd if entry.kind.is_added else self.added,
+            unpriced=self.unpriced + entry.unpriced,
         )
 
 

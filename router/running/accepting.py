@@ -12,13 +12,14 @@ from pricing.problems import InvalidInputError, Problem
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.entry import Entry, Kind
+from router.ledger.month import Month
 from router.planning.market import listings_by_accelerator
 from router.planning.plan import Plan
 from router.running.choices import choices_of, most_at_risk
 from router.running.deploying import Errand
 from router.running.guardrails import Cause, Refusal
 from router.running.kept_limits import has_limits, keep_limits
-from router.running.metering import in_month, planned_entries
+from router.running.metering import planned_entries
 from router.running.orders import Order
 from router.running.site import Site
 from router.state.records import Attempt
@@ -85,7 +86,7 @@ def over_budget(
     refused = []
     entries = [e for e in ledger if e.kind is Kind.METERED]
     for budget in limits.teams:
-        metered = Usd.total(in_month(e, month) for e in entries if e.team == budget.team)
+        metered = Usd.total(e.usd_in(Month.of(month)) for e in entries if e.team == budget.team)
         committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
         wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
         total = max(metered, budget.spent) + committed + wanted

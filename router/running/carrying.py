@@ -22,6 +22,7 @@ from router.planning.whats_left import transfer_usd
 from router.running.chains import Chain
 from router.running.kept_limits import limits_text
 from router.running.site import Site
+from router.running.sundries import COPIED, NOT_COPIED, moved_entries
 from router.running.workspaces import Before
 from router.state.records import Attempt, Phase
 from router.storage.arrow import open_store
@@ -31,7 +32,6 @@ from router.storage.errors import OutOfTimeError, StorageError
 from router.storage.pace import Pace
 from router.storage.transfer import Moved
 
-COPIED, NOT_COPIED = "copied", "not copied"
 # So often it is seen whether the site is to stop, and whether the attempt is still wanted.
 _LOOK_S, _ASK_S = 0.05, 1.0
 # Somebody who waits for an answer of a store sees the end of the time that much later.
@@ -92,7 +92,9 @@ def goes_on_from(
     if wanted is None:
         return before
     began, pace = time.monotonic(), Pace(seconds=site.deploy.patience.carry.total_seconds())
-    details: dict[str, object] = {"from": shown(wanted.source), "to": shown(wanted.target)}
+    details: dict[str, object] = {
+        "from": shown(wanted.source), "to": shown(wanted.target), "origin": str(wanted.origin),
+    }  # fmt: skip
     site.tell(attempt.job, f"copying step {wanted.step} from {details['from']} to {details['to']}")
     moved, why = _moved(site, attempt, wanted, pace, opens or _opener(site))
     if moved is None and not why:
@@ -105,11 +107,20 @@ def goes_on_from(
     what = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
     if moved is None:
         site.store.note(attempt.id, NOT_COPIED, site.clock(), step=wanted.step, why=why, **details)
+        book_moved(site, attempt)
         site.tell(attempt.job, f"step {wanted.step} is read from {details['from']}, not copied: {why} ({what})")
         return before
     site.store.note(attempt.id, COPIED, site.clock(), step=moved.step, kept=moved.kept, **details)
+    book_moved(site, attempt)
     site.tell(attempt.job, f"step {moved.step} is in {details['to']}: {what}")
     return replace(before, manifest=moved.manifest)
+
+
+def book_moved(site: Site, attempt: Attempt) -> None:
+    """Writes into the ledger what was copied to the attempt; what is there stays."""
+    site.store.ledger.add(
+        moved_entries(attempt, site.store.journal(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
+    )
 
 
 def told(before: Before, attempt: Attempt) -> Attempt | None:

@@ -15,8 +15,10 @@ from router.agent import states
 from router.agent.config import Config
 from router.running.causes import Cause, cause_of
 from router.running.site import Site
+from router.running.sundries import DISK_GIB, PROVISIONING
 from router.running.witness import Witness, look
 from router.state.records import Attempt, NodeRecord, Phase
+from terraform.boot import is_local, needs_hosts
 from terraform.errors import StateLockedError, TerraformError
 from terraform.outputs import MadeNode, made_nodes
 from terraform.runner import Applied
@@ -52,7 +54,12 @@ def make(
     directory = site.directory(attempt.directory)
     if attempt.phase is Phase.PLANNED:
         attempt = site.store.update(attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock()))
-    site.store.note(attempt.id, "provisioning" if spec is not None else "provisioning taken up", site.clock())
+    if spec is None:
+        site.store.note(attempt.id, "provisioning taken up", site.clock())
+    else:
+        # Hosts of one's own, and processes, have no disk that a cloud sends a bill for.
+        own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
+        site.store.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
     witness = Witness(site, attempt)
     try:
         if spec is not None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from fractions import Fraction
+from itertools import accumulate, pairwise
 
 from pricing.money import Usd
 from pricing.places import Market
 from router.jobs.spec import Job
-from router.ledger.entry import Entry, Kind, utc
+from router.ledger.entry import Entry, Kind, Use, utc
+from router.ledger.month import Month
 from router.running.orders import Order
+from router.running.stretches import Course, Stretch, course_of, stretches
+from router.running.sundries import whose
 from router.state.records import Attempt, NodeRecord
 
 _HOUR = timedelta(hours=1)
+_TICK = timedelta(microseconds=1)
 
 
 def planned_entries(
@@ -40,8 +45,6 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
         project=job.project,
         cost_center=job.cost_center,
         gang=order.gang,
-        attempt="",
-        rank=None,
         cloud=line.cloud,
         region=line.region,
         zone=line.zone,
@@ -50,9 +53,10 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
         accelerator=line.accelerator,
         accelerators=line.accelerators,
         machines=line.machines,
+        period=Month.of(line.start),
         start=utc(line.start),
         end=utc(line.end),
-        hours=line.hours,
+        quantity=line.hours,
         usd_per_hour=line.usd_per_hour,
         usd=line.cost_usd,
         steps=line.steps,
@@ -61,25 +65,39 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
     )
 
 
-def metered_entries(attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime) -> tuple[Entry, ...]:
-    """One a machine that existed and is gone, for all of its time at the price it was planned with. A machine that was
-    gone within the same microsecond cost nothing and has none. The gang's steps, and those it lost, stand with rank
-    0."""
+def metered_entries(
+    attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
+) -> tuple[Entry, ...]:
+    """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
+    that had one use. The stretches of a machine have no gap or overlap, and their money adds up to that of its whole
+    time, which is rounded once. ``course``: how the training went; without it as the attempt and its machines say.
+
+    A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
+    on its work, those that were lost on its lost work.
+    """
+    course = course or course_of(attempt, nodes, (), None)
+    return tuple(
+        entry
+        for node in nodes
+        if node.made_at is not None and node.gone_at is not None
+        for entry in _of_machine(attempt, node, stretches(node.made_at, node.gone_at, course), at)
+    )
+
+
+def _of_machine(
+    attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at: datetime
+) -> Iterator[Entry]:  # fmt: skip
     kept = (attempt.kept_step or attempt.first_step) - attempt.first_step
     lost = (attempt.last_step or 0) - (attempt.kept_step or 0)
-    return tuple(
-        Entry(
-            key=f"metered {attempt.id} {node.rank} {utc(node.made_at).isoformat()}",
-            kind=Kind.METERED,
-            recorded_at=utc(at),
-            plan=attempt.plan,
-            job=attempt.job,
-            job_digest=attempt.job_digest,
-            team=attempt.team,
-            project=attempt.project,
-            cost_center=attempt.cost_center,
-            gang=attempt.gang,
-            attempt=attempt.id,
+    steps = _spread(kept if node.rank == 0 else 0, parts, (Use.WORK, Use.OVERRUN))
+    lost_steps = _spread(lost if node.rank == 0 else 0, parts, (Use.RESTART_LOST_WORK,))
+    before = Usd(0)
+    for number, part in enumerate(parts):
+        until = node.usd_per_hour.over(part.end - parts[0].start)
+        yield Entry(
+            key=f"metered {attempt.id} {node.rank} {part.start.isoformat()}",
+            use=part.use,
+            period=Month.of(part.start),
             rank=node.rank,
             cloud=attempt.cloud,
             region=attempt.region,
@@ -89,19 +107,25 @@ def metered_entries(attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime)
             accelerator=node.accelerator,
             accelerators=node.accelerators,
             machines=1,
-            start=utc(node.made_at),
-            end=utc(node.gone_at),
-            hours=Fraction(
-                (node.gone_at - node.made_at) // timedelta(microseconds=1), _HOUR // timedelta(microseconds=1)
-            ),
+            start=part.start,
+            end=part.end,
+            quantity=Fraction(part.ticks, _HOUR // _TICK),
             usd_per_hour=node.usd_per_hour,
-            usd=node.usd_per_hour.over(node.gone_at - node.made_at),
-            steps=kept if node.rank == 0 else 0,
-            lost_steps=lost if node.rank == 0 else 0,
+            usd=until - before,
+            steps=steps[number],
+            lost_steps=lost_steps[number],
+            **whose(attempt, at),
         )
-        for node in nodes
-        if node.made_at is not None and node.gone_at is not None and node.gone_at > node.made_at
-    )
+        before = until
+
+
+def _spread(steps: int, parts: Sequence[Stretch], uses: Collection[Use]) -> list[int]:
+    """The steps over the stretches of these uses, by time; over the last of all where there are none."""
+    weights = [part.ticks if part.use in uses else 0 for part in parts]
+    if not any(weights):
+        weights = [0] * (len(parts) - 1) + [1] * bool(parts)
+    ends = [steps * done // sum(weights) for done in accumulate(weights)]
+    return [end - begin for begin, end in pairwise([0, *ends])]
 
 
 def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
@@ -111,11 +135,3 @@ def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
         for node in nodes
         if node.made_at is not None
     )
-
-
-def in_month(entry: Entry, month: datetime) -> Usd:
-    """The part of the entry that falls into the month: all of a metered entry's time is billed."""
-    begins = month.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    ends = (begins + timedelta(days=31)).replace(day=1)
-    overlap = min(entry.end, ends) - max(entry.start, begins)
-    return entry.usd_per_hour.over(overlap) if overlap > timedelta(0) else Usd(0)

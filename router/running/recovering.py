@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from pricing.book import PriceBook
@@ -16,6 +15,7 @@ from router.coordinator.saves import Answers, saved_for_all
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.entry import Kind
+from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
 from router.planning.held import Held, held_use
 from router.planning.reassign import Want, reassign
@@ -27,10 +27,11 @@ from router.quoting.policy import Event, Greedy, Move, Observation, Policy
 from router.quoting.safety import SafetyNet
 from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from
+from router.running.deadlines import as_of
 from router.running.deploying import Errand, Next, Outcome, Placed, place
 from router.running.kept_limits import limits_text
 from router.running.lifecycle import Reason
-from router.running.metering import in_month, spent
+from router.running.metering import spent
 from router.running.orders import Order
 from router.running.past import past_of
 from router.running.quarantine import Short
@@ -171,7 +172,7 @@ class Replanner:
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
         stays, left = {attempt.id for attempt in staying}, {}
         for budget in limits.teams:
-            metered = Usd.total(in_month(e, now) for e in entries if e.team == budget.team)
+            metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
             gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}
             committed += spent([node for node in alive[1] if node.attempt in gone], now)
@@ -201,10 +202,7 @@ class Replanner:
     def _as_of(self, attempt: Attempt) -> datetime:
         """When its plan was made; a plan never changes."""
         if attempt.plan not in self._plans_as_of:
-            plan = self.site.store.plan(attempt.plan)
-            if plan is None:
-                return attempt.created_at
-            self._plans_as_of[attempt.plan] = datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
+            self._plans_as_of[attempt.plan] = as_of(self.site.store, attempt)
         return self._plans_as_of[attempt.plan]
 
     def _jobs(self, wanting: Sequence[Wanting]) -> dict[str, str]:

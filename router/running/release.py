@@ -6,7 +6,7 @@ May be called again after any failure or crash: each step finds what the one bef
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,10 +15,15 @@ from providers.errors import ProviderError
 from providers.fleet import Found
 from router.agent import states
 from router.agent.config import Config
+from router.coordinator.saves import SAVED
+from router.ledger.entry import Kind, What
+from router.running.deadlines import deadline_of
 from router.running.lifecycle import kept_step, last_step
 from router.running.metering import metered_entries
 from router.running.nodescript import SECRET_FILES
 from router.running.site import Site
+from router.running.stretches import course_of
+from router.running.sundries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, moved_entries
 from router.running.witness import Witness, look
 from router.running.workspaces import GRACE_SECONDS
 from router.state.records import Attempt, NodeRecord, Phase
@@ -175,6 +180,28 @@ def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetim
     return max(known) if max(known) > made_at else made_at + _LEAST_METERED
 
 
+def _meter(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+    """Writes the attempt into the ledger. A machine that is there from before stays as it is: what is told meanwhile
+    would cut its time another way."""
+    journal = site.store.journal(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
+    course = course_of(
+        attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
+    )
+    there = {
+        entry.rank
+        for entry in site.store.ledger.entries(attempt=attempt.id, kind=Kind.METERED)
+        if entry.what is What.MACHINE
+    }
+    new = [node for node in nodes if node.rank not in there]
+    site.store.ledger.add(
+        (
+            *metered_entries(attempt, new, now, course),
+            *disk_entries(attempt, new, disk_gib(journal), now),
+            *moved_entries(attempt, journal, now),
+        )
+    )
+
+
 def _over(site: Site, attempt: Attempt) -> Attempt:
     now = site.clock()
     for node in site.store.nodes(attempt.id):
@@ -189,7 +216,7 @@ def _over(site: Site, attempt: Attempt) -> Attempt:
         return None if current.kept_step is not None else replace(current, last_step=last, kept_step=kept)
 
     attempt = site.store.update(attempt.id, counted)
-    site.store.ledger.add(metered_entries(attempt, nodes, now))
+    _meter(site, attempt, nodes, now)
     site.store.note(attempt.id, "released", now, reason=attempt.reason)
     phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
 

@@ -1,4 +1,4 @@
-"""Column types that bring every value back exactly: money in nanos, moments, fractions, words, JSON.
+"""Column types that bring every value back exactly: money in nanos, moments, words, JSON.
 
 A value that cannot be kept raises ValueError or TypeError, and nothing is written.
 """
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
@@ -106,15 +105,9 @@ def _real(value: float) -> float:
     return float(value)
 
 
-def _fraction(value: Fraction) -> str:
-    return f"{value.numerator}/{value.denominator}"
-
-
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
 WHOLE = Kept(_whole, int, BigInteger)
 REAL = Kept(_real, float, Double)
-# n/d, the denominator always written.
-RATIO = Kept(_fraction, Fraction)
 WORDS = Kept(kept, str)
 DETAILS = Kept(canonical, json.loads)

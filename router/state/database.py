@@ -67,6 +67,14 @@ class Database:
             yield connection
 
     @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """As :meth:`read`, and all that is read is as of one moment, however often is asked. StateError."""
+        with self._in_our_words(), self._engine.connect() as connection:
+            if not self.is_file:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
     def write(self, turn: str = "") -> Iterator[Connection]:
         """A transaction: on the disk when the block ends, undone when it raises. StateError.
 

@@ -1,21 +1,33 @@
-"""The ledger in the database: compare-and-append, each key once."""
+"""The ledger in the database: compare-and-append, each key once, none into closed books."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection
 
+from router.ledger.booking import booked
 from router.ledger.entry import Entry, Kind
+from router.ledger.month import Month
 from router.state.database import Database
 from router.state.errors import ConflictError, MovedError
-from router.state.rows import last_seq, records, values
+from router.state.forms import kept
+from router.state.ledger_checking import Checked, check
+from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, raw, sealed
+from router.state.ledger_table import archived_keys, insert_rows, known_rows, last_of, rows_after, rows_of, selected
+from router.state.periods import closed_through
 from router.state.tables import LEDGER
 
-# Below the most parameters of a statement that any build of SQLite takes.
-_KEYS_AT_ONCE = 500
+# Rows that one look brings, by default: some ten megabytes.
+_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    entry: Entry
+    values: tuple[Value, ...]
 
 
 class LedgerStore:
@@ -25,15 +37,18 @@ class LedgerStore:
         self._database = database
 
     def head(self) -> int:
-        """The number of the last entry; 0 when there is none."""
+        """The number of the last entry, be it archived; 0 when there is none."""
         with self._database.read() as connection:
-            return last_seq(connection, LEDGER)
+            return last_of(connection)[0]
 
     def append(self, entries: Sequence[Entry], *, after: int) -> int:
-        """Appends all of them, or none; the new head. An entry that is there (but for ``recorded_at``) is skipped.
+        """Appends all of them, or none; the new head. An entry that is there is skipped: the same happening, whenever
+        it was recorded (:func:`router.state.ledger_rows.happening`), or one whose key was archived.
 
-        MovedError unless ``after`` is the head; ConflictError for a key that is there, or given twice, with other
-        content; ValueError for money above nine billion dollars.
+        What was planned or metered in a closed month goes into the books of an open one
+        (:func:`router.ledger.booking.booked`). MovedError unless ``after`` is the head; ConflictError for a key that is
+        there, or given twice, with other content; ClosedError for what a person adds to a closed month, or that
+        corrects nothing that there is; ValueError for money above nine billion dollars.
         """
         return self._append(entries, after)
 
@@ -50,46 +65,93 @@ class LedgerStore:
         job: str | None = None,
         attempt: str | None = None,
         team: str | None = None,
+        period: Month | None = None,
     ) -> tuple[Entry, ...]:
-        """Those whose period overlaps ``since`` until before ``until``, of that kind, job, attempt and team, in order.
-        None: of any."""
-        query = select(LEDGER).order_by(LEDGER.c.seq)
-        if since is not None:
-            query = query.where(LEDGER.c.end > since)
-        if until is not None:
-            query = query.where(LEDGER.c.start < until)
-        for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team)):
-            query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
+        """Those whose time overlaps ``since`` until before ``until``, of that kind, job, attempt, team and month of the
+        books, in order, but for what was archived. None: of any."""
         with self._database.read() as connection:
-            return tuple(records(connection, LEDGER, query, Entry, without=("seq",)))
+            query = selected(connection).order_by(LEDGER.c.seq)
+            if since is not None:
+                query = query.where(LEDGER.c.end_at > since)
+            if until is not None:
+                query = query.where(LEDGER.c.start_at < until)
+            month = None if period is None else str(period)
+            for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team), ("period", month)):
+                query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
+            return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
+
+    def batches(self, after: int = 0, *, size: int = _BATCH) -> Iterator[list[Row]]:
+        """Rows with a number above ``after``, in order, up to ``size`` at a time, as
+        :mod:`router.state.ledger_rows` writes them: what was there when each batch was read, but for what was
+        archived."""
+        while True:
+            with self._database.read() as connection:
+                rows = rows_after(connection, after, last_of(connection)[0], size)
+            if not rows:
+                return
+            yield rows
+            after = rows[-1][0]
+
+    def verify(self) -> Checked:
+        """Whether every row is as it was written and follows the one before, and no closed month was added to."""
+        with self._database.snapshot() as connection:
+            return check(connection)
 
     def _append(self, entries: Sequence[Entry], after: int | None) -> int:
+        given = [_Given(entry, raw(entry)) for entry in entries]
         with self._database.write(LEDGER.name) as connection:
-            head = last_seq(connection, LEDGER)
+            head, last = last_of(connection)
             if after is not None and after != head:
                 raise MovedError(f"the ledger has {head} entries now, not {after}", "read it again")
-            new = _new(entries, _known(connection, entries))
+            new = _new(connection, given)
             if new:
-                connection.execute(insert(LEDGER), [{**values(e), "seq": head + i} for i, e in enumerate(new, 1)])
+                insert_rows(connection, list(sealed(_into_open_books(connection, new), head, last)))
             return head + len(new)
 
 
-def _known(connection: Connection, entries: Sequence[Entry]) -> dict[str, Entry]:
-    keys = [entry.key for entry in entries]
-    known: dict[str, Entry] = {}
-    for first in range(0, len(keys), _KEYS_AT_ONCE):
-        query = select(LEDGER).where(LEDGER.c.key.in_(keys[first : first + _KEYS_AT_ONCE]))
-        known |= {entry.key: entry for entry in records(connection, LEDGER, query, Entry, without=("seq",))}
-    return known
-
-
-def _new(entries: Iterable[Entry], known: dict[str, Entry]) -> list[Entry]:
+def _new(connection: Connection, given: Sequence[_Given]) -> list[_Given]:
     """Those to write, each key once. ConflictError."""
-    seen, new = dict(known), []
-    for entry in entries:
-        before = seen.setdefault(entry.key, entry)
-        if before is entry:
-            new.append(entry)
-        elif replace(before, recorded_at=entry.recorded_at) != entry:
-            raise ConflictError(f"the ledger has {entry.key} with other content")
+    keys = [str(one.values[0]) for one in given]
+    archived = archived_keys(connection, keys)
+    seen = {key: happening(row[1:-2]) for key, row in known_rows(connection, keys).items()}
+    new = []
+    for key, one in zip(keys, given, strict=True):
+        if key in archived:
+            continue
+        this = happening(one.values)
+        before = seen.setdefault(key, this)
+        if before is this:
+            new.append(one)
+        elif before != this:
+            raise ConflictError(f"the ledger has {key} with other content")
     return new
+
+
+def _into_open_books(connection: Connection, new: Sequence[_Given]) -> list[tuple[Value, ...]]:
+    """The values to write. ClosedError."""
+    closed = closed_through(connection)
+    _corrects_something(connection, [one.entry for one in new], closed)
+    written = []
+    for one in new:
+        entry = booked(one.entry, closed)
+        written.append(one.values if entry is one.entry else raw(entry))
+    return written
+
+
+def _corrects_something(connection: Connection, entries: Collection[Entry], closed: Month | None) -> None:
+    named = {kept(entry.corrects): entry for entry in entries if entry.corrects}
+    keys = sorted(name for name in named if not _is_closed(name, closed))
+    there = {key_of(row) for row in known_rows(connection, keys).values()} | archived_keys(connection, keys)
+    there |= {kept(entry.key) for entry in entries}
+    for name in keys:
+        if name not in there:
+            raise ConflictError(
+                f"{named[name].key} corrects {name!r}, which is neither the key of an entry nor a closed month"
+            )
+
+
+def _is_closed(name: str, closed: Month | None) -> bool:
+    try:
+        return closed is not None and Month.parse(name) <= closed
+    except ValueError:
+        return False

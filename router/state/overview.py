@@ -9,8 +9,10 @@ from sqlalchemy import Text, func, select, type_coerce
 
 from router.ledger.entry import Entry, Kind
 from router.state.database import Database
+from router.state.ledger_rows import entry_of
+from router.state.ledger_table import last_of, rows_of, selected
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
-from router.state.rows import AT_ONCE, Recall, last_seq, records
+from router.state.rows import AT_ONCE, Recall, records
 from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
 
 _OVER = [phase for phase in Phase if phase.is_over]
@@ -118,7 +120,7 @@ class Overview:
     def metered(self, after: int = 0) -> tuple[int, tuple[Entry, ...]]:
         """The head of the ledger, and what was metered above ``after``, in order."""
         with self._database.read() as connection:
-            head = last_seq(connection, LEDGER)
+            head = last_of(connection)[0]
             new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == Kind.METERED)
-            query = select(LEDGER).where(new).order_by(LEDGER.c.seq)
-            return head, tuple(records(connection, LEDGER, query, Entry, without=("seq",)))
+            rows = rows_of(connection, selected(connection).where(new).order_by(LEDGER.c.seq))
+            return head, tuple(entry_of(row[1:-2]) for row in rows)

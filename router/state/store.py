@@ -34,9 +34,12 @@ class Store:
         from router.state.attempts import Attempts
         from router.state.audit import Audit
         from router.state.journal import Journal, Shortages
+        from router.state.ledger_archive import Archives
+        from router.state.ledger_backup import Backups
         from router.state.ledger_store import LedgerStore
         from router.state.notices import Notices
         from router.state.overview import Overview
+        from router.state.periods import Periods
         from router.state.plans import Plans
         from router.state.versions import ID
 
@@ -48,6 +51,9 @@ class Store:
         self._shortages = Shortages(database)
         self._audit = Audit(database)
         self.ledger = LedgerStore(database)
+        self.periods = Periods(database)
+        self.backups = Backups(database)
+        self.archives = Archives(database)
         self.overview = Overview(database)
         self._id = self._plans.value(ID) or ""
 

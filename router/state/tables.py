@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table
 
 from pricing.places import Market
-from router.ledger.entry import Kind
-from router.state.columns import DETAILS, RATIO, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
+from router.ledger.entry import Kind, Use, What
+from router.state.columns import DETAILS, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
 from router.state.records import Phase
 
 METADATA = MetaData()
@@ -174,7 +174,7 @@ LEASES = Table(
     _moment("until"),
 )
 
-# The three that are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
+# These are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
 JOURNAL = Table(
     "journal",
     METADATA,
@@ -206,7 +206,11 @@ LEDGER = Table(
     Column("seq", _NUMBER, primary_key=True, autoincrement=False),
     _text("key"),
     Column("kind", word(Kind), nullable=False),
+    Column("what", word(What), nullable=False),
+    Column("use", word(Use), nullable=True),
     _moment("recorded_at"),
+    _text("period"),
+    _text("corrects"),
     _text("plan"),
     _text("job"),
     _text("job_digest"),
@@ -220,21 +224,65 @@ LEDGER = Table(
     _text("region"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=False),
+    Column("market", word(Market), nullable=True),
     _text("accelerator"),
     _count("accelerators"),
     _count("machines"),
-    _moment("start_at", key="start"),
-    _moment("end_at", key="end"),
-    Column("hours", RATIO, nullable=False),
-    _rate("usd_per_hour"),
-    _usd("usd"),
+    _moment("start_at"),
+    _moment("end_at"),
+    _text("quantity"),
+    _text("unit"),
+    _count("usd_per_hour_nanos", null=True),
+    _count("usd_nanos"),
+    _count("unpriced"),
     _count("steps"),
     _count("lost_steps"),
     _text("price_as_of"),
     _text("price_source"),
+    _text("who"),
+    _text("reason"),
+    _text("reference"),
+    _text("previous"),
+    _text("hash"),
     Index("ledger_by_key", "key", unique=True),
-    Index("ledger_by_start", "start"),
+    Index("ledger_by_start", "start_at"),
     Index("ledger_by_job", "job"),
     Index("ledger_by_attempt", "attempt"),
+    Index("ledger_by_period", "period"),
+)
+
+# What is left here of entries that were moved to a file: enough to check the chain, and to know each key once.
+LEDGER_ARCHIVED = Table(
+    "ledger_archived",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _text("key"),
+    _text("previous"),
+    _text("hash"),
+    Index("ledger_archived_by_key", "key", unique=True),
+)
+
+LEDGER_ARCHIVES = Table(
+    "ledger_archives",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _text("before_month"),
+    _moment("at"),
+    _text("who"),
+    _text("file"),
+    _text("sha256"),
+    _count("entries"),
+    Column("totals", DETAILS, nullable=False),
+)
+
+LEDGER_PERIODS = Table(
+    "ledger_periods",
+    METADATA,
+    Column("seq", _NUMBER, primary_key=True, autoincrement=False),
+    _text("period"),
+    _moment("closed_at"),
+    _text("who"),
+    _count("head"),
+    _text("hash"),
+    Index("ledger_periods_by_period", "period", unique=True),
 )

@@ -15,7 +15,7 @@ from router.state.errors import BusyError, StateError, TooNewError
 from router.state.places import File, Place
 from router.state.tables import FACTS
 
-VERSIONS = ("0001", "0002", "0003", "0004")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005")
 ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"

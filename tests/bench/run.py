@@ -28,6 +28,7 @@ from tests.bench import (
     backtest,
     coordinator,
     first_write,
+    ledger,
     metrics,
     orders,
     price_history,
@@ -81,6 +82,8 @@ def main() -> None:
     coordinator.main()
     print()
     metrics.main()
+    print()
+    ledger.main()
     print()
     orders.main()
     print()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from router.ledger.entry import Use
 from router.planning.plan_json import plan_from_json
 from router.running.orders import orders_of
 from router.running.workspaces import attempt_name
@@ -48,7 +49,7 @@ def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> No
         assert {node.zone for node in store.nodes(second.id)} == {ZONE_B}
         # One was made there and one was refused: only the one that was there costs.
         metered = [entry for entry in store.ledger.entries(attempt=first.id) if entry.rank is not None]
-        assert len(metered) == 1
+        assert [entry.use for entry in metered] == [Use.FAILED_LAUNCH]
         (refused,) = [entry for entry in store.journal(first.id) if entry.what == "refused"]
         assert {refused.details["rank"], metered[0].rank} == {0, 1}
     folder = site.folder

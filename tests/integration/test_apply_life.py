@@ -120,7 +120,7 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
         assert [node["agent"] for node in found["stays"]["nodes"]] == ["running", "running"]
         assert "nobody listens to these gangs: run `stepfare watch`" in status.err
         with mixed.store() as store:
-            metered = [entry.usd for entry in store.ledger.entries() if entry.attempt]
+            metered = {(entry.attempt, entry.rank) for entry in store.ledger.entries() if entry.attempt}
         spent = {name: gang["spent_usd"] for name, gang in found.items()}
         assert len(metered) == 4
         assert all(float(usd) > 0 for usd in spent.values())

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pricing.money import Usd
-from router.ledger.entry import Kind
+from router.ledger.entry import Kind, Use
 from router.state.store import Store
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
@@ -100,7 +100,8 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
     with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         metered = store.ledger.entries(kind=Kind.METERED)
-    assert sorted(entry.rank or 0 for entry in metered) == [0] * 4 + [1] * 4
+    assert sorted(rank or 0 for rank in (r for _, r in {(e.attempt, e.rank) for e in metered})) == [0] * 4 + [1] * 4
+    assert {entry.use for entry in metered} >= {Use.STARTUP, Use.WORK}
     assert sum(entry.steps for entry in metered) == 400
     again = len(metrics(folder / "checkpoints")) - 400
     assert sum(entry.lost_steps for entry in metered) == pytest.approx(again, abs=25)  # what was said last

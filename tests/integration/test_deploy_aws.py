@@ -116,6 +116,12 @@ def test_a_gang_of_four_p5_trains_on_ec2_and_leaves_nothing(desk: Desk, tmp_path
     (attempt,) = desk.status()
     assert {node["machine"] for node in attempt["nodes"]} == set(played.booted)
     assert float(attempt["spent_usd"]) > 0
+    entries = json.loads(desk.run("ledger", "list", "--kind", "metered", "--limit", "0", "-o", "json").stdout)[
+        "entries"
+    ]
+    # Machines of a cloud have disks, whose price nobody knows here.
+    disks = [entry for entry in entries if entry["what"] == "disk"]
+    assert [(entry["rank"], entry["unpriced"]) for entry in disks] == [(rank, True) for rank in range(4)]
     assert desk.run("sweep", "--cloud", "aws").stdout.splitlines()[0] == "no orphans"
     # The secret came to the machines and nowhere else.
     logs = desk.run("logs", "llama").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import psycopg
@@ -13,8 +14,10 @@ import pytest
 from router.state import database
 from router.state.errors import BusyError, StateError
 from router.state.store import Store
+from tests.support import books_steps
 from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite, EarlierSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
@@ -71,6 +74,22 @@ class TestLedger(LedgerSuite):
     pass
 
 
+class TestClosing(ClosingSuite):
+    pass
+
+
+class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestEarlierLedgers(EarlierSuite):
+    pass
+
+
+class TestBooksCrashes(BooksCrashSuite):
+    pass
+
+
 class TestAudit(AuditSuite):
     pass
 
@@ -93,6 +112,22 @@ class TestCrashes(CrashSuite):
 
 class TestVersions(VersionsSuite):
     pass
+
+
+class TestFromOneToTheOther(StateSuite):
+    def test_books_move_between_a_file_and_a_server(
+        self, store: Store, url: str, new_url: NewUrl, tmp_path: Path
+    ) -> None:
+        """From a server to a file, and back to another place on the server."""
+        *_, last = books_steps.views(store, tmp_path)
+        store.backups.write(tmp_path / "server.gz")
+        with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as file, Store.open(new_url(), now=NOW) as again:
+            file.backups.restore(tmp_path / "server.gz")
+            assert books_steps.seen(file) == last
+            file.backups.write(tmp_path / "file.gz")
+            again.backups.restore(tmp_path / "file.gz")
+            assert books_steps.seen(again) == last
+            assert again.archives.check(tmp_path / books_steps.LATER) == file.archives.all()[-1]
 
 
 class TestServer(StateSuite):

@@ -10,6 +10,7 @@ import pytest
 
 from router.state.store import Store
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite, EarlierSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
@@ -62,6 +63,22 @@ class TestMany(ManySuite):
 
 
 class TestLedger(LedgerSuite):
+    pass
+
+
+class TestClosing(ClosingSuite):
+    pass
+
+
+class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestEarlierLedgers(EarlierSuite):
+    pass
+
+
+class TestBooksCrashes(BooksCrashSuite):
     pass
 
 

@@ -19,7 +19,9 @@ import pytest
 
 from router.state import database
 from router.state.errors import BusyError, StateError
+from router.state.ledger_rows import NAMES
 from router.state.store import Store
+from tests.support import books_steps
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, entry, node
 
@@ -33,6 +35,20 @@ with Store.open(sys.argv[1], now=NOW) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
     written, error = _fill(store)
     print(written, type(error).__name__, error.what, error.remedy)
+"""
+_BACKS_UP = """
+import resource, sys
+from pathlib import Path
+from router.state.errors import StateError
+from router.state.store import Store
+from tests.support.state_values import NOW
+with Store.open(sys.argv[1], now=NOW) as store:
+    store.ledger.head()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+    try:
+        store.backups.write(Path(sys.argv[1].removeprefix("sqlite:///")).with_name("backup.gz"))
+    except StateError as error:
+        print(error.what, "|", error.remedy)
 """
 _OPENS = """
 import sys
@@ -115,7 +131,7 @@ class TestTheFile:
     def test_money_and_time_are_readable_by_other_tools(self, store: Store, path: Path) -> None:
         store.ledger.add([entry()])
         with sqlite3.connect(path) as other:
-            row = other.execute("SELECT usd_nanos, start_at, end_at, hours FROM ledger").fetchone()
+            row = other.execute("SELECT usd_nanos, start_at, end_at, quantity FROM ledger").fetchone()
         other.close()
         assert row == (27_520_000_000, "2026-11-21T18:00:00.123456Z", "2026-11-21T19:00:00.123456Z", "1/1")
 
@@ -137,15 +153,10 @@ class TestTheFile:
 
     def test_replacing_a_row_of_the_ledger_does_not_go_around_the_triggers(self, store: Store) -> None:
         store.ledger.add([entry("k1"), entry("k2")])
-        columns = (
-            "key, kind, recorded_at, plan, job, job_digest, team, project, cost_center, gang, attempt, rank, cloud"
-        )
-        more = "region, zone, instance_type, market, accelerator, accelerators, machines, start_at, end_at, hours"
-        rest = "usd_per_hour_nanos, usd_nanos, steps, price_as_of, price_source"
+        columns = ", ".join((*NAMES, "previous", "hash"))
         for seq in (1, 3):
             statement = (
-                f"INSERT OR REPLACE INTO ledger (seq, {columns}, {more}, {rest}) "
-                f"SELECT {seq}, {columns}, {more}, {rest} FROM ledger WHERE seq = 1"
+                f"INSERT OR REPLACE INTO ledger (seq, {columns}) SELECT {seq}, {columns} FROM ledger WHERE seq = 1"
             )
             with pytest.raises(StateError, match="after its last row"), store._database.write() as connection:
                 connection.exec_driver_sql(statement)
@@ -238,6 +249,36 @@ class TestFull:
         with store._database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 100000")
         assert store.ledger.add([entry("after")]) == written * 50 + 1
+
+    def test_a_disk_that_is_full_while_books_are_closed_and_archived(self, store: Store, tmp_path: Path) -> None:
+        many = [books_steps.of(9, f"x{number}", team="x" * 500) for number in range(300)]
+        store.ledger.add([*many, *books_steps.FIRST])
+        store.periods.close(books_steps.SEPTEMBER, who="anna", at=NOW)
+        before = books_steps.seen(store)
+
+        def room(pages: int) -> None:
+            with store._database.read() as connection:
+                connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+        # No less than there are.
+        room(1)
+        for _ in range(2):
+            with pytest.raises(StateError, match="the disk is full"):
+                store.archives.archive(books_steps.OCTOBER, tmp_path / "a.gz", who="anna", at=NOW)
+            assert books_steps.seen(store) == before
+        with pytest.raises(StateError, match="the disk is full"):
+            store.periods.close(books_steps.OCTOBER, who="b" * 100_000, at=NOW)
+        room(100_000)
+        done = store.archives.archive(books_steps.OCTOBER, tmp_path / "a.gz", who="anna", at=NOW)
+        assert store.archives.check(tmp_path / "a.gz") == done
+        assert store.ledger.verify().problems == ()
+
+    def test_a_system_that_lets_no_backup_grow(self, store: Store, path: Path, tmp_path: Path) -> None:
+        store.ledger.add([entry(f"k{number}", job=os.urandom(200).hex()) for number in range(300)])
+        store.close()
+        said = _child(_BACKS_UP, path)
+        assert "cannot be written: File too large | make room" in said
+        assert not list(path.parent.glob("*.gz*"))
 
     def test_a_system_that_lets_no_file_grow(self, store: Store, path: Path) -> None:
         assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from router.ledger.entry import Kind
+from router.ledger.entry import Entry, Kind, What
 from router.state.chain import verify
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
@@ -43,6 +44,7 @@ def _disagreements(site: Site, store: Store, sightings: Sightings | None, mute: 
         yield from (f"{attempt.id} ({attempt.phase}): {what}" for what in _attempt(site, store, attempt, mine))
     if (broken := verify(store.audit_log())) is not None:
         yield f"the audit log breaks at {broken}"
+    yield from (f"the ledger: {problem}" for problem in store.ledger.verify().problems)
     if sightings is not None:
         yield from sorted(sightings.doubles.get(store.id, ()))
         yield from _unmetered(store, attempts, sightings, mute)
@@ -53,14 +55,14 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
     directory = site.home / "runs" / attempt.directory
     listed = _listed(directory)
     whats = [entry.what for entry in store.journal(attempt.id)]
-    metered = Counter(entry.rank for entry in store.ledger.entries(kind=Kind.METERED, attempt=attempt.id))
+    metered = _times(store.ledger.entries(kind=Kind.METERED, attempt=attempt.id))
     if attempt.phase in _STANDING:
         ids = [one.node_id for one in machines]
         yield from _unless(ids == [node.machine_id for node in nodes], f"machines are {ids}")
         yield from _unless(listed == [node.rank for node in nodes], f"Terraform's state has {listed}")
         yield from _unless(all(n.made_at and not n.gone_at for n in nodes), "its nodes are not all made and there")
         yield from _unless("ready" in whats and "released" not in whats, f"the journal says {whats}")
-        yield from _unless(not metered, f"metered already: {dict(metered)}")
+        yield from _unless(not metered, f"metered already: {metered}")
     elif attempt.phase.is_over:
         yield from _unless(not machines, f"{len(machines)} machines are there")
         yield from _unless(not listed, f"Terraform's state has {listed}")
@@ -70,18 +72,36 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
         secret = [path.name for name in _SECRET for path in directory.rglob(name)]
         secret += [path.name for path in directory.glob("*.tfplan") if _has_scripts(path)]
         yield from _unless(not secret, f"secrets are left: {secret}")
-        existed: Counter[int | None] = Counter([node.rank for node in nodes if node.made_at is not None])
+        existed = {
+            node.rank: node.gone_at - node.made_at
+            for node in nodes
+            if node.made_at is not None and node.gone_at is not None and node.gone_at > node.made_at
+        }
         yield from _unless(all(_is_gone(node) for node in nodes), "a node that was made is not gone")
-        yield from _unless(metered == existed, f"metered {dict(metered)}, made {sorted(map(str, existed))}")
+        yield from _unless(metered == existed, f"metered {metered}, were there {existed}")
     else:
         yield "between two states"
+
+
+def _times(entries: Iterable[Entry]) -> dict[int | None, timedelta]:
+    """By rank, the time that stands in the ledger; AssertionError where two stretches of a machine overlap, or leave a
+    gap, or a use is not said."""
+    times: dict[int | None, timedelta] = {}
+    ends: dict[int | None, datetime] = {}
+    for entry in sorted(entries, key=lambda e: (e.rank or 0, e.start)):
+        if entry.what is What.MACHINE:
+            assert ends.get(entry.rank, entry.start) == entry.start, f"{entry.key} does not follow the one before"
+            ends[entry.rank] = entry.end
+            times[entry.rank] = times.get(entry.rank, timedelta(0)) + (entry.end - entry.start)
+    return times
 
 
 def _unmetered(
     store: Store, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool
 ) -> Iterator[str]:  # fmt: skip
     over = {attempt.id for attempt in attempts if attempt.phase.is_over}
-    metered = {(entry.attempt, entry.rank) for entry in store.ledger.entries(kind=Kind.METERED)}
+    entries = store.ledger.entries(kind=Kind.METERED)
+    metered = {(entry.attempt, entry.rank) for entry in entries if entry.what is What.MACHINE}
     for attempt, rank in sorted(sightings.seen[store.id]):
         if attempt in over and (attempt, rank) not in metered:
             yield f"{attempt} rank {rank} ran and is not metered"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from router.cli.main import main
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import Entry, Kind, What
 from router.state.ledger_store import LedgerStore
 from router.state.records import Attempt
 from router.state.store import Store
@@ -59,7 +59,7 @@ def _added(_result: None, attempts: Sequence[object]) -> str:
 
 
 def _metered(entries: tuple[Entry, ...]) -> bool:
-    return any(entry.kind is Kind.METERED for entry in entries)
+    return any(entry.kind is Kind.METERED and entry.what is What.MACHINE for entry in entries)
 
 
 _holds = Path(sys.argv.pop(1))

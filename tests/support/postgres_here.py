@@ -59,8 +59,9 @@ def binaries() -> Path:
 class PostgresHere:
     """A server with data of its own in `folder`; on a socket there for its owner, on a port for USER with PASSWORD."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = False) -> None:
         self._bin = binaries()
+        self._durable = durable
         self._folder = folder
         nobody = {"user": _NOBODY, "group": pwd.getpwnam(_NOBODY).pw_gid, "extra_groups": []}
         self._as: dict[str, Any] = nobody if _is_root() else {}
@@ -84,7 +85,7 @@ class PostgresHere:
         """Starts it and waits until it answers."""
         options = ["-k", str(self._folder), "-p", str(self.port), "-c", "listen_addresses=127.0.0.1"]
         # The machine does not lose its power here, and there are hundreds of databases to put on its disk.
-        options += ["-c", "fsync=off"]
+        options += [] if self._durable else ["-c", "fsync=off"]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [str(self._bin / "postgres"), "-D", str(self._folder / "data"), *options],
@@ -135,11 +136,11 @@ class PostgresHere:
 
 
 @contextlib.contextmanager
-def postgres_here() -> Iterator[PostgresHere]:
-    """A server that runs while the block does; its data are removed then."""
+def postgres_here(*, durable: bool = False) -> Iterator[PostgresHere]:
+    """A server that runs while the block does; its data are removed then. ``durable``: it waits for the disk."""
     # Not pytest's folder: its owner alone may enter that one, and a socket's path has to be short.
     folder = Path(tempfile.mkdtemp(prefix="stepfare-pg-"))
-    server = PostgresHere(folder)
+    server = PostgresHere(folder, durable=durable)
     try:
         server.make()
         yield server

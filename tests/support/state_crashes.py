@@ -1,7 +1,9 @@
 """A process that writes to states and kills itself in the middle: `python -m` this module, `WHAT FIRST STRIDE URL...`.
 
-Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, counted from 0 over all STEPS, or
-over opening where WHAT is `open`. At the first URL it dies at the point FIRST, at each other one STRIDE points later.
+Every statement (BEGIN and COMMIT are two) is a point before it and a point after it, and so is every file that is put
+on the disk or named; counted from 0 over all STEPS, over opening where WHAT is `open`, over those of books_steps where
+it is `books FOLDER`, over restoring a backup where it is `restore FILE`. At the first URL it dies at the point FIRST,
+at each other one STRIDE points later.
 It writes one JSON line a URL: how many steps were acknowledged, and whether it died before they were all done.
 The processes that die are forked from one that has imported everything.
 """
@@ -13,7 +15,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import alembic.command  # noqa: F401  imported once, before the forks
 from sqlalchemy import Engine, event
@@ -21,6 +26,7 @@ from sqlalchemy import Engine, event
 from pricing.money import Usd
 from router.state.records import Phase
 from router.state.store import Store
+from tests.support import books_steps
 from tests.support.repository import ROOT
 from tests.support.state_values import HOUR, NOW, attempt, entry, node, shortage
 
@@ -62,12 +68,20 @@ def seen_after_each(url: str) -> list[tuple[object, ...]]:
     return views
 
 
-def crash(new_url: Callable[[], str], *, opening: bool = False, stride: int = 1) -> Iterator[tuple[str, int, bool]]:
-    """Runs such processes until one comes through: for each the URL, the steps it acknowledged, whether it died."""
+def crash(
+    new_url: Callable[[], str],
+    *,
+    opening: bool = False,
+    stride: int = 1,
+    what: str = "write",
+    where: Path | None = None,
+) -> Iterator[tuple[str, int, bool]]:
+    """Runs such processes until one comes through: for each the URL, the steps it acknowledged, whether it died.
+    ``where``: the FOLDER, in which each has one of its own, called as its place in the order; or the FILE."""
     first, died = 0, True
     while died:
         urls = [new_url() for _ in range(_AT_ONCE)]
-        arguments = ["open" if opening else "write", str(first), str(stride), *urls]
+        arguments = ["open" if opening else f"{what} {where or ''}".strip(), str(first), str(stride), *urls]
         command = [sys.executable, "-m", "tests.support.state_crashes", *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=_TIME_LIMIT)
         for url, line in zip(urls, map(json.loads, done.stdout.splitlines()), strict=False):
@@ -85,7 +99,7 @@ def _main(what: str, first: str, stride: str, *urls: str) -> None:
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _work(url, point, writing, opening=what == "open")
+            _work(url, point, writing, what)
         os.close(writing)
         with os.fdopen(reading, "rb") as told:
             acknowledged = len(told.read())
@@ -97,17 +111,30 @@ def _main(what: str, first: str, stride: str, *urls: str) -> None:
         point += int(stride)
 
 
-def _work(url: str, point: int, told: int, *, opening: bool) -> None:
-    if opening:
+def _work(url: str, point: int, told: int, what: str) -> None:
+    kind, _, where = what.partition(" ")
+    if kind == "open":
         _die_at(point)
         Store.open(url, now=NOW).close()
-    else:
-        with Store.open(url, now=NOW) as store:
-            _die_at(point)
-            for step in STEPS:
-                step(store)
-                os.write(told, b".")
+        os._exit(0)
+    folder = Path(where) / str(point)
+    if kind == "books":
+        folder.mkdir(parents=True)
+    steps: Mapping[str, Sequence[Callable[[Store], object]]] = {
+        "write": STEPS,
+        "books": [partial(_in_folder, step, folder) for step in books_steps.STEPS],
+        "restore": [lambda store: store.backups.restore(Path(where))],
+    }
+    with Store.open(url, now=NOW) as store:
+        _die_at(point)
+        for step in steps[kind]:
+            step(store)
+            os.write(told, b".")
     os._exit(0)
+
+
+def _in_folder(step: Callable[[Store, Path], object], folder: Path, store: Store) -> None:
+    step(store, folder)
 
 
 def _die_at(point: int) -> None:
@@ -121,6 +148,18 @@ def _die_at(point: int) -> None:
 
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(Engine, name, one)
+
+    def around(does: Callable[..., object]) -> Callable[..., object]:
+        def wrapped(*given: Any, **named: Any) -> object:
+            one()
+            result = does(*given, **named)
+            one()
+            return result
+
+        return wrapped
+
+    os.replace = around(os.replace)  # type: ignore[assignment]
+    os.fsync = around(os.fsync)  # type: ignore[assignment]
 
 
 if __name__ == "__main__":

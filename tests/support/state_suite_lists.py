@@ -17,6 +17,7 @@ from pricing.places import Market
 from router.ledger.entry import Kind
 from router.state.chain import verify
 from router.state.errors import ConflictError, MovedError, StateError
+from router.state.ledger_rows import NAMES
 from router.state.store import Store
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import HOUR, NOW, entries, entry
@@ -28,7 +29,7 @@ _PLANNED: dict[str, Any] = {
     "rank": None,
     "machines": 4,
     "market": Market.ON_DEMAND,
-    "hours": Fraction(22, 7),
+    "quantity": Fraction(22, 7),
     "usd_per_hour": UsdPerHour(220_160_000_001),
     "usd": Usd(691_931_428_574),
     "steps": 1 << 60,
@@ -41,7 +42,7 @@ class LedgerSuite(StateSuite):
     """The ledger."""
 
     def test_planned_and_metered_come_back_exactly(self, store: Store) -> None:
-        planned, metered = entry("p1", **_PLANNED), entry("m1", hours=Fraction(1, 3), zone="us-east-1a")
+        planned, metered = entry("p1", **_PLANNED), entry("m1", quantity=Fraction(1, 3), zone="us-east-1a")
         assert store.ledger.head() == 0
         assert store.ledger.append([planned, metered], after=0) == 2
         assert store.ledger.entries() == (planned, metered)
@@ -200,11 +201,7 @@ class AppendOnlySuite(StateSuite):
         same = {
             "journal": "at, attempt, what, details",
             "audit_log": "at, who, what, digest, usd_nanos, details, previous, hash",
-            "ledger": (
-                "key, kind, recorded_at, plan, job, job_digest, team, project, cost_center, gang, attempt, rank, "
-                "cloud, region, zone, instance_type, market, accelerator, accelerators, machines, start_at, end_at, "
-                "hours, usd_per_hour_nanos, usd_nanos, steps, price_as_of, price_source"
-            ),
+            "ledger": ", ".join((*NAMES, "previous", "hash")),
         }[table]
         values = same.replace("key,", "'k9',", 1)
         copy = f"INSERT INTO {table} (seq, {same}) SELECT {{seq}}, {values} FROM {table} WHERE seq = 1"

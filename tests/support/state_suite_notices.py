@@ -8,14 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import text
 
-from router.state import versions
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
 from router.state.store import Store
+from tests.support.state_earlier import made_by
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import NOW, attempt, node
 
@@ -96,42 +93,17 @@ class NoticesSuite(StateSuite):
             store.add_notice(replace(FIRST, seconds=True))
         assert store.notices() == ()
 
-    def test_a_database_of_the_version_before_is_brought_to_this_one(self, new_url: NewUrl) -> None:
-        url = new_url()
-        with Store.open(url, now=NOW) as store:
-            store.add_attempt(attempt(), [node()])
-            made = store.id
-            with store._database.write() as connection:
-                connection.execute(text("DROP TABLE notices"))
-                for name in ("step", "step_seconds", "saved_step", "saved_manifest", "saved_at"):
-                    connection.execute(text(f"ALTER TABLE nodes DROP COLUMN {name}"))
-                for name in ("resumes", "first_manifest", "order_id", "order_reason", "first_step", "order_seconds"):
-                    connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {name}"))
-                for name in ("checkpoint_seconds", "ordered_at", "last_step", "kept_step"):
-                    connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {name}"))
-                connection.execute(text("ALTER TABLE ledger DROP COLUMN lost_steps"))
-                connection.execute(text("UPDATE stepfare_version SET version_num = '0001'"))
-        with Store.open(url, now=NOW) as store:
-            assert store.id == made
-            assert store.attempt("a1") is not None
-            store.add_notice(FIRST)
-            assert store.notices() == (FIRST,)
-            assert store.nodes("a1") == (node(),)
-
     def test_the_first_step_makes_what_the_second_is_for(
         self, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A database made by the first version alone, not one with the table taken out."""
         url = new_url()
 
-        def only_the_first(connection: object) -> None:
-            config = Config(attributes={"connection": connection, "version_table": versions._VERSION_TABLE})
-            config.set_main_option("script_location", str(versions._FOLDER))
-            command.upgrade(config, "0001")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(versions, "_run_alembic", only_the_first)
-            patch.setattr(versions, "VERSIONS", ("0001",))
+        with made_by(monkeypatch, "0001"):
             Store.open(url, now=NOW).close()
         with Store.open(url, now=NOW) as store:
             assert store.notices() == ()
+            store.add_attempt(attempt(), [node()])
+            store.add_notice(FIRST)
+            assert store.notices() == (FIRST,)
+            assert store.nodes("a1") == (node(),)

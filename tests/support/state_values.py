@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord, Shortage
 
 NOW = datetime(2026, 11, 21, 18, 0, 0, 123456, UTC)
@@ -95,11 +96,12 @@ def entry(key: str = "k1", **changes: Any) -> Entry:
         "machines": 1,
         "start": NOW,
         "end": NOW + HOUR,
-        "hours": Fraction(1),
+        "quantity": Fraction(1),
         "usd_per_hour": UsdPerHour.parse("27.52"),
         "usd": Usd.parse("27.52"),
     }
-    return Entry(**{**fields, **changes})
+    given = {**fields, **changes}
+    return Entry(**{"period": Month.of(given["start"]), **given})
 
 
 _WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
@@ -108,26 +110,37 @@ _MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(9990, 1, 1), timezones=st
 
 @st.composite
 def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> Entry:
-    """Any entry that there can be."""
+    """Any entry that there can be, but for what corrects something."""
     kind = draw(st.sampled_from(Kind))
-    metered = kind is Kind.METERED
+    metered, added = kind is Kind.METERED, kind.is_added
+    what = draw(st.sampled_from(What))
+    machine = what is What.MACHINE
     start = draw(_MOMENTS)
+    unpriced = draw(st.booleans())
+    usd = draw(st.integers(0, _MOST)) * (-1 if kind is Kind.CREDIT else 1)
     return entry(
         draw(keys),
         kind=kind,
+        what=what,
+        use=draw(st.none() | st.sampled_from(Use)),
         recorded_at=draw(_MOMENTS),
         job=draw(_WORDS),
         team=draw(_WORDS),
         project=draw(st.none() | _WORDS),
         attempt=draw(_WORDS.filter(bool) if metered else _WORDS),
-        rank=draw(st.integers(0, 1000) if metered else st.none() | st.integers(0, 1000)),
+        rank=draw(st.integers(0, 1000) if metered and machine else st.none() | st.integers(0, 1000)),
         zone=draw(st.none() | _WORDS),
-        market=draw(st.sampled_from(Market)),
-        machines=1 if metered else draw(st.integers(1, 10_000)),
+        market=draw(st.none() | st.sampled_from(Market)),
+        machines=1 if metered and machine else draw(st.integers(1, 10_000)),
         start=start,
         end=start + timedelta(microseconds=draw(st.integers(1, 10**14))),
-        hours=draw(st.fractions(0, 10**9)),
-        usd_per_hour=UsdPerHour(draw(st.integers(0, _MOST))),
-        usd=Usd(draw(st.integers(0, _MOST))),
+        quantity=draw(st.fractions(0, 10**9)),
+        unit=draw(_WORDS),
+        usd_per_hour=draw(st.none() | st.integers(0, _MOST).map(UsdPerHour)),
+        usd=Usd(0 if unpriced else usd),
+        unpriced=unpriced,
         steps=draw(st.integers(0, _MOST)),
+        who=draw(_WORDS.filter(bool) if added else _WORDS),
+        reason=draw(_WORDS.filter(bool) if added else _WORDS),
+        reference=draw(_WORDS),
     )

@@ -14,9 +14,10 @@ from pricing.money import Usd
 from pricing.places import Market
 from router.cli.main import COMMANDS
 from router.coordinator.metrics import Picture, text_of
-from router.coordinator.tallies import Delays, Waste
+from router.coordinator.tallies import Delays
 from router.files.deploy_file import Deploy
 from router.files.notify_entry import Happening
+from router.ledger.entry import Use
 from router.state.records import Phase
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, node
@@ -40,7 +41,7 @@ def _samples() -> dict[str, dict[str, set[str]]]:
     picture = Picture(
         "1.0", NOW, {(Phase.FAILED, reason): 1 for reason in reasons}, alive,
         [node(one.id, made_at=NOW, agent="running") for one in alive], 1, 1, 1, 1, {"interruption": 1},
-        {"interruption": Delays()}, 1, {"llama": 1}, {("aws", Market.SPOT): Usd(1)}, Waste(),
+        {"interruption": Delays()}, 1, {"llama": 1}, {("aws", Market.SPOT): Usd(1)}, {Use.STARTUP: Usd(1)},
     )  # fmt: skip
     found: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(text_of(picture).decode()):

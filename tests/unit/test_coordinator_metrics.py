@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.metrics import FRESH_SECONDS, SILENT_SECONDS, Metrics
-from router.coordinator.tallies import MOST_JOBS, OTHERS, Tallies, Waste, waste_of
-from router.ledger.entry import Kind
+from router.coordinator.tallies import MOST_JOBS, OTHERS, Tallies
+from router.ledger.entry import Kind, Use, What
 from router.state.records import NodeRecord, NoticeRecord, Phase
 from router.state.store import Store
 from tests.support.state_values import HOUR, NOW, attempt, entry, node
@@ -87,7 +84,7 @@ def test_an_empty_state_has_every_name(state: Scraped) -> None:
     assert found[key("attempts", phase="running")] == 0
     assert found[key("notices_total", kind="interruption")] == 0
     assert found[key("notice_to_checkpoint_seconds_count", kind="rebalance")] == 0
-    assert found[key("wasted_usd_total", kind="lost_steps")] == 0
+    assert found[key("wasted_usd_total", kind="restart_lost_work")] == 0
     assert found[key("nodes")] == found[key("orders_open")] == found[key("checkpoints_failed_total")] == 0
 
 
@@ -192,39 +189,22 @@ def test_lost_steps_by_job_for_a_bounded_number_of_jobs(state: Scraped) -> None:
 
 
 def test_money_metered_and_wasted(state: Scraped) -> None:
-    done: dict[str, Any] = {"first_step": 100, "last_step": 200, "kept_step": 175, "phase": Phase.FAILED}
-    life: dict[str, Any] = {"met_at": NOW + HOUR / 4, "result_at": NOW + HOUR * 3 / 4}
-    state.store.add_attempt(attempt("a1", **done, **life), [])
-    state.store.ledger.add([entry("m1"), entry("p", kind=Kind.PLANNED, attempt="", rank=None)])
+    state.store.ledger.add([
+        entry("m1"), entry("m2", use=Use.WORK), entry("m3", use=Use.STARTUP),
+        entry("p", kind=Kind.PLANNED, attempt="", rank=None),
+        entry("e", what=What.EGRESS, rank=None, market=None, machines=0),
+    ])  # fmt: skip
     state.samples()
-    state.store.ledger.add([entry("m2", rank=1, market=Market.ON_DEMAND)])
+    state.store.ledger.add([
+        entry("m4", rank=1, market=Market.ON_DEMAND, use=Use.STARTUP), entry("m5", use=Use.RESTART_LOST_WORK)
+    ])  # fmt: skip
     found = state.samples()
-    assert found[key("metered_usd_total", cloud="aws", market="spot")] == pytest.approx(27.52)
+    assert found[key("metered_usd_total", cloud="aws", market="spot")] == pytest.approx(4 * 27.52)
     assert found[key("metered_usd_total", cloud="aws", market="on_demand")] == pytest.approx(27.52)
-    assert found[key("wasted_usd_total", kind="provisioning")] == pytest.approx(2 * 27.52 / 4)
-    assert found[key("wasted_usd_total", kind="waiting")] == pytest.approx(2 * 27.52 / 4)
-    assert found[key("wasted_usd_total", kind="lost_steps")] == pytest.approx(2 * 27.52 / 2 / 4)
-
-
-def test_all_of_a_gang_that_never_met_was_wasted() -> None:
-    assert waste_of(attempt(), entry()) == Waste(provisioning=entry().usd)
-    unknown = attempt(met_at=NOW, last_step=None, kept_step=None)
-    assert waste_of(unknown, entry()) == Waste()
-
-
-@given(
-    met=st.none() | st.integers(-2, 5), ended=st.none() | st.integers(-2, 5), last=st.integers(0, 9),
-    kept=st.integers(0, 9), nanos=st.integers(0, 10**12),
-)  # fmt: skip
-def test_no_more_is_wasted_than_was_paid(met: int | None, ended: int | None, last: int, kept: int, nanos: int) -> None:
-    at = [None if hours is None else NOW + hours * HOUR for hours in (met, ended)]
-    one = attempt(met_at=at[0], result_at=at[1], last_step=last, kept_step=min(kept, last))
-    rate = UsdPerHour(nanos)
-    paid = entry(usd_per_hour=rate, end=NOW + 3 * HOUR, usd=rate.over(3 * HOUR))
-    waste = waste_of(one, paid)
-    parts = [waste.provisioning, waste.waiting, waste.lost_steps]
-    assert all(part.nanos >= 0 for part in parts)
-    assert Usd.total(parts).nanos <= paid.usd.nanos + 3
+    wasted = {use: found[key("wasted_usd_total", kind=use.value)] for use in Use if use.is_waste}
+    assert wasted.pop(Use.STARTUP) == pytest.approx(2 * 27.52)
+    assert wasted.pop(Use.RESTART_LOST_WORK) == pytest.approx(27.52)
+    assert set(wasted.values()) == {0}
 
 
 def test_what_is_remembered_of_announcements_is_bounded(state: Scraped) -> None:

@@ -17,9 +17,9 @@ from tests.support.state_values import entries, entry
 
 def test_planned_and_metered_apart_by_team_and_project() -> None:
     lines = [
-        entry("1", usd=Usd(5), hours=Fraction(1, 3)),
-        entry("2", usd=Usd(7), hours=Fraction(2, 3), project="vision"),
-        entry("3", kind=Kind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(11), hours=Fraction(1, 2)),
+        entry("1", usd=Usd(5), quantity=Fraction(1, 3)),
+        entry("2", usd=Usd(7), quantity=Fraction(2, 3), project="vision"),
+        entry("3", kind=Kind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(11), quantity=Fraction(1, 2)),
         entry("4", team="ops", usd=Usd(13)),
     ]
     by_team = totals(lines, ["team", "project"])

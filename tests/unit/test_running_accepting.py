@@ -155,7 +155,7 @@ def metered(usd: str, start: datetime = NOW, hours: int = 1, **more: Any) -> Ent
     rate = Usd.parse(usd)
     return entry(
         f"{start} {usd} {more}", team=more.pop("team", "red"), start=start, end=start + hours * HOUR,
-        hours=Fraction(hours), usd_per_hour=UsdPerHour(rate.nanos // hours), usd=rate, **more,
+        quantity=Fraction(hours), usd_per_hour=UsdPerHour(rate.nanos // hours), usd=rate, **more,
     )  # fmt: skip
 
 

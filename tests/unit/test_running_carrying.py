@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from router.agent import states
 from router.coordinator.succession import in_the_way
 from router.files.deploy_file import Deploy
 from router.jobs.limits import Limits
+from router.ledger.entry import GB, What
 from router.running.carrying import Carry, carry, egress_usd, goes_on_from, told
 from router.running.chains import Chain, chain_of
 from router.running.handing import hand_over
@@ -154,9 +156,18 @@ def test_it_is_copied_priced_and_said(tmp_path: Path) -> None:
         assert (entry["from"], entry["to"]) == (f"file://{one.north}", f"file://{one.south}")
         assert one.said[-1].startswith(f"llama: step 40 is in file://{one.south}: 0.0 MB in ")
         assert one.said[-1].endswith("egress $0.00000006")
+        (egress,) = one.site.store.ledger.entries()
+        assert (egress.what, egress.unit, egress.usd, egress.attempt) == (
+            What.EGRESS,
+            GB,
+            Usd.parse("0.00000006"),
+            "a2",
+        )
+        assert (egress.region, egress.quantity) == ("north-1", Fraction(SIZE, 10**9))
         # Whoever is killed here comes again, and copies nothing twice.
         assert one.go() == before
         assert [entry["bytes"] for entry in one.noted("copied")] == [SIZE, 0]
+        assert one.site.store.ledger.entries() == (egress,)
         one.site.store.update(one.new.id, partial(told, before))
         assert chain_of(one.site.store, one.new).before.manifest == before.manifest
         assert one.go() == before

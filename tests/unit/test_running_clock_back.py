@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.ledger.entry import Kind
+from router.ledger.entry import Kind, Use
 from router.running.release import release
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
@@ -35,4 +35,5 @@ def test_a_machine_is_metered_until_it_was_last_heard_of(
         site.store.add_attempt(one, [node("a1", made_at=made, heard_at=heard)])
         release(replace(site, clock=lambda: now), one, "lost", "")
         (entry,) = site.store.ledger.entries(kind=Kind.METERED)
+        assert entry.use is Use.FAILED_LAUNCH
         assert (entry.start, entry.end, entry.usd) == (made, ends, node("a1").usd_per_hour.over(ends - made))

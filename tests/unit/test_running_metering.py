@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import Entry, Kind, Use
+from router.ledger.month import Month
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content
 from router.running.metering import metered_entries, planned_entries, spent
@@ -48,6 +49,7 @@ def test_planned_entries_are_the_plans_orders_to_the_nano_dollar(small: Plan) ->
     for entry, line in zip(entries, (line for order in orders_of(small) for line in order.lines), strict=True):
         assert (entry.usd, entry.usd_per_hour, entry.hours) == (line.cost_usd, line.usd_per_hour, line.hours)
         assert (entry.start, entry.end, entry.steps, entry.machines) == (line.start, line.end, line.steps, 1)
+        assert entry.usd_per_hour is not None
         exact = entry.usd_per_hour.nanos * entry.hours
         assert abs(entry.usd.nanos - exact) <= Fraction(1, 2)
 
@@ -90,7 +92,7 @@ def test_two_lines_of_a_gang_are_two_entries() -> None:
     (line,) = plan.lines
     twice = replace(plan, lines=(line, replace(line, market="on_demand")))
     entries = planned(twice, {"mixed": job})
-    assert [entry.market.value for entry in entries] == ["spot", "on_demand"]
+    assert [str(entry.market) for entry in entries] == ["spot", "on_demand"]
     assert entries[0].key != entries[1].key
 
 
@@ -111,12 +113,17 @@ def test_metered_is_price_times_time_rounded_once(nanos: int, microseconds: int,
     made = NOW + timedelta(microseconds=offset)
     gone = made + timedelta(microseconds=microseconds)
     machine = node(usd_per_hour=UsdPerHour(nanos), made_at=made, gone_at=gone)
-    (entry,) = metered_entries(attempt(), [machine], LATER)
-    assert entry.hours == Fraction(microseconds, 3_600_000_000)
-    assert entry.usd.nanos == round(nanos * entry.hours)  # Python too rounds a half to even
-    assert (entry.start, entry.end) == (made, gone)
-    assert (entry.kind, entry.attempt, entry.rank, entry.machines) == (Kind.METERED, "a1", 0, 1)
-    assert entry.usd == spent([machine], gone) == spent([machine], LATER)
+    entries = metered_entries(attempt(), [machine], LATER)
+    assert sum((entry.hours for entry in entries), Fraction(0)) == (hours := Fraction(microseconds, 3_600_000_000))
+    usd = Usd.total(entry.usd for entry in entries)
+    assert usd.nanos == round(nanos * hours)  # Python too rounds a half to even
+    assert usd == spent([machine], gone) == spent([machine], LATER)
+    assert (entries[0].start, entries[-1].end) == (made, gone)
+    assert {entry.period for entry in entries} == {Month.of(entry.start) for entry in entries}
+    assert all(entry.end <= entry.period.ends and entry.use is Use.FAILED_LAUNCH for entry in entries)
+    assert all(
+        (entry.kind, entry.attempt, entry.rank, entry.machines) == (Kind.METERED, "a1", 0, 1) for entry in entries
+    )
 
 
 def test_only_machines_that_existed_and_are_gone_are_metered() -> None:

@@ -1,0 +1,48 @@
+"""``stepfare ledger add``: fees, credits, taxes and adjustments, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.ledger_options import books_explained
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.text import dollars
+
+
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with `entries`, or CSV; see docs/ledger.md.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, write nothing.")] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Add entries that no machine made: support or reservation fees, credits, taxes, adjustments, corrections.
+
+    The same file again adds nothing. Who added them and why stands in each entry, and in the audit log.
+
+    \b
+    stepfare ledger add november.yaml
+    stepfare ledger add fees.csv --dry-run
+    """
+    from pricing.money import Usd
+    from router.cli.clock import chosen_clock
+    from router.files.added_file import read_added
+
+    now = chosen_clock()()
+    entries = read_added(file, who(), now)
+    total = Usd.total(entry.usd for entry in entries)
+    if dry_run:
+        console.note(f"dry run: {len(entries)} entries, {dollars(total)}; nothing was written")
+        return ExitCode.OK
+    with opened_store(deploy, clouds) as (_, store), books_explained():
+        before = store.ledger.head()
+        head = store.ledger.add(entries)
+        new = head - before
+        if new:
+            store.audit(who(), "ledger add", "", total, now, file=file.name, entries=new, head=head)
+    console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
+    return ExitCode.OK

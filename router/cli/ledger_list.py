@@ -1,0 +1,73 @@
+"""``stepfare ledger list``: the entries of the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.ledger_options import LedgerFormat, money, month_of, show
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.text import dollars
+
+if TYPE_CHECKING:
+    from router.ledger.entry import Entry
+
+_TABLE = ("start", "kind", "use", "team", "job", "cloud", "hours", "usd")
+
+
+def list_entries(
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Only in the books of that month.")] = None,
+    kind: Annotated[str | None, typer.Option(help="planned, metered, fee, credit, tax or adjustment.")] = None,
+    team: Annotated[str | None, typer.Option(help="Only of that team.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only of that job.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Only the last so many; 0: all.")] = 50,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+) -> ExitCode:
+    """The entries of the ledger: what was planned, metered and added by people.
+
+    \b
+    stepfare ledger list --month 2026-11 --team research
+    stepfare ledger list --kind metered --limit 0 -o csv
+    """
+    from router.cli.options import refused
+    from router.ledger.entry import Kind
+
+    period = None if month is None else month_of("--month", month)
+    try:
+        wanted = None if kind is None else Kind(kind)
+    except ValueError:
+        raise refused("--kind", ValueError(f"{kind!r} is none of {', '.join(Kind)}")) from None
+    with opened_store(deploy, clouds, makes=False) as (_, store):
+        found = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
+    shown = found[-limit:] if limit else found
+    rows = [_row(entry) for entry in shown]
+    if output is LedgerFormat.TABLE:
+        rows = [{**row, **_short(entry)} for row, entry in zip(rows, shown, strict=True)]
+    show(output, "entries", rows, _TABLE, frozenset({"HOURS", "USD"}), "no entries")
+    if len(shown) < len(found):
+        console.note(f"the last {len(shown)} of {len(found)} entries; --limit 0 shows all")
+    return ExitCode.OK
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    from router.state.ledger_rows import NAMES, raw
+
+    row: dict[str, object] = dict(zip(NAMES, raw(entry), strict=True))
+    rate = entry.usd_per_hour
+    row["usd"], row["usd_per_hour"] = money(entry.usd), None if rate is None else str(rate)
+    row["unpriced"] = entry.unpriced
+    return {name: value for name, value in row.items() if not name.endswith("_nanos")}
+
+
+def _short(entry: Entry) -> dict[str, object]:
+    amount = "not known" if entry.unpriced else dollars(entry.usd)
+    return {
+        "start": f"{entry.start:%Y-%m-%d %H:%M}", "use": entry.use or entry.what, "usd": amount,
+        "hours": f"{float(entry.hours):.2f}" if entry.hours else "",
+    }  # fmt: skip

@@ -1,0 +1,80 @@
+"""What the commands of the ledger share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pricing.money import Usd
+from router.cli import console
+from router.cli.console import CommandError
+from router.cli.options import refused
+from router.cli.text import columns
+
+if TYPE_CHECKING:
+    from router.ledger.month import Month
+
+SCHEMA_VERSION = 1
+
+
+class LedgerFormat(StrEnum):
+    """How lists are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def month_of(option: str, text: str) -> Month:
+    """``2026-11``; InvalidInputError."""
+    from router.ledger.month import Month
+
+    try:
+        return Month.parse(text)
+    except ValueError as error:
+        raise refused(option, error) from None
+
+
+@contextmanager
+def books_explained() -> Iterator[None]:
+    """Refusals of closed books as messages."""
+    from router.ledger.booking import ClosedError
+
+    try:
+        yield
+    except ClosedError as error:
+        raise CommandError(str(error), remedy="closed books change by corrections in open ones alone") from None
+
+
+def show(
+    output: LedgerFormat, name: str, rows: Sequence[dict[str, object]], table: Sequence[str], right: frozenset[str],
+    empty: str,
+) -> None:  # fmt: skip
+    """Writes rows: as JSON under ``name``, as CSV with all their fields, or as a table of the fields in ``table``."""
+    if output is LedgerFormat.JSON:
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, name: rows}, indent=2))
+    elif output is LedgerFormat.CSV:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(rows[0]) if rows else list(table), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        console.out(text.getvalue())
+    elif not rows:
+        console.out(empty)
+    else:
+        cells = [[_cell(row[field]) for field in table] for row in rows]
+        console.out(columns([field.upper().replace("_", " ") for field in table], cells, right, {}))
+
+
+def money(usd: Usd) -> str:
+    """Exact, for machines."""
+    return str(usd)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,153 @@
+"""What the time of a machine went into: its life cut into stretches with one use each. Pure.
+
+A machine's life is its startup, until all ranks had met; its training, until that ended or the machine was gone; and
+what it was held for after the end. Inside the training it is known how long what took, not when: the work comes first,
+then the time spent saving, then the work that was lost, which is the last that was done. docs/ledger.md has the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from router.agent import states
+from router.ledger.entry import Use, utc
+from router.ledger.month import Month
+from router.state.records import Attempt, NodeRecord
+
+_TICK = timedelta(microseconds=1)
+_TICKS_A_SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """From ``start`` until before ``end`` (UTC, in one month). ``use`` None: not known."""
+
+    start: datetime
+    end: datetime
+    use: Use | None
+
+    @property
+    def ticks(self) -> int:
+        """Its length in microseconds."""
+        return (self.end - self.start) // _TICK
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How the training of a gang went. ``first_step``, ``last_step``, ``kept_step``: where it began, how far it came,
+    what of that is saved. ``step_seconds``: how long a step took; None where nobody said. ``saving``: how long it stood
+    still to save. ``told``: its ranks said how far it is. ``deadline``: when the job had to be done."""
+
+    met_at: datetime | None
+    ended_at: datetime | None
+    finished: bool
+    told: bool
+    first_step: int
+    last_step: int
+    kept_step: int
+    step_seconds: float | None = None
+    saving: timedelta = timedelta(0)
+    deadline: datetime | None = None
+
+
+def course_of(
+    attempt: Attempt, nodes: Sequence[NodeRecord], saved: Sequence[Mapping[str, object]], deadline: datetime | None
+) -> Course:
+    """From what was written down about an attempt that is over; ``saved``: what its ranks said of each checkpoint
+    (``saved_step``, ``seconds``)."""
+    known = [node.step_seconds for node in nodes if node.step_seconds]
+    kept = attempt.first_step if attempt.kept_step is None else attempt.kept_step
+    return Course(
+        met_at=attempt.met_at,
+        ended_at=attempt.result_at or _fell_silent(nodes),
+        finished=attempt.result == states.FINISHED,
+        told=any(node.step is not None or node.saved_step is not None for node in nodes),
+        first_step=attempt.first_step,
+        last_step=max(kept, attempt.last_step or 0),
+        kept_step=kept,
+        # A gang goes as fast as its slowest rank.
+        step_seconds=max(known, default=None),
+        saving=_saving(saved),
+        deadline=deadline,
+    )
+
+
+def stretches(made_at: datetime, gone_at: datetime, course: Course) -> tuple[Stretch, ...]:
+    """The life of a machine from ``made_at`` until before ``gone_at`` in stretches that follow each other without a
+    gap; none where it was gone when it was made, or before."""
+    made, gone = utc(made_at), utc(gone_at)
+    if gone <= made:
+        return ()
+    if course.met_at is None:
+        return _in_months([(made, gone, Use.FAILED_LAUNCH)])
+    met = min(max(utc(course.met_at), made), gone)
+    ended = gone if course.ended_at is None else min(max(utc(course.ended_at), met), gone)
+    trained = _training(met, ended, course)
+    return _in_months([(made, met, Use.STARTUP), *trained, (ended, gone, Use.IDLE_ALLOCATED)])
+
+
+def in_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The time from ``start`` until before ``end`` (UTC), cut where a month ends; nothing where it is none."""
+    while start < end:
+        stop = min(end, Month.of(start).ends)
+        yield start, stop
+        start = stop
+
+
+_Part = tuple[datetime, datetime, Use | None]
+
+
+def _training(met: datetime, ended: datetime, course: Course) -> list[_Part]:
+    if not course.told and not course.finished:
+        return [(met, ended, None)]
+    lost = _lost(ended - met, course)
+    saving = min(max(course.saving, timedelta(0)), ended - met - lost)
+    worked = ended - lost - saving
+    late = worked if course.deadline is None else min(max(utc(course.deadline), met), worked)
+    return [
+        (met, late, Use.WORK),
+        (late, worked, Use.OVERRUN),
+        (worked, worked + saving, Use.CHECKPOINT_OVERHEAD),
+        (worked + saving, ended, Use.RESTART_LOST_WORK),
+    ]
+
+
+def _lost(length: timedelta, course: Course) -> timedelta:
+    """How much of the training nothing is left of."""
+    if course.finished:
+        return timedelta(0)
+    if course.kept_step <= course.first_step:
+        return length
+    steps, done = course.last_step - course.kept_step, course.last_step - course.first_step
+    if steps <= 0:
+        return timedelta(0)
+    if course.step_seconds is None or not math.isfinite(course.step_seconds):
+        return timedelta(microseconds=length // _TICK * steps // done)
+    return _TICK * min(length // _TICK, round(Fraction(course.step_seconds) * steps * _TICKS_A_SECOND))
+
+
+def _fell_silent(nodes: Sequence[NodeRecord]) -> datetime | None:
+    """When the first of the ranks that never said how they ended was last heard of: a gang does no step without it."""
+    return min((utc(n.heard_at) for n in nodes if n.heard_at is not None and not n.ended_reason), default=None)
+
+
+def _saving(saved: Sequence[Mapping[str, object]]) -> timedelta:
+    """A gang waits for the slowest rank of each checkpoint."""
+    longest: dict[object, float] = {}
+    for said in saved:
+        seconds = said.get("seconds")
+        if isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0:
+            step = said.get("saved_step")
+            longest[step] = max(longest.get(step, 0.0), float(seconds))
+    try:
+        return timedelta(seconds=sum(longest.values()))
+    except OverflowError:
+        return timedelta.max
+
+
+def _in_months(parts: Sequence[_Part]) -> tuple[Stretch, ...]:
+    return tuple(Stretch(begin, end, use) for start, stop, use in parts for begin, end in in_months(start, stop))

@@ -1,0 +1,149 @@
+"""Entries of closed months that are moved to a file; what stays is enough to check the chain and the totals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from router.ledger.month import Month
+from router.state.database import Database
+from router.state.errors import MovedError, StateError
+from router.state.forms import kept
+from router.state.ledger_backup import identity
+from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
+from router.state.ledger_rows import NAMES, Row, hash_of
+from router.state.ledger_table import all_rows, archived_rows
+from router.state.periods import closed_through
+from router.state.rows import last_seq
+from router.state.tables import LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES
+
+_AT_ONCE = 5000
+_ENTRY = "entry"
+_PERIOD, _KIND, _NANOS = (1 + NAMES.index(name) for name in ("period", "kind", "usd_nanos"))
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The entries in the books of months before ``before`` that went into ``file`` (its name then), whose sum is
+    ``sha256``. ``totals``: month, kind, entries, nano-dollars, in order."""
+
+    before: Month
+    at: datetime
+    who: str
+    file: str
+    sha256: str
+    entries: int
+    totals: tuple[tuple[str, str, int, int], ...]
+
+
+class Archives:
+    """What left the ledger of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> Archive:
+        """Moves the entries in the books of months before ``before``, all closed, into a file. StateError, ExistsError
+        where another file is there, MovedError when somebody else just did: nothing was moved.
+
+        Where it was killed between the file and the move, doing it again does the rest: the file is just the same.
+        """
+        # Closed books change no more: the long part needs no lock.
+        with self._database.snapshot() as connection:
+            _are_closed(connection, before)
+            found = _extent(connection, before)
+            if not found[0]:
+                raise StateError(f"there are no entries in the books of months before {before}")
+            sums: Counter[tuple[str, str]] = Counter()
+            counts: Counter[tuple[str, str]] = Counter()
+            lines = _lines(connection, before, found[2], sums, counts)
+            digest = write_file(path, Title(Holds.ARCHIVE, identity(connection), str(before)), lines, same_is_fine=True)
+        totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
+        with self._database.write(LEDGER.name) as connection:
+            if _extent(connection, before) != found:
+                raise MovedError(f"entries of months before {before} were archived meanwhile", "look again")
+            done = Archive(before, at, kept(who), path.name, digest, found[0], totals)
+            _move(connection, done)
+        return done
+
+    def all(self) -> tuple[Archive, ...]:
+        """All of them, in order."""
+        with self._database.read() as connection:
+            return _archives(connection)
+
+    def check(self, path: Path) -> Archive:
+        """Whether the file is what was archived here, entry for entry. DamagedError, StateError."""
+        if read_title(path).holds is not Holds.ARCHIVE:
+            raise StateError(f"{path} is no archive", "name a file that `stepfare ledger archive` made")
+        rows = dict[int, str]()
+        for _, seq, *values, previous, this in read_lines(path):
+            if hash_of(seq, values, previous) != this:
+                raise DamagedError(path, f"entry {seq} is not what was written")
+            rows[seq] = this
+        with self._database.snapshot() as connection:
+            found = next((one for one in _archives(connection) if one.sha256 == sum_of(path)), None)
+            here = sum(rows.get(row[0]) == row[3] for row in archived_rows(connection, _AT_ONCE))
+        if found is None or not found.entries == here == len(rows):
+            raise DamagedError(path, "is not what was archived from this ledger")
+        return found
+
+
+def _are_closed(connection: Connection, before: Month) -> None:
+    closed = closed_through(connection)
+    if closed is None or before > closed.next:
+        last = "no month is" if closed is None else f"only months up to {closed} are"
+        raise StateError(f"{last} closed", "close the others first: `stepfare ledger close`")
+
+
+def _extent(connection: Connection, before: Month) -> tuple[int, int, int]:
+    query = select(func.count(), func.coalesce(func.min(LEDGER.c.seq), 0), func.coalesce(func.max(LEDGER.c.seq), 0))
+    count, first, last = connection.execute(query.where(LEDGER.c.period < str(before))).one()
+    return int(count), int(first), int(last)
+
+
+def _lines(
+    connection: Connection, before: Month, last: int, sums: Counter[tuple[str, str]], counts: Counter[tuple[str, str]]
+) -> Iterator[list[Any]]:
+    row: Row
+    for row in all_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
+        seq, values, previous, this = row[0], row[1:-2], row[-2], row[-1]
+        if hash_of(seq, values, previous) != this:
+            raise StateError(f"entry {seq} is not what was written", "see `stepfare ledger verify`")
+        group = (row[_PERIOD], row[_KIND])
+        sums[group] += row[_NANOS]
+        counts[group] += 1
+        yield [_ENTRY, *row]
+
+
+def _move(connection: Connection, done: Archive) -> None:
+    gone = LEDGER.c.period < str(done.before)
+    names = ("seq", "key", "previous", "hash")
+    left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
+    connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
+    row = {
+        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1, "before_month": str(done.before), "at": done.at,
+        "who": done.who, "file": done.file, "sha256": done.sha256, "entries": done.entries, "totals": done.totals,
+    }  # fmt: skip
+    connection.execute(insert(LEDGER_ARCHIVES), row)
+    connection.execute(delete(LEDGER).where(gone))
+
+
+def _archives(connection: Connection) -> tuple[Archive, ...]:
+    return tuple(
+        Archive(
+            Month.parse(row.before_month),
+            row.at,
+            row.who,
+            row.file,
+            row.sha256,
+            row.entries,
+            tuple((month, kind, count, nanos) for month, kind, count, nanos in row.totals),
+        )
+        for row in connection.execute(select(LEDGER_ARCHIVES).order_by(LEDGER_ARCHIVES.c.seq))
+    )

@@ -1,0 +1,98 @@
+"""Whether the ledger is what was written: the chain of hashes, and that nothing was put into closed books. Pure but for
+:func:`check`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from router.state.ledger_rows import Chain, Row, period_of
+from router.state.ledger_table import all_rows, archived_rows, last_of
+from router.state.periods import Closing, all_closings
+
+AT_ONCE = 5000
+# More would tell nobody more.
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """``entries`` here and ``archived`` ones; ``head`` with its ``hash``, to be noted elsewhere: rows that are missing
+    at the end do not show otherwise. ``problems`` says what is wrong; empty: nothing."""
+
+    entries: int
+    archived: int
+    head: int
+    hash: str
+    problems: tuple[str, ...] = ()
+
+
+class Follower:
+    """Is given each row in order, those that were archived as ``(seq, key, previous, hash)``."""
+
+    def __init__(self, closings: Sequence[Closing]) -> None:
+        self._chain = Chain()
+        self._closings = tuple(closings)
+        self._at_head: dict[int, list[Closing]] = {}
+        for closing in closings:
+            self._at_head.setdefault(closing.head, []).append(closing)
+        self._closed: Closing | None = None
+        self._entries = self._archived = 0
+        self._problems: list[str] = []
+        self._close()
+
+    def follow(self, row: Row, *, is_here: bool) -> None:
+        """The next one."""
+        if is_here:
+            self._entries += 1
+            self._chain.row(row)
+            if self._closed is not None and period_of(row) <= str(self._closed.period):
+                self._problem(f"entry {row[0]} was put into the books of {period_of(row)} after they were closed")
+        else:
+            self._archived += 1
+            self._chain.archived(row[0], row[2], row[3])
+        self._close()
+
+    def checked(self) -> Checked:
+        """After the last one."""
+        problems = list(self._problems)
+        if self._chain.broken is not None:
+            what = "is not what was written: somebody changed or removed one"
+            problems.insert(0, f"entry {self._chain.broken} {what}")
+        late = [closing for closing in self._closings if closing.head > self._chain.seq]
+        problems += [
+            f"when {one.period} was closed there were {one.head} entries, now {self._chain.seq}" for one in late
+        ]
+        return Checked(self._entries, self._archived, self._chain.seq, self._chain.hash, tuple(problems))
+
+    def _close(self) -> None:
+        for closing in self._at_head.get(self._chain.seq, ()):
+            self._closed = closing
+            if closing.hash != self._chain.hash:
+                self._problem(f"when {closing.period} was closed, entry {closing.head} was another one")
+
+    def _problem(self, text: str) -> None:
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems.append(text)
+
+
+def check(connection: Connection) -> Checked:
+    """Reads all of it, in a transaction that sees one moment."""
+    follower = Follower(all_closings(connection))
+    for row, is_here in everything(connection):
+        follower.follow(row, is_here=is_here)
+    return follower.checked()
+
+
+def everything(connection: Connection) -> Iterator[tuple[Row, bool]]:
+    """All rows by number, and whether they are here, not archived."""
+    return _merged(all_rows(connection, last_of(connection)[0], AT_ONCE), archived_rows(connection, AT_ONCE))
+
+
+def _merged(rows: Iterable[Row], archived: Iterable[Row]) -> Iterator[tuple[Row, bool]]:
+    here = ((row, True) for row in rows)
+    gone = ((row, False) for row in archived)
+    return heapq.merge(here, gone, key=lambda pair: pair[0][0])
