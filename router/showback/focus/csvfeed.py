@@ -7,8 +7,9 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,16 +18,18 @@ from pricing.problems import InvalidInputError
 from router.showback.focus.feed import Batch, Feed, Limits, checked_header
 
 
-def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> Feed:
+@contextmanager
+def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> Iterator[Feed]:
     """Of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
-    unpacked: IO[bytes] = gzip.GzipFile(fileobj=stream) if packed else stream  # type: ignore[assignment]
-    lines = _Lines(path, io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline=""), stream, limits, packed=packed)
-    rows = _rows(lines)
-    first = next(rows, None)
-    if first is None:
-        raise InvalidInputError.single("is empty", where=str(path))
-    header = checked_header(first, path, limits)
-    return Feed(path.name, "csv.gz" if packed else "csv", header, _batches(header, rows, lines, limits))
+    unpacked: Any = gzip.GzipFile(fileobj=stream) if packed else stream
+    with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as text:
+        lines = _Lines(path, text, stream, limits, packed=packed)
+        rows = _rows(lines)
+        first = next(rows, None)
+        if first is None:
+            raise InvalidInputError.single("is empty", where=str(path))
+        header = checked_header(first, path, limits)
+        yield Feed(path.name, "csv.gz" if packed else "csv", header, _batches(header, rows, lines, limits))
 
 
 class _Lines:

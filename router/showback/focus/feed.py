@@ -85,7 +85,8 @@ def open_feed(path: Path, limits: Limits = LIMITS) -> Iterator[Feed]:
                 what, where=str(path), remedy="give CSV in UTF-8, plain or in gzip, or Parquet"
             )
         else:
-            yield csv_feed(path, stream, limits, packed=start.startswith(_GZIP))
+            with csv_feed(path, stream, limits, packed=start.startswith(_GZIP)) as feed:
+                yield feed
 
 
 @contextmanager
