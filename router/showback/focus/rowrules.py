@@ -24,7 +24,7 @@ _SURELY = 1e-12
 _PRODUCTS = (("list-cost", "ListCost", "ListUnitPrice"), ("contracted-cost", "ContractedCost", "ContractedUnitPrice"))
 _TAXLESS = ("PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuPriceId")
 _STATUS_OF = {"CommitmentDiscountStatus": "CommitmentDiscountId", "CapacityReservationStatus": "CapacityReservationId"}
-_UNRELATED = ("Credit", "Tax", "Adjustment")
+_UNRELATED = ("Credit", "Adjustment")
 _PARENTS = pa.array(list(words.CATEGORY_OF.values()))
 _CHILDREN = pa.array(list(words.CATEGORY_OF))
 Mask = NDArray[np.bool_]
@@ -118,9 +118,13 @@ def _taxes(rows: Typed) -> Marked:
 
 
 def _equal_costs(rows: Typed) -> Marked:
-    alone = _is(rows, "ChargeCategory", *_UNRELATED) & ~_correction(rows) & ~_given(rows, "CommitmentDiscountId")
-    for name in COSTS[1:] if alone.any() else ():
-        yield "costs-differ", name, alone & _true(pc.not_equal(rows.column(name), rows.column(COSTS[0])))
+    """A tax may be reckoned on list prices too; what is owed of it is its cost."""
+    related = _correction(rows) | _given(rows, "CommitmentDiscountId")
+    alone, tax = _is(rows, "ChargeCategory", *_UNRELATED) & ~related, _is(rows, "ChargeCategory", "Tax") & ~related
+    for name in COSTS[1:]:
+        concerned = alone | tax if name == "EffectiveCost" else alone
+        if concerned.any():
+            yield "costs-differ", name, concerned & _true(pc.not_equal(rows.column(name), rows.column(COSTS[0])))
 
 
 def _purchases(rows: Typed) -> Marked:

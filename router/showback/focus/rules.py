@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
     "sku-details": Rule("says details without a SkuPriceId", "null when SkuPriceId is null"),
     "subcategory": Rule("{value} belongs to another ServiceCategory", "FOCUS gives each one parent"),
     "tax-price": Rule("{value} on a tax", "a tax has neither price nor SKU"),
-    "costs-differ": Rule("{value} differs from BilledCost", "a credit, tax or adjustment has four equal costs"),
+    "costs-differ": Rule("{value} differs from BilledCost", "a credit or adjustment has four equal costs, a tax two"),
     "purchase-frequency": Rule("{value} on a purchase", "a purchase is One-Time or Recurring"),
     "status-alone": Rule("{value} without what it is the status of", "null when the id is null"),
     "charge-period": Rule("{value} is not after ChargePeriodStart", "an end is exclusive, and after the start"),
