@@ -11,9 +11,11 @@ from router.showback.bills import Bill, Gap, Standing
 from router.showback.focus.rules import RULES
 from router.showback.focus.tally import Finding
 
-_WIDTHS = {"ISSUER": 20, "ACCOUNT": 16}
+_WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
 _RIGHT = frozenset({"ROWS", "BILLED"})
 _ID = "bill-"
+# Of an id, in tables; any four that are enough to tell it will do for a command.
+_DIGITS = 8
 
 
 def plain(text: str) -> str:
@@ -36,14 +38,18 @@ def period(bill: Bill) -> str:
 
 def table(standings: list[Standing]) -> str:
     """A line for each bill and currency."""
-    header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED BY")
+    header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
-        (s.bill.id.removeprefix(_ID), plain(s.bill.issuer or s.bill.label), plain(s.bill.account or ""), period(s.bill),
-         str(s.bill.rows), money(sums["BilledCost"]), currency, (s.replaced_by or "").removeprefix(_ID))
+        (_short(s.bill.id), plain(s.bill.issuer or s.bill.label), plain(s.bill.account or ""), period(s.bill),
+         str(s.bill.rows), money(sums["BilledCost"]), currency, _short(s.replaced_by or ""))
         for s in standings
         for currency, sums in s.bill.sums.items()
     ]  # fmt: skip
     return columns(header, rows, _RIGHT, _WIDTHS)
+
+
+def _short(identity: str) -> str:
+    return identity.removeprefix(_ID)[:_DIGITS]
 
 
 def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
@@ -58,7 +64,7 @@ def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
             if gap.rule != "absent-column":
                 finding = Finding(gap.rule, gap.column, gap.row, gap.line, gap.value)
                 what = finding.what if gap.rule in RULES else gap.rule
-                often = f" ({gap.count:,} x, first at {_first(gap)})" if gap.row is not None else ""
+                often = f" ({gap.count:,} times, first at {_first(gap)})" if gap.row is not None else ""
                 yield wrapped(f"{plain(gap.column)} {what}{often}", "  ")
 
 
@@ -70,8 +76,8 @@ def as_record(standing: Standing) -> dict[str, Any]:
     """For JSON."""
     bill, delivery = standing.bill, standing.delivery
     return {
-        "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start, "period_end": bill.end,
-        "label": bill.label, "rows": bill.rows, "sums": bill.sums, "data_through": bill.data_through,
+        "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
+        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums, "data_through": bill.data_through,
         "imported_at": delivery.imported_at, "delivery": delivery.number, "replaces": standing.replaces,
         "replaced_by": standing.replaced_by,
     }  # fmt: skip

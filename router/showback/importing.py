@@ -16,8 +16,9 @@ from router.showback.billparts import Owner, Part, Parts, period_text
 from router.showback.bills import Bill, Delivery, Gap, Source
 from router.showback.billstore import BillStore, file_sha256
 from router.showback.focus.arrowtypes import arrow_schema
+from router.showback.focus.batches import LIMITS, Batch, Limits
 from router.showback.focus.columns import COSTS
-from router.showback.focus.feed import LIMITS, Batch, Limits, open_feed
+from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import Opened, recognised, survey
 from router.showback.focus.tally import Finding, Tally
 from router.showback.focus.texts import decimal_text, moment_text

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from router.showback.focus.feed import LIMITS, Limits, open_feed
+from router.showback.focus.batches import LIMITS, Limits
+from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognised, survey
 from router.showback.focus.tally import Finding, Tally
 

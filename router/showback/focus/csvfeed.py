@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.feed import Batch, Feed, Limits, checked_header
+from router.showback.focus.batches import Batch, Feed, Limits, checked_header
 
 
 @contextmanager

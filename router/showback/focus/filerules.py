@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from router.showback.focus.feed import Batch
+from router.showback.focus.batches import Batch
 from router.showback.focus.tally import Finding, shown
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed import Typed, indices

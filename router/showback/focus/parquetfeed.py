@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.feed import Batch, Feed, Limits, checked_header
+from router.showback.focus.batches import Batch, Feed, Limits, checked_header
 from router.showback.focus.texts import json_text
 
 # Of the footer, which is read before anything is known of the file.

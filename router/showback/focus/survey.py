@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.problems import InvalidInputError
+from router.showback.focus.batches import Batch, Feed
 from router.showback.focus.columns import BY_NAME, Kind, Level
-from router.showback.focus.feed import Batch, Feed
 from router.showback.focus.filerules import Overlaps, Splits
 from router.showback.focus.rowrules import row_marks
 from router.showback.focus.tally import Finding, Tally

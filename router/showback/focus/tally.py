@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from router.showback.focus.feed import Batch
+from router.showback.focus.batches import Batch
 from router.showback.focus.rules import RULES, Mark
 
 _SHOWN = 60

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from router.showback.focus import words
 from router.showback.focus.arrowtypes import MOMENT, arrow_type
+from router.showback.focus.batches import Batch
 from router.showback.focus.columns import BY_NAME, Column, Kind
-from router.showback.focus.feed import Batch
 from router.showback.focus.rules import Mark
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, read_json
