@@ -77,7 +77,7 @@ def as_record(standing: Standing) -> dict[str, Any]:
     bill, delivery = standing.bill, standing.delivery
     return {
         "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
-        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums, "data_through": bill.data_through,
-        "imported_at": delivery.imported_at, "delivery": delivery.number, "replaces": standing.replaces,
-        "replaced_by": standing.replaced_by,
+        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums,
+        "data_through": bill.data_through, "imported_at": delivery.imported_at, "delivery": delivery.number,
+        "replaces": standing.replaces, "replaced_by": standing.replaced_by,
     }  # fmt: skip

@@ -42,7 +42,7 @@ class Overlaps:
         """The rows of a batch. Corrections and parts of a split charge may share a moment."""
         start, end = rows.column("ChargePeriodStart"), rows.column("ChargePeriodEnd")
         metered = pc.and_(pc.equal(rows.column("ChargeCategory"), "Usage"), pc.less(start, end))
-        for name in ("ChargeClass", "AllocatedMethodId"):
+        for name in ("ChargeClass", "AllocatedMethodId", "x_SplitOriginId"):
             metered = pc.and_(metered, pc.is_null(rows.column(name)))
         at = indices(pc.and_(metered, rows.column("ResourceId").is_valid()))
         if not len(at):

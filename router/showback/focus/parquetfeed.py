@@ -82,7 +82,8 @@ def _text(column: pa.Array) -> pa.StringArray:
         column = column.dictionary_decode()
     elif pa.types.is_timestamp(kind):
         zone = "" if kind.tz is None else "Z"
-        text = pc.strftime(column, format="%Y-%m-%dT%H:%M:%S")
+        utc = column if kind.tz is None else column.cast(pa.timestamp(kind.unit, tz="UTC"))
+        text = pc.strftime(utc, format="%Y-%m-%dT%H:%M:%S")
         if kind.unit != "s":  # then the seconds come with all their decimals
             text = pc.replace_substring_regex(text, r"\.?0*$", "")
         column = pc.binary_join_element_wise(text, zone, "")
@@ -91,19 +92,16 @@ def _text(column: pa.Array) -> pa.StringArray:
     elif pa.types.is_floating(kind):
         column = pc.replace_substring(pc.utf8_upper(column.cast(pa.string())), "+", "")
     elif pa.types.is_nested(kind):
-        column = pa.array(
-            [None if each is None else json_text(_plain(each)) for each in column.to_pylist()], pa.string()
-        )
+        values = column.to_pylist(maps_as_pydicts="lossy")  # of a key that is there twice, the last value
+        column = pa.array([None if each is None else json_text(_plain(each)) for each in values], pa.string())
     text = column.cast(pa.string())
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
 def _plain(value: Any) -> Any:
-    """A struct, a list, or a map, which Arrow gives as pairs, as JSON takes it."""
+    """As JSON takes it; a struct's null is a key that is not there."""
     if isinstance(value, dict):
         return {str(key): _plain(entry) for key, entry in value.items() if entry is not None}
-    if isinstance(value, list) and value and all(isinstance(entry, tuple) for entry in value):
-        return {str(key): _plain(entry) for key, entry in value}
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return Decimal(repr(value)) if isinstance(value, float) else value
