@@ -64,12 +64,13 @@ def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
             if gap.rule != "absent-column":
                 finding = Finding(gap.rule, gap.column, gap.row, gap.line, gap.value)
                 what = finding.what if gap.rule in RULES else gap.rule
-                often = f" ({gap.count:,} times, first at {_first(gap)})" if gap.row is not None else ""
+                often = "" if gap.row is None else f" ({_often(gap)})"
                 yield wrapped(f"{plain(gap.column)} {what}{often}", "  ")
 
 
-def _first(gap: Gap) -> str:
-    return f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
+def _often(gap: Gap) -> str:
+    place = f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
+    return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
 
 
 def as_record(standing: Standing) -> dict[str, Any]:

@@ -68,7 +68,8 @@ def _as_text(checked: Checked, path: str) -> str:
     hidden = checked.total - len(checked.findings)
     if hidden:
         lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
-    found = f"{checked.total:,} findings" if checked.total else "every rule is kept"
+    noun = "finding" if checked.total == 1 else "findings"
+    found = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
     lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {found}")
     return "\n".join(lines)
 

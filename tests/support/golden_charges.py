@@ -212,7 +212,7 @@ WHAT: dict[str, Said] = {
     },
     "aws-objects": {**_AWS, **_OBJECTS, "service_name": "Amazon S3"},
     "nebius-objects": {**_NEBIUS, **_OBJECTS, "service_name": "Object Storage"},
-    "aws-egress": {**_AWS, **_EGRESS, "service_name": "Amazon S3", "resource_type": "Bucket"},
+    "aws-egress": {**_AWS, **_EGRESS, "service_name": "AWS Data Transfer", "resource_type": "Bucket"},
     "gcp-egress": {**_GCP, **_EGRESS, "service_name": "Networking", "resource_type": "Instance"},
     "aws-tokens": {
         **_AWS,
@@ -265,6 +265,7 @@ WHAT: dict[str, Said] = {
         "charge_class": "Correction",
         "sku_price_details": None,
         "sku_id": None,
+        "sku_meter": None,
         "pricing_unit": None,
         "x_gpu_model": None,
     },

@@ -58,6 +58,7 @@ MORE: dict[str, tuple[Change, str, str]] = {
     "NaN in JSON": (cell("Tags", '{"a":NaN}'), "json", "Tags"),
     "an own key": (cell("SkuPriceDetails", '{"GpuModel":"H100"}'), "json-key", "SkuPriceDetails"),
     "no price": (cell("ListUnitPrice", ""), "price-missing", "ListUnitPrice"),
+    "a meter of no SKU": (cell("SkuId", ""), "sku-meter", "SkuMeter"),
     "quantity without unit": (cell("PricingUnit", ""), "quantity-alone", "PricingQuantity"),
     "purchase by use": (cell("ChargeCategory", "Purchase"), "purchase-frequency", "ChargeFrequency"),
     "status of nothing": (cell("CommitmentDiscountStatus", "Used"), "status-alone", "CommitmentDiscountStatus"),

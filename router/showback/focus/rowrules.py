@@ -104,6 +104,7 @@ def _pairs(rows: Typed) -> Marked:
 
 def _sku_details(rows: Typed) -> Marked:
     yield "sku-details", "SkuPriceDetails", _given(rows, "SkuPriceDetails") & ~_given(rows, "SkuPriceId")
+    yield "sku-meter", "SkuMeter", _given(rows, "SkuMeter") & ~_given(rows, "SkuId")
 
 
 def _subcategories(rows: Typed) -> Marked:

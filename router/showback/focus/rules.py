@@ -52,6 +52,7 @@ RULES: dict[str, Rule] = {
     "unit-alone": Rule("{value} without a quantity", "a unit is null when its quantity is"),
     "quantity-alone": Rule("{value} without a unit", "a quantity has a unit"),
     "sku-details": Rule("says details without a SkuPriceId", "null when SkuPriceId is null"),
+    "sku-meter": Rule("{value} without a SkuId", "null when SkuId is null"),
     "subcategory": Rule("{value} belongs to another ServiceCategory", "FOCUS gives each one parent"),
     "tax-price": Rule("{value} on a tax", "a tax has neither price nor SKU"),
     "costs-differ": Rule("{value} differs from BilledCost", "a credit or adjustment has four equal costs, a tax two"),
