@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -45,7 +46,7 @@ def test_written_and_read_is_equal(form: str, some: list[Charge]) -> None:
 @OFTEN
 @given(some=SOME)
 def test_the_older_version_loses_what_it_has_no_columns_for_and_nothing_else(form: str, some: list[Charge]) -> None:
-    lost = dict.fromkeys(LOST - KEPT_BY_OLD_NAME)
+    lost: dict[str, Any] = dict.fromkeys(LOST - KEPT_BY_OLD_NAME)
     assert written(some, form, "1.2")[0] == [replace(each, **lost) for each in some]
 
 

@@ -108,10 +108,10 @@ def _newer_python() -> Path | None:
     found += [path / "bin" / "python" for path in sorted((root / "versions").glob("3.1[2-9]*"))]
     if sys.version_info >= _OLDEST:
         found.insert(0, Path(sys.executable))
-    for path in found:
-        done = subprocess.run([str(path), "-c", "import ensurepip"], capture_output=True, check=False)
+    for python in found:
+        done = subprocess.run([str(python), "-c", "import ensurepip"], capture_output=True, check=False)
         if done.returncode == 0:
-            return path
+            return python
     return None
 
 
