@@ -20,7 +20,7 @@ class Limits:
     bytes: int = 1 << 38
     columns: int = 1_000
     line: int = 1 << 22
-    ratio: int = 200
+    ratio: int = 500
     ratio_from: int = 1 << 26
     batch_rows: int = 16_384
     batch_bytes: int = 1 << 25
