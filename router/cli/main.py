@@ -72,6 +72,10 @@ COMMANDS = {
     "prices import": Entry(
         "Put the offers of a catalogue file into the book.", "router.cli.prices_import", "import_file"
     ),
+    "bills import": Entry("Take bills of clouds in (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"),
+    "bills list": Entry("The bills that were imported.", "router.cli.bills", "list_bills"),
+    "bills show": Entry("One bill: sums, files, and what is missing in it.", "router.cli.bills", "show"),
+    "ledger check": Entry("Hold a FOCUS file against every rule.", "router.cli.ledger_check", "check"),
     "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),

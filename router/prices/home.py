@@ -1,4 +1,4 @@
-"""Where stepfare keeps what it fetched, price books and price history, and the quotes that it gave."""
+"""Where stepfare keeps what it fetched, price books and price history, the quotes that it gave, and imported bills."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ def clouds_file() -> Path:
 def quotes_folder() -> Path:
     """Quotes that were given, a file each."""
     return home() / "quotes"
+
+
+def bills_folder() -> Path:
+    """Bills that were imported, and what came with which delivery."""
+    return home() / "bills"

@@ -26,6 +26,7 @@ from tests.bench import (
     agent,
     agent_footprint,
     backtest,
+    bills,
     coordinator,
     first_write,
     ledger,
@@ -96,6 +97,8 @@ def main() -> None:
     storm.main()
     print()
     upload.main(64, 1)
+    print()
+    bills.main(())
 
 
 def start_up() -> None:

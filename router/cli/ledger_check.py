@@ -1,0 +1,95 @@
+"""``stepfare ledger check``: a FOCUS file held against every rule."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.bills import ListFormat
+from router.cli.console import ExitCode
+
+if TYPE_CHECKING:
+    from router.showback.focus.check import Checked
+
+SCHEMA_VERSION = 1
+_DECEMBER = 12
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, CSV in gzip, or Parquet; FOCUS 1.0 to 1.4.")],
+    closed_through: Annotated[
+        str | None, typer.Option(metavar="MONTH", help="Corrections of later months than this are wrong: 2026-10.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="So many findings of each rule and column.")] = 20,
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+) -> ExitCode:
+    """Hold a FOCUS Cost and Usage file, ours or a cloud's, against the rules of FOCUS and of the ledger.
+
+    \b
+    stepfare ledger check export.parquet
+    stepfare ledger check bill.csv.gz --closed-through 2026-10 -o json
+
+    Exit code 1 when a rule is broken, 2 when the file is none that can be read.
+    """
+    from router.showback.focus.check import check_file
+
+    closed_until = None if closed_through is None else _after(closed_through)
+    with console.progress("reading"):
+        checked = check_file(file, closed_until, keep=most)
+    console.out(_as_json(checked) if output is ListFormat.JSON else _as_text(checked, str(file)))
+    return ExitCode.FAILURE if checked.total else ExitCode.OK
+
+
+def _after(month: str) -> datetime:
+    try:
+        start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    except ValueError:
+        what = f"{month!r} is not a month"
+        raise InvalidInputError.single(what, field="--closed-through", remedy="write 2026-10") from None
+    if start.month == _DECEMBER:
+        return start.replace(year=start.year + 1, month=1)
+    return start.replace(month=start.month + 1)
+
+
+def _as_text(checked: Checked, path: str) -> str:
+    from router.cli.bills_text import plain
+
+    lines = []
+    for each in checked.findings:
+        row = f" (row {each.row:,})" if each.line is not None else ""
+        lines.append(f"{each.place(path)}{row}: {plain(each.column)} {each.what}")
+        lines.append(f"    {each.rule}: {each.why}")
+    hidden = checked.total - len(checked.findings)
+    if hidden:
+        lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
+    noun = "finding" if checked.total == 1 else "findings"
+    found = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
+    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {found}")
+    return "\n".join(lines)
+
+
+def _as_json(checked: Checked) -> str:
+    findings = [
+        {
+            "rule": f.rule,
+            "row": f.row,
+            "line": f.line,
+            "column": f.column,
+            "value": f.value,
+            "what": f.what,
+            "why": f.why,
+        }
+        for f in checked.findings
+    ]
+    counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
+    found = {
+        "schema_version": SCHEMA_VERSION, "file": checked.name, "focus_version": checked.version, "rows": checked.rows,
+        "total": checked.total, "counts": counts, "findings": findings,
+    }  # fmt: skip
+    return json.dumps(found, indent=2)

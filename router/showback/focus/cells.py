@@ -1,0 +1,66 @@
+"""A charge as the cells of a row, in the columns of any written version, and a row as a charge. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from router.showback.focus.charge import Charge
+from router.showback.focus.columns import BY_NAME, Column, Kind
+from router.showback.focus.texts import decimal_text, json_text, moment_text, read_decimal, read_json, read_moment
+from router.showback.focus.versions import NEWEST, RENAMED, sources, written_columns
+
+
+def header(version: str) -> tuple[str, ...]:
+    """The names of the columns that a file of that version has."""
+    return tuple(column.name for column in written_columns(version))
+
+
+def values(charge: Charge, version: str) -> tuple[Any, ...]:
+    """For a typed file: text, Decimal and datetime, JSON objects as text; None is null."""
+    return tuple(_value(charge, column) for column in written_columns(version))
+
+
+def cells(charge: Charge, version: str) -> tuple[str, ...]:
+    """For a text file; null is an empty cell."""
+    return tuple(_text(_value(charge, column), column.kind) for column in written_columns(version))
+
+
+def charge_of(row: Mapping[str, str | None]) -> Charge:
+    """The charge of a row of text by column name, of any version. ValueError: a value FOCUS does not allow there, or
+    none where there must be one; nothing is filled in."""
+    found: dict[str, Any] = {}
+    for target, source in sources(row.keys()).items():
+        text = row[source]
+        column = BY_NAME[target]
+        if text:
+            try:
+                found[column.field] = _read(text, column.kind)
+            except ValueError as error:
+                raise ValueError(f"{source} {error}") from None
+    missing = [c.name for c in written_columns(NEWEST) if not c.nullable and c.field not in found]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} must not be empty")
+    return Charge(**found)
+
+
+def _value(charge: Charge, column: Column) -> Any:
+    field = BY_NAME[RENAMED.get(column.name, column.name)].field
+    value = getattr(charge, field)
+    return json_text(value) if column.kind is Kind.JSON and value is not None else value
+
+
+def _text(value: Any, kind: Kind) -> str:
+    if value is None:
+        return ""
+    if kind is Kind.DECIMAL:
+        return decimal_text(value)
+    return moment_text(value) if kind is Kind.MOMENT else str(value)
+
+
+def _read(text: str, kind: Kind) -> Any:
+    if kind is Kind.DECIMAL:
+        return read_decimal(text)
+    if kind is Kind.MOMENT:
+        return read_moment(text)
+    return read_json(text) if kind is Kind.JSON else text

@@ -1,0 +1,74 @@
+"""What was found wrong with a file: all of it counted, the first of each kind kept with its place. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from router.showback.focus.batches import Batch
+from router.showback.focus.rules import RULES, Mark
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One rule that is broken in one column; ``row`` counts from 1, ``line`` is that of a text file. ``value`` is
+    what stands there, short and without control characters."""
+
+    rule: str
+    column: str
+    row: int | None = None
+    line: int | None = None
+    value: str = ""
+
+    @property
+    def what(self) -> str:
+        """What is wrong."""
+        return RULES[self.rule].what.replace("{value}", self.value)
+
+    @property
+    def why(self) -> str:
+        """Why that is wrong."""
+        return RULES[self.rule].why
+
+    def place(self, name: str) -> str:
+        """``bill.csv:12``, or the row where there are no lines, or the file alone."""
+        if self.line is not None:
+            return f"{name}:{self.line}"
+        return f"{name}: row {self.row}" if self.row is not None else name
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts by rule and column; of each pair the first ``keep`` findings stay."""
+
+    keep: int
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, finding: Finding) -> None:
+        """One."""
+        if self._count(finding.rule, finding.column, 1) > 0:
+            self.findings.append(finding)
+
+    def add_mark(self, mark: Mark, batch: Batch, sources: Mapping[str, str]) -> None:
+        """All rows of a mark; ``sources`` gives a column of the newest version the name that the file has for it."""
+        column = sources.get(mark.column, mark.column)
+        room = self._count(mark.rule, column, len(mark.rows))
+        for index in mark.rows[: max(room, 0)].tolist():
+            text = batch.columns[column][index].as_py() if column in batch.columns else None
+            line = batch.lines[index] if batch.lines is not None else None
+            self.findings.append(
+                Finding(mark.rule, column, batch.first + index, line, "" if text is None else shown(text))
+            )
+
+    def _count(self, rule: str, column: str, more: int) -> int:
+        before = self.counts.get((rule, column), 0)
+        self.counts[rule, column] = before + more
+        return self.keep - before
+
+
+def shown(text: str) -> str:
+    """In quotes, at most so long, and nothing in it that a terminal would obey."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -1,0 +1,96 @@
+"""Amounts, moments and JSON objects as FOCUS writes them in text, and back. Pure; each value has one text.
+
+Every reader raises ValueError with what is wrong, and takes nothing that the specification does not allow.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+Json = Mapping[str, Any]
+
+# FOCUS NumericFormat: no plus sign, no separators, an exponent only as mEn.
+NUMBER = r"-?\d+(\.\d+)?(E-?\d+)?"
+# FOCUS DateTimeFormat: UTC, and saying so.
+MOMENT = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"
+# An exponent beyond it is not money, and would take gigabytes to write out.
+_MOST_DIGITS = 60
+
+
+def decimal_text(value: Decimal) -> str:
+    """Without exponent and without zeros at the end: 1E+2 is ``100``, 0.50 is ``0.5``, minus zero is ``0``."""
+    if value == 0:
+        return "0"
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def read_decimal(text: str) -> Decimal:
+    """Of a number as FOCUS writes it."""
+    if not re.fullmatch(NUMBER, text, re.ASCII):
+        raise ValueError(f"{text[:40]!r} is not a number as FOCUS writes it")
+    value = Decimal(text)
+    if value and (abs(value.adjusted()) > _MOST_DIGITS or len(value.as_tuple().digits) > 2 * _MOST_DIGITS):
+        raise ValueError(f"{text[:40]!r} is out of all proportion")
+    return value
+
+
+def moment_text(value: datetime) -> str:
+    """``2026-11-01T00:00:00Z``; a fraction of a second only where there is one."""
+    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+    return f"{value.year:04}{text[text.index('-') :]}{fraction}Z"
+
+
+def read_moment(text: str) -> datetime:
+    """Of a moment as FOCUS writes it, in UTC; beyond the microsecond it is cut off."""
+    if not re.fullmatch(MOMENT, text, re.ASCII):
+        raise ValueError(f"{text[:40]!r} is not a time such as 2026-11-01T00:00:00Z")
+    return datetime.fromisoformat(text)
+
+
+def json_text(value: Json) -> str:
+    """One line, keys sorted, amounts as exact numbers. ValueError for what JSON has no word for, floats among it."""
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    if value is None or isinstance(value, str | bool | int):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{json.dumps(str(key), ensure_ascii=False)}:{_json(value[key])}" for key in sorted(value))
+        return "{" + ",".join(pairs) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(_json(entry) for entry in value) + "]"
+    raise ValueError(f"{type(value).__name__} has no place in JSON of a charge")
+
+
+def read_json(text: str) -> dict[str, Any]:
+    """Of one JSON object without a key given twice; numbers with a point are Decimal."""
+    try:
+        found = json.loads(text, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("is JSON, but not an object")
+    return found
+
+
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
