@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from router.state.errors import ExistsError, StateError
+from router.state.folders import settle_folder
 
 FORMAT, VERSION = "stepfare-ledger", 1
 _END = "end"
@@ -80,7 +81,7 @@ def write_file(path: Path, title: Title, lines: Iterable[list[Any]], *, same_is_
                 raise _there_already(path)
         else:
             part.replace(path)
-            _settle(path.parent)
+            settle_folder(path.parent)
     except OSError as error:
         raise StateError(
             f"{path}: cannot be written: {error.strerror or type(error).__name__}", "make room, or name another file"
@@ -184,13 +185,3 @@ def _title(path: Path, line: Any) -> Title:
 
 def _there_already(path: Path) -> ExistsError:
     return ExistsError(f"{path} is there already", "name another file, or move it away")
-
-
-def _settle(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, inspect, text
 
 from router.state.database import BUSY_SECONDS, Database
 from router.state.errors import BusyError, StateError, TooNewError
+from router.state.folders import settle_folder
 from router.state.places import File, Place
 from router.state.tables import FACTS
 
@@ -126,15 +127,4 @@ def _make_beside(path: Path, now: datetime) -> None:
         # The last connection moves what was written into the file itself.
         database.close()
     new.replace(path)
-    _settle(path.parent)
-
-
-def _settle(folder: Path) -> None:
-    """Puts the folder's entries on the disk, where the system can."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    settle_folder(path.parent)

@@ -1,0 +1,17 @@
+"""Folders in which files of the state appear."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def settle_folder(folder: Path) -> None:
+    """Puts its entries on the disk, where the system can: a file that was renamed into it stays there."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
