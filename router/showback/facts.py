@@ -1,0 +1,102 @@
+"""Facts: rows of money with their words, the one table that reports, checks and files are made from.
+
+A fact comes from a ledger entry, a charge of a FOCUS file, or a row of a bill. Amounts are decimals of any scale that
+holds them exactly (:data:`COLUMNS` names the widest); null is unknown, never zero. Times are UTC, ends exclusive.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import pyarrow as pa
+
+# As wide as the columns of our FOCUS files: money 24 places, quantities 18.
+MONEY: Final = pa.decimal128(38, 24)
+AMOUNT: Final = pa.decimal128(38, 18)
+MOMENT: Final = pa.timestamp("us", tz="UTC")
+TEXT: Final = pa.string()
+
+UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not known
+
+
+class Source(StrEnum):
+    """Where a fact comes from."""
+
+    PLANNED = "planned"  # an accepted plan's line: not money spent
+    METERED = "metered"  # what machines, disks and copies ran, at our prices
+    ADDED = "added"  # a fee, credit, tax or adjustment that a person wrote
+    BILLED = "billed"  # a bill's row
+
+
+class State(StrEnum):
+    """How final an amount is (x_RecordState)."""
+
+    ESTIMATED = "Estimated"
+    PROVISIONAL = "Provisional"
+    INVOICED = "Invoiced"
+
+
+COLUMNS: Final = pa.schema(
+    [
+        # where it comes from
+        pa.field("source", TEXT, nullable=False),  # Source
+        pa.field("origin", TEXT, nullable=False),  # "ledger", a bill's id, or the file's name
+        pa.field("row", pa.int64(), nullable=False),  # the ledger's number, or the file's row from 1
+        pa.field("key", TEXT),  # the ledger's key
+        pa.field("state", TEXT, nullable=False),  # State; Planned facts: Estimated
+        pa.field("category", TEXT, nullable=False),  # FOCUS ChargeCategory: Usage, Purchase, Tax, Credit, Adjustment
+        pa.field("corrects", TEXT),  # a key or a closed month; "" unnamed; null: no correction
+        # when
+        pa.field("month", TEXT, nullable=False),  # of the books: 2026-11
+        pa.field("start", MOMENT, nullable=False),
+        pa.field("end", MOMENT, nullable=False),
+        pa.field("recorded_at", MOMENT),
+        # whose; null where nobody says
+        pa.field("team", TEXT),
+        pa.field("project", TEXT),
+        pa.field("cost_center", TEXT),
+        pa.field("job", TEXT),
+        pa.field("job_digest", TEXT),
+        pa.field("plan", TEXT),
+        pa.field("gang", TEXT),
+        pa.field("attempt", TEXT),
+        pa.field("rank", pa.int32()),
+        # what and where
+        pa.field("what", TEXT, nullable=False),  # router.ledger.entry.What
+        pa.field("use", TEXT),  # router.ledger.entry.Use: work or a kind of waste; null: not known, or no machine
+        pa.field("cloud", TEXT),  # our name: aws, gcp, azure, ...; else the provider's own words
+        pa.field("account", TEXT),
+        pa.field("region", TEXT),
+        pa.field("zone", TEXT),
+        pa.field("instance_type", TEXT),
+        pa.field("market", TEXT),  # on_demand, spot, reserved
+        pa.field("accelerator", TEXT),
+        pa.field("resource", TEXT),  # the provider's id of the machine, disk, bucket
+        pa.field("sku", TEXT),
+        # how much
+        pa.field("quantity", AMOUNT),  # in unit; of machines: hours of them all
+        pa.field("unit", TEXT),
+        pa.field("hours", AMOUNT),  # of single machines; null of anything else
+        pa.field("gpu_hours", AMOUNT),
+        pa.field("useful", AMOUNT),  # steps, tokens or samples that it paid for
+        pa.field("useful_unit", TEXT),  # Steps, Tokens, Samples
+        pa.field("lost", AMOUNT),  # of the same, done and lost again
+        # Money, null where it is not known:
+        pa.field("currency", TEXT, nullable=False),
+        pa.field("billed", MONEY),  # cash: what the invoice charges
+        pa.field("effective", MONEY),  # accrual: with commitments spread over what they cover
+        pa.field("list", MONEY),
+        pa.field("on_demand", MONEY),  # the same hours at the on-demand list price of place and time
+        pa.field("unpriced", pa.bool_(), nullable=False),
+        pa.field("price_as_of", TEXT),
+        pa.field("price_source", TEXT),
+        # of what people added, and of bills
+        pa.field("reason", TEXT),
+        pa.field("who", TEXT),
+        pa.field("reference", TEXT),  # invoice id, document
+        # of a part of a shared charge
+        pa.field("split_origin", TEXT),
+        pa.field("split_method", TEXT),
+    ]
+)
