@@ -27,10 +27,10 @@ Singles = NDArray[np.float32]
 @dataclass(frozen=True, eq=False, slots=True)
 class Tables:
     """Weights of the regressions, by [tick left - 1, .., slack, term]. All are dollars more than waiting where the
-    checkpoint is costs: ``launch`` [.., zone, take] of spot launched there from the same group, ``stay`` [.., zone] of
-    spot that runs past its launch, ``to_demand`` [.., place, take], ``on_demand`` [.., place]; ``home`` [.., group] is
-    waiting with the checkpoint in that group, dollars more than in the first. ``slack_s``: the grid; ``takes_s``: the
-    launches that there are."""
+    checkpoint is costs: ``launch`` [.., spot, take] of spot launched there from the same group, ``stay`` [.., spot] of
+    spot that runs past its launch, both by the zones where spot may come; ``to_demand`` [.., place, take],
+    ``on_demand`` [.., place]; ``home`` [.., group] is waiting with the checkpoint in that group, dollars more than in
+    the first. ``slack_s``: the grid; ``takes_s``: the launches that there are."""
 
     clock_s: int
     slack_s: Floats
@@ -42,8 +42,9 @@ class Tables:
     home: Singles
 
     @classmethod
-    def empty(cls, ticks: int, market: Market, terms: int, clock_s: int, slack_s: Floats, takes_s: Floats) -> Tables:
-        """All weights nothing."""
+    def empty(cls, ticks: int, market: Market, spots: int, terms: int, clock_s: int, slack_s: Floats,
+              takes_s: Floats) -> Tables:  # fmt: skip
+        """All weights nothing; for ``spots`` zones where spot may come."""
         groups, places = len(market.homes()[1]), len(market.on_demand_zones())
         takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN
 
@@ -51,7 +52,7 @@ class Tables:
             return np.zeros((ticks, *shape[:-1], size, shape[-1]), np.float32)
 
         return cls(
-            clock_s, slack_s, takes_s, launch=table(market.zones, takes, of_spot), stay=table(market.zones, of_spot),
+            clock_s, slack_s, takes_s, launch=table(spots, takes, of_spot), stay=table(spots, of_spot),
             to_demand=table(places, takes, terms), on_demand=table(places, terms), home=table(groups, terms),
         )  # fmt: skip
 
@@ -78,13 +79,15 @@ def shift(grid: Floats, by: float) -> Floats:
 
 
 def solve(
-    outlook: Outlook, market: Market, prospects: Prospects, ticks: int, clock_s: int, grid: Floats,
+    outlook: Outlook, market: Market, spots: Ints, prospects: Prospects, ticks: int, clock_s: int, grid: Floats,
     draws: int, rng: np.random.Generator,
 ) -> Tables:  # fmt: skip
-    """From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was
+    """``outlook`` and ``prospects`` are of the zones ``spots`` of the market, where spot may come.
+
+    From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was
     seen; what a future costs is what comes of the choices that this makes in it (Longstaff and Schwartz 2001)."""
-    futures = _futures(outlook, market.homes()[0], ticks, clock_s, draws, rng)
-    found = _Backward(market, prospects, ticks, clock_s, grid, draws)
+    futures = _futures(outlook, market.homes()[0][spots], ticks, clock_s, draws, rng)
+    found = _Backward(market, spots, prospects, ticks, clock_s, grid, draws)
     for left in range(1, ticks + 1):
         found.tick(left, *futures[ticks - left])
     return found.tables
@@ -182,20 +185,20 @@ class _Tick:
 
 
 class _Backward:
-    """``value`` [group, draw, slack], ``on_spot`` [zone, ..] and ``on_demand`` [place, ..]: dollars to the end, as they
+    """``value`` [group, draw, slack], ``on_spot`` [spot, ..] and ``on_demand`` [place, ..]: dollars to the end, as they
     come, of who has nothing running, spot or on-demand past its launch, once the tick that is looked at is over.
     Single precision: a cent in a hundred thousand dollars."""
 
     def __init__(
-        self, market: Market, prospects: Prospects, ticks: int, clock_s: int, grid: Floats, draws: int
+        self, market: Market, spots: Ints, prospects: Prospects, ticks: int, clock_s: int, grid: Floats, draws: int
     ) -> None:
-        self.market, self.prospects = market, prospects
+        self.market, self.spots, self.prospects = market, spots, prospects
         self.shape = s = _Shape(market, clock_s, grid)
-        self.tables = Tables.empty(ticks, market, prospects.terms, clock_s, grid, s.takes_s)
+        self.tables = Tables.empty(ticks, market, len(spots), prospects.terms, clock_s, grid, s.takes_s)
         self.value, self.on_spot, self.on_demand = (
-            np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), market.zones, len(s.places))
+            np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), len(spots), len(s.places))
         )
-        self.of_base, self.of_spot = _Sums(), [_Sums() for _ in range(market.zones)]
+        self.of_base, self.of_spot = _Sums(), [_Sums() for _ in spots]
 
     def tick(self, left: int, sky: Sky, times: Floats) -> None:
         """With ``left`` ticks to the deadline, this one among them."""
@@ -211,8 +214,8 @@ class _Backward:
         now = _Tick(left - 1, sky, seen, base, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
-        for z, g in enumerate(s.group):
-            _go_on(self.on_spot[z], now, g, spot[z], stays[z])
+        for i, g in enumerate(s.group[self.spots]):
+            _go_on(self.on_spot[i], now, g, spot[i], stays[i])
         for i, g in enumerate(s.group[s.places]):
             _go_on(self.on_demand[i], now, g, demand[i], goes_on[i])
         self.value = now.came
@@ -259,25 +262,25 @@ class _Backward:
         return goes_on
 
     def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
-        """[zone, draw, slack]: dollars of going on with spot there, as they come and as expected."""
+        """[spot, draw, slack]: dollars of going on with it, as they come and as expected."""
         s, t, k = self.shape, self.tables, now.index
         spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, NEVER)
-        own_terms = self.prospects.own(now.seen, np.arange(self.market.zones)).astype(np.float32)
+        own_terms = self.prospects.own(now.seen, np.arange(len(self.spots))).astype(np.float32)
         (draws, size), kinds = self.on_spot.shape[1:], s.launches
         real, fit = np.zeros((kinds, draws, size), np.float32), np.empty((kinds, draws, size), np.float32)
-        for z, g_there in enumerate(s.group):
-            rows = np.flatnonzero(now.sky.up[:, z])
+        for i, z in enumerate(self.spots):
+            rows, g_there = np.flatnonzero(now.sky.up[:, i]), s.group[z]
             if not rows.size:
-                t.launch[k, z], t.stay[k, z] = t.launch[k - 1, z], t.stay[k - 1, z]
+                t.launch[k, i], t.stay[k, i] = t.launch[k - 1, i], t.stay[k - 1, i]
                 continue
-            x = np.concatenate([now.base[rows], own_terms[rows, z]], axis=1)
-            dollars = self._launched(self._runs(self.on_spot[z][rows], z, now.left_h, self.market.spot_usd))
+            x = np.concatenate([now.base[rows], own_terms[rows, i]], axis=1)
+            dollars = self._launched(self._runs(self.on_spot[i][rows], z, now.left_h, self.market.spot_usd))
             y = dollars - now.wait[g_there][rows][:, None, :]
-            weights = self.of_spot[z].fit(x, y.reshape(rows.size, -1))
+            weights = self.of_spot[i].fit(x, y.reshape(rows.size, -1))
             of_launches = np.moveaxis(weights.reshape(x.shape[1], kinds + 1, size), 0, -1)
-            t.launch[k, z], t.stay[k, z] = of_launches[:-1], of_launches[-1]
+            t.launch[k, i], t.stay[k, i] = of_launches[:-1], of_launches[-1]
             fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
-            spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
+            spot[i, rows], stays[i, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
             fit.fill(NEVER)
             for kind in range(kinds):
                 fit[kind, rows], real[kind, rows] = fits[:, kind], dollars[:, kind]

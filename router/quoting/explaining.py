@@ -65,9 +65,8 @@ def _correlation(values: Floats, dollars: Floats) -> float:
     return max(r, 0.0) ** 2
 
 
-def other(change: str, stage: Stage, ticks: int, start: datetime) -> Other:
-    """The stage's places as an alternative."""
-    got = stage.play(ticks)
+def other(change: str, got: Played, start: datetime) -> Other:
+    """What was played of its places as an alternative."""
     spread = likely(got.usd)
     finish = moment(start, float(quantiles(got.finish_s, (0.5,))[0]))
     return Other(change, spread.p50, spread.p90, float(1 - got.late.mean()), finish)
