@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from router.quoting.market import SAME, Market
 from router.quoting.outlook import Outlook, Sky, Swings, run
-from router.quoting.prospects import OWN, Lately, Prospects, View, look_at
+from router.quoting.prospects import OWN, Lately, Prospects, look_at
 from router.quoting.scene import HOUR_S
 from router.quoting.series import Bools, Floats, Ints
 
@@ -86,10 +86,14 @@ def solve(
 
     From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was
     seen; what a future costs is what comes of the choices that this makes in it (Longstaff and Schwartz 2001)."""
-    futures = _futures(outlook, market.homes()[0][spots], ticks, clock_s, draws, rng)
-    found = _Backward(market, spots, prospects, ticks, clock_s, grid, draws)
+    skies, times = _futures(outlook, market.homes()[0][spots], ticks, clock_s, draws, rng)
+    view = prospects.view(look_at(skies), times)
+    base = prospects.all_zones(view).astype(np.float32)
+    own = prospects.own(view, np.arange(len(spots))).astype(np.float32)
+    found = _Backward(market, spots, prospects.terms, ticks, clock_s, grid, draws)
     for left in range(1, ticks + 1):
-        found.tick(left, *futures[ticks - left])
+        at = ticks - left
+        found.tick(left, skies.up[at], base[at], own[at])
     return found.tables
 
 
@@ -160,14 +164,15 @@ class _Shape:
 
 @dataclass(eq=False, slots=True)
 class _Tick:
-    """One of them: the terms ``base`` [draw, term] that were ``seen``; ``left_h`` [slack] of work; ``wait`` [group,
-    draw, slack]: dollars to the end of waiting there; as expected, more than waiting in the first group costs:
-    ``home``, waiting there, and ``choice``, the best choice; ``came``: dollars to the end as they came of it."""
+    """One of them: which spots are ``up`` [draw, spot]; what was seen, ``base`` [draw, term] and ``own`` [draw, spot,
+    term]; ``left_h`` [slack] of work; ``wait`` [group, draw, slack]: dollars to the end of waiting there; as expected,
+    more than waiting in the first group costs: ``home``, waiting there, and ``choice``, the best choice; ``came``:
+    dollars to the end as they came of it."""
 
     index: int
-    sky: Sky
-    seen: View
+    up: Bools
     base: Singles
+    own: Singles
     left_h: Floats
     wait: Singles
     home: Singles
@@ -190,28 +195,26 @@ class _Backward:
     Single precision: a cent in a hundred thousand dollars."""
 
     def __init__(
-        self, market: Market, spots: Ints, prospects: Prospects, ticks: int, clock_s: int, grid: Floats, draws: int
+        self, market: Market, spots: Ints, terms: int, ticks: int, clock_s: int, grid: Floats, draws: int
     ) -> None:
-        self.market, self.spots, self.prospects = market, spots, prospects
+        self.market, self.spots = market, spots
         self.shape = s = _Shape(market, clock_s, grid)
-        self.tables = Tables.empty(ticks, market, len(spots), prospects.terms, clock_s, grid, s.takes_s)
+        self.tables = Tables.empty(ticks, market, len(spots), terms, clock_s, grid, s.takes_s)
         self.value, self.on_spot, self.on_demand = (
             np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), len(spots), len(s.places))
         )
         self.of_base, self.of_spot = _Sums(), [_Sums() for _ in spots]
 
-    def tick(self, left: int, sky: Sky, times: Floats) -> None:
-        """With ``left`` ticks to the deadline, this one among them."""
+    def tick(self, left: int, up: Bools, base: Singles, own: Singles) -> None:
+        """With ``left`` ticks to the deadline, this one among them; see :class:`_Tick`."""
         s, clock_s, grid = self.shape, self.tables.clock_s, self.tables.slack_s
-        seen = self.prospects.view(look_at(sky), times)
-        base = self.prospects.all_zones(seen).astype(np.float32)
         left_h = np.maximum((left * clock_s - grid) / HOUR_S, 0.0)
         wait = self.value @ s.after_wait
         demand = [self._runs(self.on_demand[i], z, left_h, self.market.on_demand_usd) for i, z in enumerate(s.places)]
         real = self._fit_base(left - 1, base, wait, demand)
         home = base @ self.tables.home[left - 1].swapaxes(-1, -2)
         choice = np.where(s.wait_ok[:, None, :], home, np.float32(NEVER))
-        now = _Tick(left - 1, sky, seen, base, left_h, wait, home, choice, wait.copy())
+        now = _Tick(left - 1, up, base, own, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
         for i, g in enumerate(s.group[self.spots]):
@@ -265,15 +268,14 @@ class _Backward:
         """[spot, draw, slack]: dollars of going on with it, as they come and as expected."""
         s, t, k = self.shape, self.tables, now.index
         spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, NEVER)
-        own_terms = self.prospects.own(now.seen, np.arange(len(self.spots))).astype(np.float32)
         (draws, size), kinds = self.on_spot.shape[1:], s.launches
         real, fit = np.zeros((kinds, draws, size), np.float32), np.empty((kinds, draws, size), np.float32)
         for i, z in enumerate(self.spots):
-            rows, g_there = np.flatnonzero(now.sky.up[:, i]), s.group[z]
+            rows, g_there = np.flatnonzero(now.up[:, i]), s.group[z]
             if not rows.size:
                 t.launch[k, i], t.stay[k, i] = t.launch[k - 1, i], t.stay[k - 1, i]
                 continue
-            x = np.concatenate([now.base[rows], own_terms[rows, i]], axis=1)
+            x = np.concatenate([now.base[rows], now.own[rows, i]], axis=1)
             dollars = self._launched(self._runs(self.on_spot[i][rows], z, now.left_h, self.market.spot_usd))
             y = dollars - now.wait[g_there][rows][:, None, :]
             weights = self.of_spot[i].fit(x, y.reshape(rows.size, -1))
@@ -295,20 +297,28 @@ def _go_on(after: Singles, now: _Tick, group: int, real: Singles, fit: Singles) 
     np.putmask(after, fit <= now.choice[group], real)
 
 
+def _zones_first(values: NDArray[Any], axis: int) -> NDArray[Any]:
+    """The same, with that axis the first in memory: sums over a few neighbours would take ten times as long."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, axis, 0)), 0, axis)
+
+
 def _futures(
     outlook: Outlook, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
-) -> list[tuple[Sky, Floats]]:
-    """One sky a tick, as they may come after a usual one, and how much more often than expected zones changed."""
+) -> tuple[Sky, Floats]:
+    """[tick, draw, spot]: skies as they may come after a usual one, and how much more often than expected each
+    changed."""
     hazards, mean = outlook.draw(draws, rng), outlook.mean()
     sky = outlook.usual(draws, rng, hazards)
     swings = Swings.begin(regions, draws, _SWING, rng)
     lately = Lately.nothing(sky.up.shape)
-    found = []
+    ups, ages, times = [], [], []
     hours = clock_s / HOUR_S
     for i in range(int(_BEFORE_H), -ticks, -1):
         before, by = sky.copy(), 1.0 if i > 0 else hours
         run(hazards, sky, by, rng, swings.step(by, rng))
         lately.see(before, sky.up, mean, by)
         if i <= 0:
-            found.append((sky.copy(), lately.times))
-    return found
+            ups.append(sky.up.copy())
+            ages.append(sky.age_h.copy())
+            times.append(lately.times)
+    return Sky(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(np.array(times), -2)

@@ -95,14 +95,18 @@ class Foresight:
         lasts_h = (view.classes * self.prospects.lasts).sum(axis=-1).T
         return Sight(base, own, given if unsure.size else None, chance.T > 0, lasts_h)
 
-    def at(self, weights: Singles, terms: Singles, slack_s: Floats, *which: Ints) -> Floats:
-        """[.., window] of tables [.., slack, term] with the slack of each window. ``which`` [.., window] picks the
-        table of each, by the axes before the slack; none: each of the first axis, if there is one."""
+    def between(self, slack_s: Floats) -> tuple[Ints, Singles]:
+        """[window]: the points of the grid above these, and how far from the one below to it they are."""
         grid = self.tables.slack_s
-        s = np.clip(slack_s, grid[0], grid[-1])
-        high = np.clip(np.searchsorted(grid, s), 1, len(grid) - 1)
-        share = ((s - grid[high - 1]) / (grid[high] - grid[high - 1])).astype(np.float32)[..., None]
+        s = np.minimum(np.maximum(slack_s, grid[0]), grid[-1])
+        high = np.maximum(np.searchsorted(grid, s), 1)
+        return high, ((s - grid[high - 1]) / (grid[high] - grid[high - 1])).astype(np.float32)
+
+    def at(self, weights: Singles, terms: Singles, slack: tuple[Ints, Singles], *which: Ints) -> Floats:
+        """[.., window] of tables [.., slack, term] with the slack (:meth:`between`) of each window. ``which`` [..,
+        window] picks the table of each, by the axes before the slack; none: each of the first axis, if there is one."""
+        high, share = slack
         where = which or tuple(np.arange(n)[:, None] for n in weights.shape[:-2])
         low = weights[(*where, high - 1)]
-        mixed = low + (weights[(*where, high)] - low) * share
-        return np.asarray((mixed * terms).sum(axis=-1))
+        mixed = low + (weights[(*where, high)] - low) * share[..., None]
+        return np.asarray(np.einsum("...t,...t->...", mixed, terms), dtype=np.float64)

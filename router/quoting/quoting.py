@@ -7,6 +7,7 @@ worse how long it can wait. The choice of the least expected cost among those th
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,10 +25,12 @@ from router.quoting.scene import HOUR_S
 from router.quoting.stage import Case, Clock, Played, Stage, clock_for, stretches
 from router.quoting.venues import Venue, chosen, fastest, only
 
-DRAWS: Final = 300
-_TRIED: Final = 120  # for all but the quote itself
-_TICKS, _MOST_TICKS = 96, 168  # of the window that was asked for: usually; where ticks get long
+DRAWS: Final = 400
+_TRIED: Final = 100  # for all but the quote itself
+_TICKS, _MOST_TICKS = 64, 96  # of the window that was asked for: usually; where ticks get long
 _LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
+_WORTH_A_TRY: Final = 0.97  # of what another choice is expected to cost
+_MORE: Final = 1  # choices of places for other deadlines alone
 _ONE_CLOCK: Final = 1.5  # times the window: the loosest deadline that is played on the clock of the one asked for
 
 
@@ -93,7 +96,7 @@ class _Quoting:
             earliest_usd=usd(self.best.whole_usd(steps)),
             usd_levels=usd_levels(got.usd),
             finish_levels=tuple(moment(self.start, float(s)) for s in quantiles(got.finish_s, LEVELS)),
-            curve=self._curve(best, asked),
+            curve=self._curve(best, tried, asked),
             drivers=drivers(stage, got),
             dearest_risk=dearest_risk(got),
             alternatives=self._others(best, tried),
@@ -119,7 +122,7 @@ class _Quoting:
         found: list[_Tried] = []
         for venues in dict.fromkeys(menus):
             least = min(v.whole_usd(steps) for v in venues)
-            if not found or least < min(float(t.got.usd.mean()) for t in found):
+            if not found or least < _WORTH_A_TRY * min(float(t.got.usd.mean()) for t in found):
                 found.append(self._try(venues))
         return found
 
@@ -144,21 +147,37 @@ class _Quoting:
             found.append(other(change, got, self.start))
         return tuple(found)
 
-    def _curve(self, best: _Tried, asked: Point) -> tuple[Point, ...]:
-        """By the places that were chosen, or those on demand; its far end on a slower clock where it is far."""
-        asking, menu = self.asking, best.stage.venues
-        sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
-        found = {h: [point(got, h, self.clock, self.start)] for h, got in best.curve.items()}
-        if sure and sure != menu:
-            stage = asking.stage(sure, self.clock, _TRIED)
-            for h, got in zip(found, stage.plays([Case(ticks_of(h, self.clock), _TRIED) for h in found]), strict=True):
+    def _curve(self, best: _Tried, tried: list[_Tried], asked: Point) -> tuple[Point, ...]:
+        """By the places that were tried, those on demand, and those that most of the other deadlines ask for; the far
+        end on a slower clock where it is far."""
+        found: dict[float, list[Point]] = {h: [] for h in self.windows_h}
+        for t in tried:
+            for h, got in t.curve.items():
                 found[h].append(point(got, h, self.clock, self.start))
-        far = [h for h in self.windows_h if h not in found]
-        if far and self.slower is not None:
-            stage = asking.stage(menu, self.slower, _TRIED, seed=1)
-            for h, got in zip(far, stage.plays([Case(ticks_of(h, self.slower), _TRIED) for h in far]), strict=True):
-                found[h] = [point(got, h, self.slower, self.start)]
+        asking = self.asking
+        sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
+        near = [h for h in self.windows_h if h in best.curve]
+        known = {frozenset(v.size for v in t.stage.venues) for t in tried}
+        menus = [(venues, h) for h in self.windows_h if (venues := self._first(h))]
+        wanted = Counter(venues for venues, _ in menus if frozenset(v.size for v in venues) not in known)
+        others = [(venues, [h for same, h in menus if same == venues]) for venues, _ in wanted.most_common(_MORE)]
+        far = [h for h in self.windows_h if h not in best.curve]
+        for venues, hours in [(sure, near), *others, (best.stage.venues, far)]:
+            for clock, which in ((self.clock, near), (self.slower, far)):
+                both = [h for h in hours if h in which]
+                if venues and clock is not None and both:
+                    stage = asking.stage(venues, clock, _TRIED, seed=1)
+                    played = stage.plays([Case(ticks_of(h, clock), _TRIED) for h in both])
+                    for h, got in zip(both, played, strict=True):
+                        found[h].append(point(got, h, clock, self.start))
         return curve(found, asked)
+
+    def _first(self, hours: float) -> tuple[Venue, ...]:
+        """What would be tried first with so many hours."""
+        asking = self.asking
+        everything = asking.linked(chosen(asking.venues, asking.steps, hours))
+        alone = sizes_alone(asking, everything, hours)
+        return alone[0][1] if alone else ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -94,7 +94,8 @@ class Outcome:
     first after the last billed one, from where the window begins.
 
     A window that is ``late`` ends on demand after its deadline; what that costs is in it. Where none is sold in any
-    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
+    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late. ``spare_s``: seconds
+    of the last tick after the work was done, whose ``spare_usd`` are in ``usd`` too.
     """
 
     usd: Floats
@@ -105,6 +106,8 @@ class Outcome:
     on_demand_ticks: Ints
     launches: Ints
     spot_usd: Floats
+    spare_s: Floats
+    spare_usd: Floats
 
 
 def simulate(
@@ -144,6 +147,7 @@ class _Run:
         self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
         self.now = self._new(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
         self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
+        self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
         self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
         self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
 
@@ -196,6 +200,7 @@ class _Run:
         if self.paces is not None:
             worked, kept = self.paces.done_s(worked, zone, now.kept)
             now.kept = np.where(runs, kept, now.kept)
+        spare_s = (worked - now.left_s) / scene.speed[zone]
         now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
         now.delay_s = np.where(runs, now.delay_s - passed, 0)
         now.kind = kind
@@ -204,9 +209,17 @@ class _Run:
         now.home = np.where(runs & (now.delay_s == 0), zone, now.home)
         over = now.left_s == 0
         if over.any():
-            self.done_tick[now.window[over]] = now.tick + 1
+            self._done(np.flatnonzero(over), spare_s)
         if now.tick + 1 == scene.ticks and not over.all():
             self._late(np.flatnonzero(~over))
+
+    def _done(self, which: Ints, spare_s: Floats) -> None:
+        now = self.now
+        window, zone = now.window[which], now.zone[which]
+        self.done_tick[window] = now.tick + 1
+        self.spare_s[window] = spare_s[which]
+        usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.scene.on_demand_usd[zone])
+        self.spare_usd[window] = spare_s[which] / HOUR_S * usd
 
     def _launch(self, which: Ints, zone: Ints) -> None:
         now, ways = self.now, self.scene.ways
@@ -288,8 +301,11 @@ class _Run:
         on = now.kind[which] == ON_DEMAND
         left = now.left_s[which]
         delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
-        more = -(-((left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay) // self.g)
+        takes_s = (left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay
+        more = -(-takes_s // self.g)
         window = now.window[which]
+        self.spare_s[window] = more * self.g - takes_s
+        self.spare_usd[window] = self.spare_s[window] / HOUR_S * self.scene.on_demand_usd[zone]
         self.demand[window] += more
         if self.one_price is None:
             self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S
@@ -305,7 +321,8 @@ class _Run:
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
         done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
-        return Outcome(usd, self.egress, done, late, self.spot, self.demand, self.launches, self.spot_usd)
+        return Outcome(usd, self.egress, done, late, self.spot, self.demand, self.launches, self.spot_usd,
+                       self.spare_s, self.spare_usd)  # fmt: skip
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:

@@ -1,7 +1,8 @@
 """A job on a few venues in made-up weather: what a policy makes of it, deadline by deadline, in the same weather.
 
 What a quote adds to :mod:`router.quoting.simulation`: venues that share a pool share its weather; how fast the job is
-is known only to the error of its speed; bringing the data to the first region costs money. Coming back to a region
+is known only to the error of its speed; bringing the data to the first region costs money; nothing is paid for the rest
+of the last tick. Coming back to a region
 counts as bringing the data there again, and every spot launch loses the work of half a checkpoint interval at once,
 whether it is lost later or not: both err to the dear side.
 """
@@ -24,7 +25,7 @@ from router.quoting.places import TRANSFER_GIB_PER_S
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
 from router.quoting.sightings import Weather
-from router.quoting.simulation import IDLE, NOWHERE, Net, Now, Outcome, VectorPolicy, simulate
+from router.quoting.simulation import IDLE, NOWHERE, SPOT, Net, Now, Outcome, VectorPolicy, simulate
 from router.quoting.venues import Venue
 
 MoveUsd = Callable[[RegionId, RegionId], float]
@@ -124,19 +125,21 @@ class Stage:
         ]
 
     def _played(self, got: Outcome, brought: Floats, watched: _Watched, part: slice, begins: int) -> Played:
-        ends = np.isfinite(got.usd[part])
+        ends, course = np.isfinite(got.usd[part]), watched.course[begins:, part].T
+        spare_usd = np.where(ends, got.spare_usd[part], 0.0)
+        on_spot = ~got.late[part] & watched.on_spot[part]
         return Played(
-            usd=got.usd[part] + brought[part],
+            usd=got.usd[part] + brought[part] - spare_usd,
             egress_usd=got.egress_usd[part] + brought[part],
-            spot_usd=got.spot_usd[part],
-            finish_s=np.where(ends, got.finish_tick[part] * float(self.clock.tick_s), np.inf),
+            spot_usd=got.spot_usd[part] - np.where(on_spot, spare_usd, 0.0),
+            finish_s=np.where(ends, got.finish_tick[part] * float(self.clock.tick_s) - got.spare_s[part], np.inf),
             late=got.late[part],
             spot_ticks=got.spot_ticks[part],
             on_demand_ticks=got.on_demand_ticks[part],
             launches=got.launches[part],
             slow=self.slow[: part.stop - part.start],
             first=watched.first[part],
-            course=watched.course[begins:, part].T,
+            course=course,
         )
 
     def _scene(self, ways: Ways) -> Scene:
@@ -194,11 +197,11 @@ def _data_gib(candidate: Candidate) -> float:
 
 
 class _Watched:
-    """Where each window began, 0 where it never did; and what it did, tick by tick."""
+    """Where each window began, 0 where it never did; what it did, tick by tick; whether it was on spot in the last."""
 
     def __init__(self, windows: int, ticks: int) -> None:
         self.first: Ints = np.zeros(windows, dtype=np.int64)
-        self.begun = np.zeros(windows, dtype=bool)
+        self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
         self.course = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
     def __call__(self, now: Now) -> None:
@@ -207,13 +210,14 @@ class _Watched:
         if new.any():
             self.first[now.window[new]] = now.last[new]
             self.begun[now.window[new]] = True
+        self.on_spot[now.window] = now.kind == SPOT
         self.course[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 
 def stretches(played: Played, draw: int, tick_s: int) -> tuple[Stretch, ...]:
     """What ran where in one draw. What a late one does after its deadline is as it was at its end."""
     course = played.course[draw].tolist()
-    ticks = round(float(played.finish_s[draw]) / tick_s)
+    ticks = -(-round(float(played.finish_s[draw])) // tick_s)
     at = [*course, *([course[-1]] * (ticks - len(course)))] if course else []
     found: list[Stretch] = []
     for i, v in enumerate(at[:ticks]):

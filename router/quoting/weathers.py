@@ -84,7 +84,8 @@ class Weathers:
 
     def _passed(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
         """[row, tick, spot]: the sky at each tick, and [.., up] how much more often than expected it changed."""
-        ages, times = np.empty(up.shape), np.empty((*up.shape, 2))
+        ages = np.empty_like(up, dtype=np.float64)
+        times = np.moveaxis(np.empty((2, up.shape[2], *up.shape[:2])), (0, 1), (-1, -2))
         for i in range(up.shape[1]):
             known = self.had_past[rows] | (first + i > 0)
             self._pass(rows, up[:, i], known)

@@ -33,13 +33,15 @@ class Choices:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Moment:
-    """Of each window: what is seen; what is left; where the checkpoint is (the first zone where there is none yet:
-    ``homeless``); ``homes`` [group, window]: dollars of waiting with it there, more than in the first, and ``home_usd``
-    where it is. ``takes_s``, ``egress_usd``: [zone, window] of a launch there."""
+    """Of each window: what is seen; what is left (``slack``: between which points of the grid); where the checkpoint is
+    (the first zone where there is none yet: ``homeless``); ``homes`` [group, window]: dollars of waiting with it there,
+    more than in the first, and ``home_usd`` where it is. ``takes_s``, ``egress_usd``: [zone, window] of a launch
+    there."""
 
     row: int
     seen: Sight
     slack_s: Floats
+    slack: tuple[Ints, Singles]
     running_s: Floats
     left_h: Floats
     homeless: Bools
@@ -88,10 +90,11 @@ class Weigher:
         row = int(np.clip(round(rest_s / tables.clock_s), 1, len(tables.home))) - 1
         slack_s = (rest_s - now.left_s).astype(float)
         homeless, home = now.home < 0, np.maximum(now.home, 0)
-        homes = self.mind.at(tables.home[row], seen.base, slack_s)
+        slack = self.mind.between(slack_s)
+        homes = self.mind.at(tables.home[row], seen.base, slack)
         there = homes[self._group[home], np.arange(home.size)]
         return _Moment(
-            row, seen, slack_s, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
+            row, seen, slack_s, slack, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
             np.where(homeless, homes.min(axis=0), there),
             np.where(homeless[:, None], market.launch_s[None, :], self._takes_s[home]).T,
             np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T,
@@ -115,7 +118,7 @@ class Weigher:
             alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
             rows = np.flatnonzero((now.kind == ON_DEMAND) & alike[now.zone])
             if rows.size:
-                at = mind.at(tables.on_demand[m.row, i], m.seen.base[rows], m.running_s[rows])
+                at = mind.at(tables.on_demand[m.row, i], m.seen.base[rows], mind.between(m.running_s[rows]))
                 in_time = self._soon_enough(z, m, m.running_s)[rows]
                 stay[rows] = np.where(in_time, at + moved[i, rows], stay[rows])
         return demands, stay
@@ -134,7 +137,7 @@ class Weigher:
         rows = np.flatnonzero(here)
         if rows.size:
             i = self._spot_of[now.zone[rows]]
-            goes_on = self.mind.at(self._tables.stay[m.row], terms[i, rows], m.running_s[rows], i)
+            goes_on = self.mind.at(self._tables.stay[m.row], terms[i, rows], self.mind.between(m.running_s[rows]), i)
             stay[rows] = goes_on + dearer[i, rows] + moved[i, rows]
         return spot, stay
 
@@ -149,4 +152,4 @@ class Weigher:
     def _launched(self, weights: Singles, m: _Moment, zones: Ints, terms: Singles) -> Floats:
         """[zone, window] of tables [zone, take, slack, term]: the launch there, from where each is."""
         kind = np.searchsorted(self._tables.takes_s, m.takes_s[zones])
-        return self.mind.at(weights, terms, m.slack_s, np.arange(len(zones))[:, None], kind)
+        return self.mind.at(weights, terms, m.slack, np.arange(len(zones))[:, None], kind)
