@@ -23,6 +23,7 @@ class Kind(StrEnum):
     POOL = "pool"
     SANDBOX = "sandbox"
     DEPLOY = "deploy"
+    SHOWBACK = "showback"
     PLAN = "plan"
     QUOTE = "quote"
 
