@@ -27,12 +27,12 @@ class Account(Spec):
     """Who bills what a cloud sells, to which account."""
 
     billing_account_id: Text = Field(description="The payer account, in quotes.", examples=["111122223333"])
-    billing_account_name: Text | None = None
+    billing_account_name: Text | None = Field(default=None, description="Left out: its id.")
     billing_account_type: Text = Field(
         default="Account", description="In the cloud's own words.", examples=["Payer Account"]
     )
     sub_account_id: Text | None = Field(default=None, description="The linked account, project or subscription.")
-    sub_account_name: Text | None = None
+    sub_account_name: Text | None = Field(default=None, description="Left out: its id.")
     sub_account_type: Text | None = Field(default=None, examples=["Linked Account"])
     provider: Text | None = Field(
         default=None, description="Who sells; left out: the name that stepfare has for the cloud.", examples=["AWS"]
@@ -57,12 +57,15 @@ class Showback(Spec):
     )
 
     def account(self, cloud: str) -> Account:
-        """Of a cloud ("": of none), with provider, host and issuer filled in."""
+        """Of a cloud ("": of none), with names, provider, host and issuer filled in: FOCUS wants them."""
         found = self.accounts.get(cloud, self.otherwise)
         provider = found.provider or cloud or UNKNOWN
-        return found.model_copy(
-            update={"provider": provider, "host": found.host or provider, "issuer": found.issuer or provider}
-        )
+        known = {
+            "billing_account_name": found.billing_account_name or found.billing_account_id,
+            "sub_account_name": found.sub_account_name or found.sub_account_id,
+            "provider": provider, "host": found.host or provider, "issuer": found.issuer or provider,
+        }  # fmt: skip
+        return found.model_copy(update=known)
 
 
 def read_showback(path: Path) -> Showback:
