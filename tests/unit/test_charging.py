@@ -17,19 +17,18 @@ from router.files.showback_file import UNKNOWN, Showback
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
 from router.showback.charging import Books, Left, category_of, charges
-from router.showback.focus.charge import Charge
 from tests.support.metered_month import ACCOUNTS, NOVEMBER, OCTOBER, START, month
 from tests.support.state_values import HOUR, entry
 
 ENTRIES = month()
-CHARGES = tuple(charges(ENTRIES, ACCOUNTS, Books(closed=OCTOBER)))
+CHARGES: tuple[Any, ...] = tuple(charges(ENTRIES, ACCOUNTS, Books(closed=OCTOBER)))
 
 
-def of(**wanted: Any) -> list[Charge]:
+def of(**wanted: Any) -> list[Any]:
     return [one for one in CHARGES if all(getattr(one, name) == value for name, value in wanted.items())]
 
 
-def one_of(given: Entry, books: Books | None = None) -> Charge:
+def one_of(given: Entry, books: Books | None = None) -> Any:
     (found,) = charges([given], ACCOUNTS, books or Books())
     return found
 
