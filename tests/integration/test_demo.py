@@ -106,6 +106,13 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     again = len(metrics(folder / "checkpoints")) - 400
     assert sum(entry.lost_steps for entry in metered) == pytest.approx(again, abs=25)  # what was said last
     assert str(Usd.total(entry.usd for entry in metered)) == spent[1]
+    # Which machine it was, what priced it, and what it would have cost on demand.
+    assert len({entry.resource for entry in metered}) == 8
+    assert "" not in {entry.resource for entry in metered} | {entry.price_source for entry in metered}
+    for entry in metered:
+        assert entry.on_demand_usd_per_hour is not None
+        assert entry.usd_per_hour is not None
+        assert entry.on_demand_usd_per_hour >= entry.usd_per_hour
     if engine == "embedded":
         assert not calls.exists()
     else:
