@@ -49,7 +49,8 @@ def export(
     whole or not at all, takes the place of one of that name, and is the same again for the same books.
 
     \b
-    stepfare ledger export november.parquet --month 2026-11 --accounts showback.yaml
+    stepfare ledger export november.parquet --month 2026-11
+    stepfare ledger export november.csv --accounts showback.yaml
     stepfare ledger export all.csv --focus-version 1.2
     """
     from router.cli.options import moment_of_planning
