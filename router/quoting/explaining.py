@@ -65,9 +65,8 @@ def _correlation(values: Floats, dollars: Floats) -> float:
     return max(r, 0.0) ** 2
 
 
-def other(change: str, stage: Stage, ticks: int, start: datetime) -> Other:
-    """The stage's places as an alternative."""
-    got = stage.play(ticks)
+def other(change: str, got: Played, start: datetime) -> Other:
+    """What was played of its places as an alternative."""
     spread = likely(got.usd)
     finish = moment(start, float(quantiles(got.finish_s, (0.5,))[0]))
     return Other(change, spread.p50, spread.p90, float(1 - got.late.mean()), finish)
@@ -95,9 +94,12 @@ def without(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venu
     return found + [(change, venues) for change, venues in sizes_alone(asking, menu) if venues != tuple(menu)]
 
 
-def sizes_alone(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venue, ...]]]:
-    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had."""
-    steps, hours = asking.steps, asking.window_h
+def sizes_alone(
+    asking: Asking, menu: Sequence[Venue], hours: float | None = None
+) -> list[tuple[str, tuple[Venue, ...]]]:
+    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had.
+    ``hours`` to the deadline: None: to that which was asked for."""
+    steps, hours = asking.steps, asking.window_h if hours is None else hours
     sizes = {v.size for v in asking.venues}
     if {v.size for v in menu} == sizes and len(sizes) == 1:
         return []
