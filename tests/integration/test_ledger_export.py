@@ -29,6 +29,7 @@ from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore
 from router.state.ledger_table import rows_after
 from router.state.store import Store
+from tests.support.books_steps import SEPTEMBER, of
 from tests.support.focus_tools import official_verdict
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
 from tests.support.repository import ROOT
@@ -116,6 +117,18 @@ def test_what_is_refused(home: Path, tmp_path: Path) -> None:
     assert "cannot be written" in run(home, tmp_path / "none" / "november.csv", code=1).stderr
     assert before.read_text(encoding="utf-8") == "what was there"
     assert {path.name for path in tmp_path.iterdir()} == {"november.csv", "showback.yaml"}
+
+
+def test_what_is_archived_is_said_to_be_missing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+        store.ledger.add([of(9, "s1"), of(11, "n1")])
+        store.periods.close(SEPTEMBER, who="anna", at=NOW)
+        store.archives.archive(OCTOBER, tmp_path / "old.gz", who="anna", at=NOW)
+    wanted = "left out, for they are archived (old.gz): months before 2026-10"
+    assert wanted in run(home, tmp_path / "all.csv").stderr
+    assert wanted in run(home, tmp_path / "september.csv", "--month", "2026-09").stderr
+    assert wanted not in run(home, tmp_path / "november.csv", "--month", "2026-11").stderr
 
 
 def test_what_was_exported_can_be_imported_once(tmp_path: Path) -> None:
