@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from pricing.money import Usd
-from router.quoting.figures import knee, quantiles, usd
+from router.quoting.figures import Levels, knee, quantiles, usd
 from router.quoting.quote import Point
 from router.quoting.stage import Clock, Played
 
@@ -54,10 +54,10 @@ def curve(found: Mapping[float, Sequence[Point]], asked: Point) -> tuple[Point, 
     return tuple(replace(p, knee=i == at) for i, p in enumerate(monotone))
 
 
-def point(got: Played, hours: float, clock: Clock, start: datetime) -> Point:
+def point(got: Played, hours: float, clock: Clock, start: datetime, levels: Levels) -> Point:
     """Of what was played with a deadline of so many hours."""
     seconds = ticks_of(hours, clock) * clock.tick_s
-    p50, p90 = quantiles(got.usd, (0.5, 0.9))
+    p50, p90 = quantiles(levels.cost.quoted(got.usd), (0.5, 0.9))
     on_time = float(1 - got.late.mean())
     return Point(
         start + timedelta(seconds=seconds), seconds / 3600, usd(float(p50)), usd(float(p90)), on_time, knee=False

@@ -66,8 +66,10 @@ class _Quoting:
         tried = self._tried()
         best = self._best(tried)
         stage, got, menu = best.stage, best.got, best.stage.venues
-        cost, late = likely(got.usd), float(got.late.mean())
-        p50, p90 = (moment(self.start, float(s)) for s in quantiles(got.finish_s, (0.5, 0.9)))
+        levels = asking.levels(menu)
+        dollars, finish_s = levels.cost.quoted(got.usd), levels.finish.quoted(got.finish_s)
+        cost, late = likely(dollars), float(got.late.mean())
+        p50, p90 = (moment(self.start, float(s)) for s in quantiles(finish_s, (0.5, 0.9)))
         low, high = interval(1 - late, DRAWS)
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
         asked = Point(ask.deadline, asking.window_h, cost.p50, cost.p90, 1 - late, knee=False)
@@ -94,8 +96,8 @@ class _Quoting:
             steps_per_usd=steps / cost.p50.dollars() if cost.p50 is not None and cost.p50.nanos else None,
             earliest=asking.after(self.earliest_h),
             earliest_usd=usd(self.best.whole_usd(steps)),
-            usd_levels=usd_levels(got.usd),
-            finish_levels=tuple(moment(self.start, float(s)) for s in quantiles(got.finish_s, LEVELS)),
+            usd_levels=usd_levels(dollars),
+            finish_levels=tuple(moment(self.start, float(s)) for s in quantiles(finish_s, LEVELS)),
             curve=self._curve(best, tried, asked),
             drivers=drivers(stage, got),
             dearest_risk=dearest_risk(got),
@@ -144,17 +146,16 @@ class _Quoting:
         found = []
         for change, venues in without(self.asking, best.stage.venues):
             got = known.get(venues) or self.asking.stage(venues, self.clock, _TRIED).play(self.ticks)
-            found.append(other(change, got, self.start))
+            found.append(other(change, got, self.start, self.asking.levels(venues)))
         return tuple(found)
 
     def _curve(self, best: _Tried, tried: list[_Tried], asked: Point) -> tuple[Point, ...]:
         """By the places that were tried, those on demand, and those that most of the other deadlines ask for; the far
         end on a slower clock where it is far."""
-        found: dict[float, list[Point]] = {h: [] for h in self.windows_h}
+        asking, found = self.asking, {h: list[Point]() for h in self.windows_h}
         for t in tried:
             for h, got in t.curve.items():
-                found[h].append(point(got, h, self.clock, self.start))
-        asking = self.asking
+                found[h].append(point(got, h, self.clock, self.start, asking.levels(t.stage.venues)))
         sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
         near = [h for h in self.windows_h if h in best.curve]
         known = {frozenset(v.size for v in t.stage.venues) for t in tried}
@@ -169,7 +170,7 @@ class _Quoting:
                     stage = asking.stage(venues, clock, _TRIED, seed=1)
                     played = stage.plays([Case(ticks_of(h, clock), _TRIED) for h in both])
                     for h, got in zip(both, played, strict=True):
-                        found[h].append(point(got, h, clock, self.start))
+                        found[h].append(point(got, h, clock, self.start, asking.levels(venues)))
         return curve(found, asked)
 
     def _first(self, hours: float) -> tuple[Venue, ...]:
