@@ -25,6 +25,7 @@ class Kind(StrEnum):
     DEPLOY = "deploy"
     PLAN = "plan"
     QUOTE = "quote"
+    SHOWBACK = "showback"
 
 
 def schema(
