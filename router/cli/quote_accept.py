@@ -54,5 +54,7 @@ def accepted(name: str, ceiling: Usd | None, out: Path | None, book: str, limits
     console.note(
         f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${most.dollars():,.2f}"
     )
+    if quote.spot_share > 0:
+        console.note(f"the quote counts on {quote.policy}: `policy: foresight` in the deploy file")
     console.out(table(plan))
     return int(ExitCode.OK)
