@@ -34,8 +34,8 @@ _KEYS: Final = """
 CREATE OR REPLACE TEMP TABLE {table}_key AS
 SELECT {id}, s, e, resource AS k, true AS whole FROM {table} WHERE resource IS NOT NULL
 UNION ALL
-SELECT {id}, s, e, split_part(resource, '/', -1), false FROM {table}
-WHERE resource LIKE '%/%' AND split_part(resource, '/', -1) <> ''
+SELECT {id}, s, e, tail, false FROM (SELECT *, split_part(resource, '/', -1) AS tail FROM {table})
+WHERE tail <> resource AND NOT ends_with(resource, '/')
 """
 
 _BY_RESOURCE: Final = """
