@@ -1,0 +1,80 @@
+"""Rules 4 and 7 of a ledger: parts add up to the whole, sums over any grouping to the total, filters change nothing."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.showback.sharing import Group, Method, share
+from router.showback.splitting import exact_sum, places_of, ratios, split
+
+FEW = settings(max_examples=150, deadline=None)
+AMOUNT = st.builds(
+    lambda units, places: Decimal(f"{units}E-{places}"), st.integers(-(10**31), 10**31), st.integers(0, 24)
+)  # fmt: skip
+WEIGHT = st.one_of(st.integers(0, 10**9), AMOUNT.map(Decimal.copy_abs), st.fractions(0, 10**6))
+WEIGHTS = st.lists(WEIGHT, min_size=1, max_size=9)
+WORD = st.sampled_from(["a", "b", "c", "=d"])
+GROUPS = st.dictionaries(st.tuples(WORD, WORD), AMOUNT, max_size=8)
+POTS = st.dictionaries(st.sampled_from(["idle", "support", "tax"]), AMOUNT, max_size=3)
+METHODS = st.sampled_from([Method.NONE, Method.WEIGHTED, Method.EVEN])
+
+
+@FEW
+@given(AMOUNT, WEIGHTS, st.integers(0, 12))
+def test_parts_are_the_whole(total: Decimal, weights: list[int | Decimal | Fraction], places: int) -> None:
+    parts = split(total, weights, places)
+    assert exact_sum(parts) == total
+    whole = sum(Fraction(weight) for weight in weights)
+    digit = Fraction(1, 10 ** max(places, places_of(total)))
+    for part, weight in zip(parts, weights, strict=True):
+        share_of_it = Fraction(weight) / whole if whole else Fraction(1, len(weights))
+        assert abs(Fraction(part) - Fraction(total) * share_of_it) < digit
+        assert part == 0 or (part < 0) == (total < 0)
+    assert split(total.copy_negate(), weights, places) == tuple(part.copy_negate() for part in parts)
+
+
+@FEW
+@given(WEIGHTS, st.integers(1, 18))
+def test_ratios_are_one(weights: list[int | Decimal | Fraction], places: int) -> None:
+    found = ratios(weights, places)
+    assert exact_sum(found) == 1
+    assert min(found) >= 0
+
+
+@FEW
+@given(GROUPS, POTS, METHODS)
+def test_nothing_is_lost_and_filters_commute(
+    amounts: dict[Group, Decimal], pots: dict[str, Decimal], method: Method
+) -> None:
+    total = exact_sum([*amounts.values(), *pots.values()])
+    found = share(amounts, pots, method, total=total)
+    assert found.total == total
+    for pot, amount in pots.items():
+        got = [each.amount for row in found.rows for each in row.received if each.pot == pot]
+        assert exact_sum([*got, *(each.amount for each in found.kept if each.pot == pot)]) == amount
+    assert {row.group: row.before for row in found.rows} == amounts
+    # Any grouping adds up to the same, and a filter leaves every row that it leaves as it was.
+    kept = exact_sum(each.amount for each in found.kept)
+    for places in ((0,), (1,), (1, 0), ()):
+        assert exact_sum([kept, *(row.after for row in found.by(*places))]) == total
+    assert set(found.only(lambda group: group[0] == "a")) <= set(found.rows)
+    coarse = {row.group: row for row in found.by(0)}
+    for row in found.only(lambda group: group[0] == "a")[:1]:
+        assert coarse[("a",)].after == exact_sum(one.after for one in found.rows if one.group[0] == row.group[0])
+
+
+@FEW
+@given(GROUPS, AMOUNT, st.lists(st.integers(0, 100), min_size=1, max_size=5))
+def test_fixed_shares_and_what_they_leave(amounts: dict[Group, Decimal], pot: Decimal, parts: list[int]) -> None:
+    whole = sum(parts) + 7
+    digit = Decimal("1e-6")
+    fixed: dict[Group, Decimal] = {
+        (f"team {at}", ""): Decimal(part) / whole // digit * digit for at, part in enumerate(parts)
+    }
+    total = exact_sum([*amounts.values(), pot])
+    found = share(amounts, {"idle": pot}, Method.FIXED, total=total, fixed=fixed)
+    assert found.total == total
