@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from random import Random
 
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from router.showback.reconcile.variance import Bucket, Variance, variances
 from router.showback.splitting import exact_sum
 
 quick = settings(deadline=None, max_examples=150)
-decimals = st.decimals(min_value=-(10**6), max_value=10**7, places=12, allow_nan=False)
+decimals = st.integers(-(10**31), 10**32).map(lambda n: Decimal(n).scaleb(-24, Context(prec=60)))
 hours = st.none() | st.fractions(0, 1000, max_denominator=3600).map(
     lambda h: (Decimal(h.numerator) / Decimal(h.denominator)).quantize(Decimal("1e-18"))
 )

@@ -163,11 +163,11 @@ def _parts(grains: Sequence[Grain]) -> Iterator[_Part]:
             continue
         if grain.side is Side.PLANNED:
             bucket, kind = (Bucket.QUANTITY, "") if _runs(grain) else (Bucket.UNPLANNED, grain.what)
-            yield _Part(grain, grain.currency, bucket, kind, -grain.money)
+            yield _Part(grain, grain.currency, bucket, kind, grain.money.copy_negate())
             continue
         yield from _of_actual(grain, grain.money, rates)
         if grain.side is not Side.BILLED:
-            yield _Part(grain, grain.currency, Bucket.TIMING, grain.side.value, -grain.money)
+            yield _Part(grain, grain.currency, Bucket.TIMING, grain.side.value, grain.money.copy_negate())
 
 
 def _of_actual(grain: Grain, money: Decimal, rates: Mapping[str, _Rates]) -> Iterator[_Part]:
@@ -181,7 +181,7 @@ def _of_actual(grain: Grain, money: Decimal, rates: Mapping[str, _Rates]) -> Ite
         currency, plan = next(iter(rates.items()))
         ran = plan.ran(grain)
         yield _Part(grain, currency, Bucket.QUANTITY, "", ran)
-        yield _Part(grain, currency, Bucket.CREDIT, "currency", -ran)
+        yield _Part(grain, currency, Bucket.CREDIT, "currency", ran.copy_negate())
     else:
         yield _Part(grain, grain.currency, Bucket.UNPLANNED, grain.what, money)
 
@@ -221,9 +221,9 @@ class _Rates:
         """Price, quantity and mix; they add up to the money."""
         at, ran = self._at.get(_place(grain)), self.ran(grain)
         planned = money if at is None else rounded(self._hours(grain) * at, _PLACES)
-        yield _Part(grain, grain.currency, Bucket.PRICE, "", added([money, -planned]))
+        yield _Part(grain, grain.currency, Bucket.PRICE, "", added([money, planned.copy_negate()]))
         yield _Part(grain, grain.currency, Bucket.QUANTITY, "", ran)
-        yield _Part(grain, grain.currency, Bucket.MIX, "", added([planned, -ran]))
+        yield _Part(grain, grain.currency, Bucket.MIX, "", added([planned, ran.copy_negate()]))
 
     def ran(self, grain: Grain) -> Decimal:
         """Its hours at the plan's average rate."""
