@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
@@ -84,7 +84,8 @@ SELECT {{side}} AS side, {_NAMED}, corrects IS NOT NULL AS corrected, "start", {
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
 """
 _GRAINS: Final = f"""
-SELECT side, {_NAMED}, corrected, min("start"), sum(money), sum(hours), sum(gpu_hours), count(*)
+SELECT side, {_NAMED}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
+       sum(gpu_hours) AS gpu_hours, count(*) AS rows
 FROM ({{parts}}) GROUP BY side, {_NAMED}, corrected, money IS NULL ORDER BY ALL
 """
 
@@ -107,14 +108,15 @@ def grains(
         _SPENT.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
         _SPENT.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
     )
-    asked = {"since": _micros(since), "until": _micros(until), "month": month}
-    found = connection.execute(_GRAINS.format(parts=" UNION ALL ".join(parts)), asked).fetchall()
-    made = []
-    for side, *said, corrected, start, money, hours, gpu_hours, rows in found:
-        words = dict(zip(_SAID, said, strict=True))
-        measured = {"money": money, "hours": hours, "gpu_hours": gpu_hours, "rows": rows}
-        made.append(Grain(side=Side(side), corrected=corrected, start=start, **words, **measured))
-    return tuple(made)
+    asked: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
+    found = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), asked)
+    return tuple(Grain(**{**row, "side": Side(row["side"])}) for row in found)
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
+    """What a query finds, a mapping a row; moments in UTC."""
+    found: list[dict[str, Any]] = connection.sql(query, params=values).to_arrow_table().to_pylist()
+    return found
 
 
 def _micros(moment: datetime) -> int:

@@ -22,7 +22,7 @@ _ROWS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_row AS
 SELECT row_number() OVER (ORDER BY origin, "row") AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
        what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
-       team, job, attempt,
+       team, job, attempt, month,
        category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage
 FROM {{facts}} WHERE source = 'billed'
 """
