@@ -152,7 +152,9 @@ def match(connection: duckdb.DuckDBPyConnection) -> None:
         "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
     )
     connection.execute("CREATE OR REPLACE TEMP TABLE rc_free AS SELECT m AS f, m, s, e FROM rc_stretch")
-    connection.execute("CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL")
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
+    )
     connection.execute(_KEYS.format(table="rc_row", id="b"))
     connection.execute(_KEYS.format(table="rc_stretch", id="m"))
     _level(connection, Level.RESOURCE, _BY_RESOURCE)
