@@ -20,7 +20,7 @@ FLOOR, SPREADS, LEAST, MOST = Decimal(20), Decimal(5), 4, 8
 _NORMAL = Decimal("1.4826")
 _WEEK = 7
 _WIDE = Context(prec=60)
-_COLUMNS = (
+COLUMNS = (
     Column("day", "Day", Kind.DAY, 0),
     Column("team", "Team", rank=0),
     Column("cloud", "Cloud", rank=1),
@@ -62,7 +62,7 @@ def anomalies(setting: Setting) -> Section:
                 made.append({"day": day_of(number), "team": team, "cloud": cloud, "currency": currency, **found})
     ordered = sorted(made, key=lambda row: (str(row["day"]), str(row["currency"]), str(row["team"]), str(row["cloud"])))
     note = f"Against the median of {LEAST} to {MOST} same weekdays; below {FLOOR} above it nothing is told."
-    return section("anomalies", "Unusual days", _COLUMNS, ordered, note)
+    return section("anomalies", "Unusual days", COLUMNS, ordered, note)
 
 
 def unusual(days: Mapping[int, Day], number: int) -> dict[str, Cell] | None:

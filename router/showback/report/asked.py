@@ -103,7 +103,8 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance:
-    """Why what a job was planned to cost is not what was invoiced. The buckets add up to ``invoiced`` - ``planned``."""
+    """Why what a job was planned to cost is not what was invoiced. The buckets add up to ``invoiced`` - ``planned``.
+    ``credit``: credits, taxes, corrections and other currencies."""
 
     job: str
     currency: str
@@ -115,7 +116,7 @@ class Variance:
     mix: Decimal | None = None
     waste: Decimal | None = None
     unplanned: Decimal | None = None
-    credit_tax_currency: Decimal | None = None
+    credit: Decimal | None = None
     timing: Decimal | None = None
 
 

@@ -22,7 +22,7 @@ from router.showback.report.setting import Setting
 from router.showback.report.values import Column, Kind, Section, added, section
 
 BUCKETS = ("volume", "price", "mix", "other")
-_COLUMNS = (
+COLUMNS = (
     Column("currency", "Currency", rank=0),
     Column("bucket", "Because of", rank=0),
     Column("amount", "Change", Kind.MONEY, 0),
@@ -69,7 +69,7 @@ def change(setting: Setting) -> Section:
         for bucket, amount in explained(before.get(currency, ()), now.get(currency, ())).items()
     ]
     notes = [f"{name}: {text}." for name, text in _WHAT.items()] if made else ["There is no month before it."]
-    return section("change", "Change on last month", _COLUMNS, made, *notes)
+    return section("change", "Change on last month", COLUMNS, made, *notes)
 
 
 def explained(before: Iterable[Thing], now: Iterable[Thing]) -> dict[str, Decimal]:

@@ -8,7 +8,7 @@ from router.showback.report.cubes import day_of
 from router.showback.report.setting import Setting
 from router.showback.report.values import Column, Kind, Section, added, section
 
-_COLUMNS = (
+COLUMNS = (
     Column("currency", "Currency", rank=0),
     Column("day", "Day", Kind.DAY, 0),
     Column("billed", "Billed", Kind.MONEY, 0),
@@ -30,4 +30,4 @@ def days(setting: Setting) -> Section:
         sums[row["currency"]] = added((sums.get(row["currency"]), row[setting.cost]))
         made.append({**row, "day": day_of(row["day"]), "sum": sums[row["currency"]]})
     note = "Costs are spread over the days of their time, in billionths; corrections of closed months are left out."
-    return section("days", "Day by day", _COLUMNS, made, note)
+    return section("days", "Day by day", COLUMNS, made, note)

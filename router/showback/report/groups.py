@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 
 from router.ledger.entry import Use
@@ -25,7 +26,7 @@ TITLES = {
     "market": "Market", "accelerator": "Accelerator", "what": "What", "use": "Use", "category": "Category",
     "state": "State",
 }  # fmt: skip
-_AMOUNTS = (
+AMOUNTS = (
     Column("currency", "Currency", rank=0),
     Column("pot", "Pot", rank=3),
     Column("billed", "Billed", Kind.MONEY, 0),
@@ -35,10 +36,10 @@ _AMOUNTS = (
     Column("waste", "Waste", Kind.MONEY, 2),
     Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 2),
     Column("per_accelerator_hour", "Per acc. hour", Kind.RATE, 3),
-    Column("shared", "Shared", Kind.MONEY, 2),
-    Column("after", "After sharing", Kind.MONEY, 2),
+    Column("shared", "Shared", Kind.MONEY, 4),
+    Column("after", "After sharing", Kind.MONEY, 4),
 )
-_SHARED = (
+SHARED = (
     Column("currency", "Currency", rank=0),
     Column("pot", "Shared cost", rank=0),
     Column("pot_amount", "All of it", Kind.MONEY, 2),
@@ -74,13 +75,19 @@ def groups(setting: Setting) -> tuple[Section, Section]:
             made.append(_line(setting, row, whole, got, planned))
         made += _only_shared(setting, some, shared, currency)
         handed += _handings(shared, currency)
-    columns = (*(Column(name, TITLES[name], rank=0) for name in asked.by), *_AMOUNTS)
-    method = f"Shared by {asked.share.value}: " if asked.share is not Method.NONE else "Not shared: "
+    # Where costs are shared everybody has to see it, however narrow the page.
+    amounts = AMOUNTS if asked.share is Method.NONE else tuple(_first(column) for column in AMOUNTS)
+    columns = (*(Column(name, TITLES[name], rank=0) for name in asked.by), *amounts)
+    method = f"Shared, {asked.share.value}: " if asked.share is not Method.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
         section("groups", f"By {', '.join(TITLES[name].lower() for name in asked.by)}", columns, made),
-        section("shared", "Shared costs", _SHARED, handed, note),
+        section("shared", "Shared costs", SHARED, handed, note),
     )
+
+
+def _first(column: Column) -> Column:
+    return replace(column, rank=0 if column.name in ("pot", "shared", "after") else max(column.rank, 1) if column.name != "currency" else 0)
 
 
 def _asked(setting: Setting) -> list[Found]:

@@ -21,7 +21,7 @@ _SAVINGS = (
     Column("restart_on_demand", "Of restarts", Kind.MONEY, 4),
     Column("saved_net", "Saved, net", Kind.MONEY, 2),
 )
-_JOBS = (
+JOBS = (
     Column("job", "Job", rank=0),
     Column("team", "Team", rank=2),
     Column("currency", "Currency", rank=0),
@@ -44,7 +44,7 @@ _JOBS = (
     Column("deadline_met", "On time", Kind.FLAG, 1),
     Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
 )
-_BY_MARKET = (
+BY_MARKET = (
     Column("job", "Job", rank=0),
     Column("market", "Market", rank=0),
     Column("currency", "Currency", rank=0),
@@ -55,7 +55,7 @@ _BY_MARKET = (
     *_UNITS,
     *_SAVINGS,
 )
-_BY_CURRENCY = (Column("currency", "Currency", rank=0), Column("market", "Market", rank=0),
+BY_CURRENCY = (Column("currency", "Currency", rank=0), Column("market", "Market", rank=0),
                 Column("cost", "Cost", Kind.MONEY, 0), *_SAVINGS)  # fmt: skip
 _PER = {"Steps": ("per_1000_steps", 1000), "Samples": ("per_1000_samples", 1000), "Tokens": ("per_1m_tokens", 1_000_000)}
 
@@ -87,7 +87,7 @@ def jobs(setting: Setting) -> Section:
         for (job, currency), amount in sorted(planned.items(), key=lambda item: tuple(map(str, item[0])))
         if (job, currency) not in spent and job is not None
     ]
-    return section("jobs", "Jobs", _JOBS, made, *_NOTES)
+    return section("jobs", "Jobs", JOBS, made, *_NOTES)
 
 
 def by_market(setting: Setting) -> Section:
@@ -98,7 +98,7 @@ def by_market(setting: Setting) -> Section:
         job = UNALLOCATED if row["job"] is None else row["job"]
         made.append({"job": job, "market": row["market"], "cost": row["of_units"], **_units(row), **_saved(row)})
     ordered = sorted(made, key=lambda row: (str(row["currency"]), str(row["job"]), str(row["market"])))
-    return section("unit_costs", "What an hour and a thousand steps cost", _BY_MARKET, ordered, *_NOTES[:1])
+    return section("unit_costs", "What an hour and a thousand steps cost", BY_MARKET, ordered, *_NOTES[:1])
 
 
 def savings(setting: Setting) -> Section:
@@ -108,7 +108,7 @@ def savings(setting: Setting) -> Section:
         {"market": row["market"], "currency": row["currency"], "cost": row["compared"], **_saved(row)}
         for row in sorted(rows, key=lambda row: (row["currency"], str(row["market"])))
     ]
-    return section("savings", "Savings against on demand", _BY_CURRENCY, made, *_NOTES[1:])
+    return section("savings", "Savings against on demand", BY_CURRENCY, made, *_NOTES[1:])
 
 
 _NOTES = (

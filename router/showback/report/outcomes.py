@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from decimal import Decimal
 
+from router.showback.report.asked import Variance
 from router.showback.report.setting import Setting
 from router.showback.report.values import Cell, Column, Kind, Section, less, ratio, section
 
-_BUDGETS = (
+BUDGETS = (
     Column("scope", "Budget of", rank=0),
     Column("currency", "Currency", rank=0),
     Column("budget", "Budget", Kind.MONEY, 0),
@@ -18,7 +19,7 @@ _BUDGETS = (
     Column("hard", "Hard", Kind.FLAG, 1),
     Column("mark", "Mark", rank=0),
 )
-_QUOTES = (
+QUOTES = (
     Column("job", "Job", rank=0),
     Column("quote", "Quote", rank=2),
     Column("cost", "Cost", Kind.MONEY, 0),
@@ -32,7 +33,7 @@ _QUOTES = (
     Column("p90_at", "9 of 10 by", Kind.MOMENT, 3),
     Column("on_time", "On time", Kind.FLAG, 0),
 )
-_PLANS = (
+PLANS = (
     Column("plan", "Plan", rank=0),
     Column("currency", "Currency", rank=0),
     Column("planned", "Planned", Kind.MONEY, 0),
@@ -43,13 +44,16 @@ _PLANS = (
     Column("planned_steps", "Steps planned", Kind.AMOUNT, 2),
     Column("actual_steps", "Steps", Kind.AMOUNT, 2),
 )
-_VARIANCE = (
+VARIANCE = (
     Column("job", "Job", rank=0),
     Column("currency", "Currency", rank=0),
     *(Column(name, name.capitalize(), Kind.MONEY, 0) for name in ("planned", "metered", "invoiced")),
-    *(Column(name, name.capitalize(), Kind.MONEY, 1) for name in ("price", "quantity", "mix", "waste", "unplanned")),
-    Column("credit_tax_currency", "Credit, tax, currency", Kind.MONEY, 2),
-    Column("timing", "Timing", Kind.MONEY, 2),
+    *(
+        Column(f"by_{name}", name.capitalize(), Kind.MONEY, rank)
+        for name, rank in zip(
+            ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing"), (1, 1, 1, 1, 1, 2, 2), strict=True
+        )
+    ),
 )
 _SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 _PLAN_DIGITS = 12
@@ -67,7 +71,7 @@ def budgets(setting: Setting) -> Section:
         fields = ("scope", "currency", "budget", "spent", "forecast", "hard")
         made.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
     notes = () if setting.beside.budgets is not None else ("Budgets were not looked at.",)
-    return section("budgets", "Budgets", _BUDGETS, made, *notes)
+    return section("budgets", "Budgets", BUDGETS, made, *notes)
 
 
 def quotes(setting: Setting) -> Section:
@@ -84,7 +88,7 @@ def quotes(setting: Setting) -> Section:
     notes = ["Dollars of machines alone, of all months of the job."] if made else []
     if setting.beside.quotes is None:
         notes = ["Quotes were not looked at."]
-    return section("quotes", "Quotes and what came of them", _QUOTES, made, *notes)
+    return section("quotes", "Quotes and what came of them", QUOTES, made, *notes)
 
 
 def plans(setting: Setting) -> Section:
@@ -101,11 +105,16 @@ def plans(setting: Setting) -> Section:
     )
     made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
     note = "A plan that goes over the end of a month stands in both, with the part of each."
-    return section("plans", "Plans and what came of them", _PLANS, made, note)
+    return section("plans", "Plans and what came of them", PLANS, made, note)
 
 
 def variance(setting: Setting) -> Section:
     """A row for each job that reconciliation looked at; its buckets add up to invoiced less planned."""
-    made = [asdict(each) for each in setting.beside.variance or ()]
+    made = [_bridge(each) for each in setting.beside.variance or ()]
     notes = () if setting.beside.variance is not None else ("No bill was reconciled.",)
-    return section("variance", "Planned, metered, invoiced", _VARIANCE, made, *notes)
+    return section("variance", "Planned, metered, invoiced", VARIANCE, made, *notes)
+
+
+def _bridge(each: Variance) -> dict[str, Cell]:
+    said = ("job", "currency", "planned", "metered", "invoiced")
+    return {name if name in said else f"by_{name}": amount for name, amount in asdict(each).items()}

@@ -8,7 +8,7 @@ from router.showback.report.cubes import utc, zero
 from router.showback.report.setting import WASTE, Setting, words
 from router.showback.report.values import Cell, Column, Kind, Section, added, less, ratio, section
 
-_WASTE = (
+WASTED = (
     Column("currency", "Currency", rank=0),
     Column("use", "Waste", rank=0),
     Column("billed", "Billed", Kind.MONEY, 0),
@@ -18,7 +18,7 @@ _WASTE = (
     Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 1),
     Column("lost", "Steps lost", Kind.AMOUNT, 2),
 )
-_MOVED = (
+MOVED = (
     Column("currency", "Currency", rank=0),
     Column("what", "What", rank=0),
     Column("cloud", "Cloud", rank=1),
@@ -31,14 +31,14 @@ _MOVED = (
     Column("share_of_total", "Share", Kind.SHARE, 2),
     Column("unpriced", "Unpriced rows", Kind.COUNT, 2),
 )
-_COVERAGE = (
+COVERAGE = (
     Column("currency", "Currency", rank=0),
     Column("what", "Has a", rank=0),
     Column("allocated", "With", Kind.MONEY, 0),
     Column("unallocated", "Without", Kind.MONEY, 0),
     Column("share", "Covered", Kind.SHARE, 0),
 )
-_CORRECTIONS = (
+CORRECTIONS = (
     Column("corrects", "Corrects", rank=1),
     Column("start", "From", Kind.MOMENT, 1),
     Column("end", "Until", Kind.MOMENT, 3),
@@ -84,7 +84,7 @@ def waste(setting: Setting) -> Section:
     notes = ["How busy accelerators were inside their work is not measured."]
     notes += [f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
               for row in unknown]  # fmt: skip
-    return section("waste", "Waste", _WASTE, made, *notes)
+    return section("waste", "Waste", WASTED, made, *notes)
 
 
 def movement(setting: Setting) -> Section:
@@ -98,7 +98,7 @@ def movement(setting: Setting) -> Section:
     )
     made = [{**row, "share_of_total": ratio(row[setting.cost], wholes[row["currency"]])} for row in rows]
     note = "What trainings read and write themselves is on bills alone."
-    return section("movement", "Data moved and kept", _MOVED, made, note)
+    return section("movement", "Data moved and kept", MOVED, made, note)
 
 
 def coverage(setting: Setting) -> Section:
@@ -122,7 +122,7 @@ def coverage(setting: Setting) -> Section:
                     "share": ratio(known, whole),
                 }
             )
-    return section("coverage", "Who owns it", _COVERAGE, made)
+    return section("coverage", "Who owns it", COVERAGE, made)
 
 
 def corrections(setting: Setting) -> Section:
@@ -134,4 +134,4 @@ def corrections(setting: Setting) -> Section:
         made.append({**row, **moments, "corrects": row["corrects"] or None})
     sums = {row["currency"]: added(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
-    return section("corrections", "Corrections of closed months", _CORRECTIONS, made, *notes)
+    return section("corrections", "Corrections of closed months", CORRECTIONS, made, *notes)

@@ -10,8 +10,8 @@ from router.showback.report.forecast import Forecast, forecasts
 from router.showback.report.setting import Setting
 from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, less, ratio, section
 
-_HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))
-_TOTALS = (
+HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))
+TOTALS = (
     Column("currency", "Currency", rank=0),
     Column("billed", "Billed", Kind.MONEY, 0),
     Column("effective", "Effective", Kind.MONEY, 0),
@@ -58,7 +58,7 @@ def head(setting: Setting) -> Section:
         ("unpriced_rows", f"{found['unpriced'] or 0}"),
         ("utilisation", "not measured"),
     ]
-    return section("head", "Showback", _HEAD, ({"name": n, "value": v} for n, v in said), *beside.warnings)
+    return section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in said), *beside.warnings)
 
 
 def totals(setting: Setting) -> Section:
@@ -95,7 +95,7 @@ def totals(setting: Setting) -> Section:
     notes = [why, "Sums leave out unpriced rows: what they cost is not known."] if any(
         row["unpriced"] for row in made
     ) else [why]
-    return section("totals", "Totals", _TOTALS, made, *notes)
+    return section("totals", "Totals", TOTALS, made, *notes)
 
 
 def _moment(moment: object) -> str:
