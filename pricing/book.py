@@ -12,8 +12,9 @@ from functools import cached_property
 from pricing.bookcheck import find_problems
 from pricing.egress import EgressTable, Tariff
 from pricing.machines import Accelerator, Machine
+from pricing.money import UsdPerHour
 from pricing.offers import Offer, OfferKey
-from pricing.places import Region, RegionId
+from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskTable
 
@@ -109,6 +110,21 @@ class PriceBook:
     def region(self, region: RegionId) -> Region | None:
         """The region; None when the book does not know it."""
         return self._regions.get(region)
+
+    @cached_property
+    def _on_demand(self) -> Mapping[tuple[RegionId, str], tuple[Offer, ...]]:
+        found: dict[tuple[RegionId, str], list[Offer]] = {}
+        for offer in self.offers:
+            if offer.market is Market.ON_DEMAND:
+                found.setdefault((offer.region_id, offer.instance_type), []).append(offer)
+        return {key: tuple(offers) for key, offers in found.items()}
+
+    def on_demand(self, region: RegionId, zone: str | None, instance_type: str) -> UsdPerHour | None:
+        """What a machine costs there on demand: in that zone, or the whole region; without a zone the least of all its
+        zones. None when the book does not know it."""
+        offers = self._on_demand.get((region, instance_type), ())
+        there = (offer.usd_per_hour for offer in offers if zone is None or offer.zone in (None, zone))
+        return min(there, default=None)
 
     def with_offers(self, offers: Iterable[Offer]) -> PriceBook:
         """The same book with other offers."""

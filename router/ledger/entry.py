@@ -73,6 +73,9 @@ class Entry:
     about one machine (``attempt``, ``rank``) and one use of its time; ``use`` None where that is not known, which is so
     of all that was metered before uses were. ``steps`` are those that the time was planned to do, or, metered, those
     that were saved in it, which stand with rank 0 alone; ``lost_steps`` were done and then lost. 0 where nobody knows.
+    ``resource`` is what the cloud calls it: the machine's id, its disk, the store that was read. ``price_as_of`` and
+    ``price_source`` say what priced it; ``on_demand_usd_per_hour`` is the list price on demand of one such machine,
+    there and then. Empty, None: not known.
     Those that a person added say ``who`` and why (``reason``), and may name a document (``reference``).
     ValueError when that does not hold.
     """
@@ -115,6 +118,8 @@ class Entry:
     who: str = ""
     reason: str = ""
     reference: str = ""
+    resource: str = ""
+    on_demand_usd_per_hour: UsdPerHour | None = None
 
     def __post_init__(self) -> None:
         for why in (_of_time(self), _of_money(self), _of_what_it_is_about(self)):
@@ -154,8 +159,8 @@ def _of_time(entry: Entry) -> str:
 
 
 def _of_money(entry: Entry) -> str:
-    rate = entry.usd_per_hour
-    if entry.quantity < 0 or entry.machines < 0 or (rate is not None and rate.nanos < 0):
+    rates = [rate.nanos for rate in (entry.usd_per_hour, entry.on_demand_usd_per_hour) if rate is not None]
+    if entry.quantity < 0 or entry.machines < 0 or min(rates, default=0) < 0:
         return "quantities, prices and machines are never negative"
     if entry.usd < ZERO and entry.kind not in (Kind.CREDIT, Kind.ADJUSTMENT, Kind.TAX) and not entry.corrects:
         return "money is never negative but for credits, taxes, adjustments and corrections"

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from pricing.egress import Tariff, settle
 from pricing.money import Usd, UsdPerHour, divide_half_even
+from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, Part
@@ -64,10 +65,15 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
         billed_share=c.billed_share,
         usd_per_step=per_step(amortised.over(billed), run.steps),
         cost_usd=rate.over(billed),
-        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
+        price_as_of=day_of(offer),
         price_source=offer.source,
         weak=c.weak,
     )
+
+
+def day_of(offer: Offer) -> str:
+    """The day of its price: ``2026-11-20``, or ``undated``."""
+    return offer.as_of.isoformat() if offer.as_of else "undated"
 
 
 def per_step(amount: Usd, steps: int) -> Usd | None:

@@ -14,20 +14,23 @@ from fractions import Fraction
 
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
-from pricing.places import Market
+from pricing.places import Market, RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
+from router.planning.costing import day_of
 from router.planning.market import Listing
 from router.planning.plan import Alternative, Line, Plan
 from router.running.orders import Order
 from router.state.records import Shortage
 
 _SPOT_CEILING = Fraction(5, 4)
+_DIGEST_CHARACTERS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One machine to be made; prices are for it alone."""
+    """One machine to be made; prices are for it alone. ``price_as_of`` and ``price_source`` say what
+    ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by :func:`with_list_prices`."""
 
     zone: str | None
     instance_type: str
@@ -36,6 +39,9 @@ class Seat:
     accelerators: int
     usd_per_hour: UsdPerHour
     max_usd_per_hour: UsdPerHour
+    price_as_of: str = ""
+    price_source: str = ""
+    on_demand_usd_per_hour: UsdPerHour | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
         Seat(
             part.offer.zone, part.offer.instance_type, part.offer.market, candidate.accelerator,
             part.machine.accelerator_count, part.offer.usd_per_hour,
-            _ceiling(part.offer.usd_per_hour, part.offer.market),
+            _ceiling(part.offer.usd_per_hour, part.offer.market), day_of(part.offer), part.offer.source,
         )
         for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
         for _ in range(part.machines)
@@ -145,6 +151,16 @@ def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
     return replace(choice, seats=seats)
 
 
+def with_list_prices(choice: Choice, book: PriceBook) -> Choice:
+    """The same, each machine with what it costs there on demand by the book's list, where the book has that."""
+
+    def priced(seat: Seat) -> Seat:
+        price = book.on_demand(RegionId(choice.cloud, choice.region), seat.zone, seat.instance_type)
+        return replace(seat, on_demand_usd_per_hour=price)
+
+    return replace(choice, seats=tuple(priced(seat) for seat in choice.seats))
+
+
 def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
     """For each instance type of the choice, the first zone in which the book sells it on every market that the choice
     needs; ``otherwise`` where it knows none, and types without one are left out."""
@@ -175,7 +191,7 @@ def _seats_of(line: Line) -> Iterator[Seat]:
     for price, ceiling in zip(prices, ceilings, strict=True):
         yield Seat(
             line.zone, line.instance_type, Market(line.market), line.accelerator, line.accelerators // line.machines,
-            price, ceiling,
+            price, ceiling, line.price_as_of, line.price_source,
         )  # fmt: skip
 
 
@@ -194,6 +210,7 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
         Seat(
             alternative.zone, alternative.instance_type, market, alternative.accelerator,
             alternative.accelerators // alternative.machines, price, _ceiling(price, market),
+            plan.book_as_of.date().isoformat(), f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
         )
         for price in _shares(alternative.usd_per_hour, alternative.machines)
     )  # fmt: skip

@@ -19,7 +19,7 @@ from router.jobs.spec import Job
 from router.running.carrying import goes_on_from, told
 from router.running.causes import Cause
 from router.running.chains import Chain, order_chain
-from router.running.choices import Choice, short_of, with_zones, zones_sold
+from router.running.choices import Choice, short_of, with_list_prices, with_zones, zones_sold
 from router.running.hosts import TooFewHostsError, free_hosts
 from router.running.lifecycle import PUT_OFF
 from router.running.making import Trouble, make
@@ -253,6 +253,7 @@ def _new(
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
         return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
+    choice = with_list_prices(choice, errand.book)
     attempt, nodes = new_attempt(
         name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock(),
         _before(chain), checkpoint_seconds,

@@ -69,8 +69,9 @@ def metered_entries(
     attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
 ) -> tuple[Entry, ...]:
     """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
-    that had one use. The stretches of a machine have no gap or overlap, and their money adds up to that of its whole
-    time, which is rounded once. ``course``: how the training went; without it as the attempt and its machines say.
+    that had one use, with the machine's id, what priced it, and what one such machine cost on demand. The stretches of
+    a machine have no gap or overlap, and their money adds up to that of its whole time, which is rounded once.
+    ``course``: how the training went; without it as the attempt and its machines say.
 
     A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
     on its work, those that were lost on its lost work.
@@ -112,6 +113,10 @@ def _of_machine(
             quantity=Fraction(part.ticks, _HOUR // _TICK),
             usd_per_hour=node.usd_per_hour,
             usd=until - before,
+            resource=node.machine_id or "",
+            price_as_of=node.price_as_of,
+            price_source=node.price_source,
+            on_demand_usd_per_hour=node.on_demand_usd_per_hour,
             steps=steps[number],
             lost_steps=lost_steps[number],
             **whose(attempt, at),

@@ -46,6 +46,8 @@ def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None,
             unit=GIB_HOURS,
             unpriced=True,
             usd=Usd(0),
+            # The cloud's own id of the disk is in no output; a bill names it beside the machine.
+            resource=f"{node.machine_id}/disk" if node.machine_id else "",
             rank=node.rank,
             zone=node.zone,
             cloud=attempt.cloud,
@@ -97,6 +99,7 @@ def _moved(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
         usd=Usd.parse(usd) if isinstance(usd, str) else Usd(0),
         cloud=cloud,
         region=region,
+        resource=str(note.details.get("from") or ""),
         reference=f"{note.details.get('from', '')} -> {note.details.get('to', '')}",
         **whose(attempt, at),
     )

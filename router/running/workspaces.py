@@ -115,6 +115,9 @@ def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
         accelerators=seat.accelerators,
         usd_per_hour=seat.usd_per_hour,
         max_usd_per_hour=seat.max_usd_per_hour,
+        price_as_of=seat.price_as_of,
+        price_source=seat.price_source,
+        on_demand_usd_per_hour=seat.on_demand_usd_per_hour,
     )
 
 

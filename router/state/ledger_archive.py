@@ -17,7 +17,7 @@ from router.state.errors import MovedError, StateError
 from router.state.forms import kept
 from router.state.ledger_backup import identity
 from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
-from router.state.ledger_rows import NAMES, Row, hash_of
+from router.state.ledger_rows import NAMES, Row, hash_of, widened
 from router.state.ledger_table import all_rows, archived_rows
 from router.state.periods import closed_through
 from router.state.rows import last_seq
@@ -82,7 +82,8 @@ class Archives:
         if read_title(path).holds is not Holds.ARCHIVE:
             raise StateError(f"{path} is no archive", "name a file that `stepfare ledger archive` made")
         rows = dict[int, str]()
-        for _, seq, *values, previous, this in read_lines(path):
+        for _, *line in read_lines(path):
+            seq, *values, previous, this = _row(path, line)
             if hash_of(seq, values, previous) != this:
                 raise DamagedError(path, f"entry {seq} is not what was written")
             rows[seq] = this
@@ -92,6 +93,13 @@ class Archives:
         if found is None or not found.entries == here == len(rows):
             raise DamagedError(path, "is not what was archived from this ledger")
         return found
+
+
+def _row(path: Path, line: list[Any]) -> Row:
+    try:
+        return widened(line)
+    except ValueError as error:
+        raise DamagedError(path, f"holds what no ledger does: {error}") from None
 
 
 def _are_closed(connection: Connection, before: Month) -> None:

@@ -15,7 +15,7 @@ from router.state.database import Database
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_checking import Checked, Follower, everything
 from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, write_file
-from router.state.ledger_rows import entry_of
+from router.state.ledger_rows import entry_of, widened
 from router.state.ledger_table import insert_archived, insert_rows, last_of
 from router.state.periods import Closing, all_closings
 from router.state.rows import last_seq
@@ -92,9 +92,10 @@ def _checked(path: Path) -> Checked:
                 closings.append(_closing(values))
             elif name in (_ENTRY, _ARCHIVED):
                 follower = follower or Follower(closings)
+                row = widened(values) if name == _ENTRY else tuple(values)
                 if name == _ENTRY:
-                    entry_of(values[1:-2])
-                follower.follow(tuple(values), is_here=name == _ENTRY)
+                    entry_of(row[1:-2])
+                follower.follow(row, is_here=name == _ENTRY)
             elif name != _ARCHIVE:
                 raise DamagedError(path, f"has a line of an unknown kind, {name!r}")
         found = (follower or Follower(closings)).checked()
@@ -115,7 +116,8 @@ def _insert(connection: Connection, lines: Iterable[list[Any]]) -> None:
     for name, some in groupby(lines, key=lambda line: line[0]):
         if name in (_ENTRY, _ARCHIVED):
             put = insert_rows if name == _ENTRY else insert_archived
-            rows = (tuple(line[1:]) for line in some)
+            form = widened if name == _ENTRY else tuple
+            rows = (form(line[1:]) for line in some)
             while part := list(islice(rows, _AT_ONCE)):
                 put(connection, part)
         for line in some if name in (_CLOSED, _ARCHIVE) else ():

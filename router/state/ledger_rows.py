@@ -94,6 +94,9 @@ _FORMS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "steps": ("steps", _number, int),
     "lost_steps": ("lost_steps", _number, int),
     **{name: (name, _text, str) for name in ("price_as_of", "price_source", "who", "reason", "reference")},
+    # Later than the others; files of earlier versions do not have them.
+    "resource": ("resource", _text, str),
+    "on_demand_usd_per_hour_nanos": ("on_demand_usd_per_hour", _nanos(UsdPerHour), UsdPerHour),
 }
 NAMES = tuple(_FORMS)
 MOMENTS = frozenset({"recorded_at", "start_at", "end_at"})
@@ -105,6 +108,10 @@ _BY_NAME = tuple(sorted((name, place) for place, name in enumerate(NAMES)))
 _OF_RECORDING = frozenset({NAMES.index("recorded_at"), NAMES.index("who")})
 _OF_BOOKING = frozenset({_PERIOD, NAMES.index("corrects")})
 _BOOKED_BY_RULE = frozenset({Kind.PLANNED.value, Kind.METERED.value})
+# An earlier version recorded the same without them.
+_LATER: dict[str, Value] = {"resource": "", "on_demand_usd_per_hour_nanos": None}
+_OF_LATER = frozenset(NAMES.index(name) for name in _LATER)
+_WIDTH = len(NAMES) + len(("seq", "previous", "hash"))
 
 
 def raw(entry: Entry) -> tuple[Value, ...]:
@@ -133,7 +140,7 @@ def period_of(row: Row) -> str:
 def happening(values: Sequence[Value]) -> tuple[Value, ...]:
     """What of the values is the happening itself: the same where it is recorded twice, by whomsoever, whenever, and
     whether its month was closed meanwhile."""
-    apart = _OF_RECORDING | _OF_BOOKING if values[_KIND] in _BOOKED_BY_RULE else _OF_RECORDING
+    apart = _OF_RECORDING | _OF_BOOKING | _OF_LATER if values[_KIND] in _BOOKED_BY_RULE else _OF_RECORDING
     return tuple(value for place, value in enumerate(values) if place not in apart)
 
 
@@ -144,6 +151,15 @@ def hash_of(seq: int, values: Sequence[Value], previous: str) -> str:
     """
     said = {name: value for name, place in _BY_NAME if (value := values[place])}
     return hashlib.sha256(_JSON.encode([seq, previous, said]).encode("ascii")).hexdigest()
+
+
+def widened(row: Sequence[Any]) -> Row:
+    """A row of a file, which an earlier version may have written with fewer columns. ValueError for any other width."""
+    if len(row) == _WIDTH:
+        return tuple(row)
+    if len(row) != _WIDTH - len(_LATER):
+        raise ValueError(f"a row of {len(row)} values")
+    return (*row[:-2], *_LATER.values(), *row[-2:])
 
 
 def sealed(entries: Iterable[Sequence[Value]], seq: int, previous: str) -> Iterator[Row]:

@@ -67,6 +67,15 @@ def last_of(connection: Connection) -> tuple[int, str]:
     return int(seq), str(this)
 
 
+def hash_of_row(connection: Connection, seq: int) -> str | None:
+    """The hash of the row with that number, be it archived; None where there is none."""
+    for table in (LEDGER, LEDGER_ARCHIVED):
+        found = connection.execute(select(table.c.hash).where(table.c.seq == seq)).scalar()
+        if found is not None:
+            return str(found)
+    return None
+
+
 def known_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
     """The rows of these keys that there are."""
     known: dict[str, Row] = {}

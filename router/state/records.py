@@ -117,7 +117,9 @@ class NodeRecord:
     ``incarnation`` which life of it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset``
     is the next byte of its output, ``log_size`` how long the file with it is. ``step`` is how far the training said it
     is, ``step_seconds`` how long one takes; ``saved_step`` the last checkpoint it said is complete, at ``saved_at``,
-    and ``saved_manifest`` where its manifest is.
+    and ``saved_manifest`` where its manifest is. ``price_as_of``, ``price_source``: what priced it, as of which day;
+    ``on_demand_usd_per_hour``: what the same machine cost there on demand, by the list, when it was planned to be made;
+    None: not known.
     """
 
     attempt: str
@@ -150,6 +152,9 @@ class NodeRecord:
     saved_step: int | None = None
     saved_manifest: str | None = None
     saved_at: datetime | None = None
+    price_as_of: str = ""
+    price_source: str = ""
+    on_demand_usd_per_hour: UsdPerHour | None = None
 
 
 @dataclass(frozen=True, slots=True)

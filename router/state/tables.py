@@ -30,8 +30,8 @@ def _usd(key: str) -> Column[object]:
     return Column(f"{key}_nanos", USD, key=key, nullable=False)
 
 
-def _rate(key: str) -> Column[object]:
-    return Column(f"{key}_nanos", USD_PER_HOUR, key=key, nullable=False)
+def _rate(key: str, *, null: bool = False) -> Column[object]:
+    return Column(f"{key}_nanos", USD_PER_HOUR, key=key, nullable=null)
 
 
 def _count(name: str, *, null: bool = False) -> Column[int]:
@@ -129,6 +129,9 @@ NODES = Table(
     _count("saved_step", null=True),
     _text("saved_manifest", null=True),
     _moment("saved_at", null=True),
+    _text("price_as_of"),
+    _text("price_source"),
+    _rate("on_demand_usd_per_hour", null=True),
 )
 
 NOTICES = Table(
@@ -244,6 +247,8 @@ LEDGER = Table(
     _text("reference"),
     _text("previous"),
     _text("hash"),
+    _text("resource"),
+    _count("on_demand_usd_per_hour_nanos", null=True),
     Index("ledger_by_key", "key", unique=True),
     Index("ledger_by_start", "start_at"),
     Index("ledger_by_job", "job"),

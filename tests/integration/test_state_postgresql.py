@@ -17,8 +17,9 @@ from router.state.store import Store
 from tests.support import books_steps
 from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
-from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite, EarlierSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
+from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_many import ManySuite

@@ -10,8 +10,9 @@ import pytest
 
 from router.state.store import Store
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
-from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite, EarlierSuite
+from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
+from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
 from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerSuite
 from tests.support.state_suite_many import ManySuite

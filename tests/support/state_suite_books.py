@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
-from router.ledger.entry import Entry, Kind
 from router.ledger.month import Month
 from router.ledger.totals import totals
 from router.state.errors import ConflictError, ExistsError, StateError
-from router.state.ledger_rows import NAMES, entry_of, raw
+from router.state.ledger_rows import entry_of
 from router.state.store import Store
 from tests.support.books_steps import (
     ARCHIVE,
@@ -36,7 +34,6 @@ from tests.support.books_steps import (
     views,
 )
 from tests.support.state_crashes import crash
-from tests.support.state_earlier import made_by
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import HOUR, NOW, entries, entry
 
@@ -298,46 +295,6 @@ class ArchiveSuite(StateSuite):
         assert [row[0] for row in rows] == list(range(8, 58))
         assert [entry_of(row[1:-2]) for row in rows] == list(store.ledger.entries()[7:])
         assert list(store.ledger.batches(57)) == []
-
-
-class EarlierSuite(StateSuite):
-    """A ledger that was written before it was a chain."""
-
-    def test_its_rows_are_chained_and_say_what_they_said(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        old = [
-            entry("k1", zone="a", quantity=Fraction(1, 3), steps=7, lost_steps=2),
-            entry(
-                "k2", kind=Kind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(1 << 60), price_as_of="2026-11-21"
-            ),
-            *(entry(f"more {number}", team="ö☃", start=NOW - 40 * DAY, end=NOW) for number in range(1200)),
-        ]
-        with made_by(monkeypatch, "0004"), Store.open(url, now=NOW) as store:
-            made = store.id
-            with store._database.write() as connection:
-                _insert_as_it_was(connection, old)
-        with Store.open(url, now=NOW + HOUR) as store:
-            assert store.id == made
-            assert store.ledger.entries() == tuple(old)
-            assert {one.use for one in store.ledger.entries()} == {None}
-            checked = store.ledger.verify()
-            assert (checked.entries, checked.problems) == (1202, ())
-            assert store.ledger.add([entry("k1", zone="a", quantity=Fraction(1, 3), steps=7, lost_steps=2)]) == 1202
-            assert store.ledger.add([entry("k3")]) == 1203
-            assert store.ledger.verify().problems == ()
-
-
-def _insert_as_it_was(connection: Connection, entries_: list[Entry]) -> None:
-    form = "{0}" if connection.dialect.name == "sqlite" else "CAST({0} AS timestamptz)"
-    names = [name for name in NAMES if name not in _LATER and name != "quantity"]
-    marks = [form.format(f":{name}") if name.endswith("_at") else f":{name}" for name in names]
-    statement = text(
-        f"INSERT INTO ledger (seq, hours, {', '.join(names)}) VALUES (:seq, :quantity, {', '.join(marks)})"
-    )
-    rows = [{"seq": seq, **dict(zip(NAMES, raw(one), strict=True))} for seq, one in enumerate(entries_, 1)]
-    connection.execute(statement, rows)
-
-
-_LATER = {"what", "use", "period", "corrects", "unit", "unpriced", "who", "reason", "reference"}
 
 
 class BooksCrashSuite(StateSuite):

@@ -143,4 +143,6 @@ def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> Entry:
         who=draw(_WORDS.filter(bool) if added else _WORDS),
         reason=draw(_WORDS.filter(bool) if added else _WORDS),
         reference=draw(_WORDS),
+        resource=draw(_WORDS),
+        on_demand_usd_per_hour=draw(st.none() | st.integers(0, _MOST).map(UsdPerHour)),
     )

@@ -168,6 +168,18 @@ def test_a_machine_pays_its_own_price_whatever_the_others_cost() -> None:
     assert [str(entry.usd) for entry in entries] == ["120.00", "48.00", "0.00"]
 
 
+def test_which_machine_it_was_and_what_priced_it() -> None:
+    known = node(
+        rank=0, made_at=NOW, gone_at=NOW + timedelta(hours=1), machine_id="i-0abc", price_as_of="2026-11-20",
+        price_source="the cloud's spot history", on_demand_usd_per_hour=UsdPerHour.parse("60"),
+    )  # fmt: skip
+    unknown = node(rank=1, made_at=NOW, gone_at=NOW + timedelta(hours=1), machine_id=None)
+    one, other = metered_entries(attempt(), [known, unknown], LATER)
+    assert (one.resource, one.price_as_of, one.price_source) == ("i-0abc", "2026-11-20", "the cloud's spot history")
+    assert one.on_demand_usd_per_hour == UsdPerHour.parse("60")
+    assert (other.resource, other.price_as_of, other.price_source, other.on_demand_usd_per_hour) == ("", "", "", None)
+
+
 MOMENTS = st.integers(-(10**10), 10**10).map(lambda us: NOW + timedelta(microseconds=us))
 
 

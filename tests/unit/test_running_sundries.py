@@ -34,7 +34,7 @@ def test_what_was_copied_is_egress_of_where_it_came_from() -> None:
     )  # fmt: skip
     assert (one.cloud, one.region, one.attempt, one.rank, one.team) == ("aws", "us-east-1", "a1", None, "research")
     assert (one.start, one.end, float(one.hours)) == (NOW - timedelta(seconds=12.5), NOW, 0.0)
-    assert one.reference == "s3://east -> gs://west"
+    assert (one.resource, one.reference) == ("s3://east", "s3://east -> gs://west")
 
 
 def test_what_was_copied_in_part_costs_too_and_an_unknown_price_is_not_zero() -> None:
@@ -70,3 +70,8 @@ def test_disks_are_there_as_long_as_their_machines() -> None:
 def test_how_large_they_are_is_what_they_were_made_with() -> None:
     assert disk_gib([note("provisioning", disk_gib=200), note("met"), note("provisioning", disk_gib=300)]) == 300
     assert disk_gib([note("provisioning"), note("provisioning taken up", disk_gib=3)]) is None
+
+
+def test_a_disk_is_told_by_its_machine() -> None:
+    machines = [node(rank=n, machine_id=name, made_at=NOW, gone_at=NOW + HOUR) for n, name in enumerate(("i-7", None))]
+    assert [one.resource for one in disk_entries(attempt(), machines, 100, NOW + HOUR)] == ["i-7/disk", ""]
