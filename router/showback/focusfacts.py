@@ -131,9 +131,7 @@ def _things(said: Reader, rows: int) -> dict[str, pa.Array]:
     held = pc.or_(pc.is_valid(said("CapacityReservationId")), pc.is_valid(said("CommitmentDiscountId")))
     category = said("PricingCategory")
     market = pc.case_when(
-        pc.make_struct(
-            pc.or_(held, _is(category, "Committed")), _is(category, "Dynamic"), _is(category, "Standard")
-        ),
+        pc.make_struct(pc.or_(held, _is(category, "Committed")), _is(category, "Dynamic"), _is(category, "Standard")),
         Market.RESERVED.value,
         Market.SPOT.value,
         Market.ON_DEMAND.value,

@@ -178,6 +178,15 @@ def test_a_machine_billed_after_its_release_is_nobody_elses_and_is_told_whose_it
     assert (row["team"], row["job"], row["hours"]) == ("speech", "asr", None)
 
 
+@pytest.mark.parametrize("tags", [{}, {"job": "asr"}])
+def test_a_machine_that_nobody_made_is_not_taken_for_one_of_ours(tags: dict[str, str]) -> None:
+    known = [ran(at(10), at(12), "10"), bill(at(10), at(11), "9", resource="i-1", instance_type="p5")]
+    stray = bill(at(11), at(12), "9", resource="i-9", instance_type="p5", **tags)
+    assert levels([*known, stray]) == {("bill-1", 2): "resource", ("bill-1", 3): "none"}
+    # Where no id of the cloud is ours, ids say nothing, and tags or the kind of machine may.
+    assert set(levels([known[0], stray]).values()) == {"tags" if tags else "sku_day"}
+
+
 def test_traffic_of_a_machine_is_its_jobs_money_and_covers_no_hour() -> None:
     rows = [
         ran(at(10), at(11), "10"),

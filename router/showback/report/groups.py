@@ -87,7 +87,14 @@ def groups(setting: Setting) -> tuple[Section, Section]:
 
 
 def _first(column: Column) -> Column:
-    return replace(column, rank=0 if column.name in ("pot", "shared", "after") else max(column.rank, 1) if column.name != "currency" else 0)
+    return replace(
+        column,
+        rank=0
+        if column.name in ("pot", "shared", "after")
+        else max(column.rank, 1)
+        if column.name != "currency"
+        else 0,
+    )
 
 
 def _asked(setting: Setting) -> list[Found]:
