@@ -14,8 +14,8 @@ from router.showback.billstore import BillStore
 from router.showback.duck import connect, parquet
 from router.showback.extract import Extract
 from router.showback.facts import COLUMNS
-from router.showback.focusfacts import facts_of_charges
 from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focusfacts import facts_of_charges
 from router.showback.reconcile.grains import Basis, Grain, grains
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import Outcome, outcome

@@ -1,4 +1,4 @@
-"""``stepfare bills reconcile`` as a person runs it: a real ledger, a bill that was imported, and what is told of both."""
+"""``stepfare bills reconcile`` as a person runs it: a real ledger, an imported bill, and what is told of both."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def charge(begin: float, end: float, price: Decimal, resource: str, **said: Any)
     usual: dict[str, Any] = {
         "charge_category": "Usage", "charge_frequency": "Usage-Based", "billing_period_start": MONTH[0],
         "billing_period_end": MONTH[1], "charge_period_start": hour(begin), "charge_period_end": hour(end),
-        "pricing_quantity": quantity, "consumed_quantity": quantity, "consumed_unit": "Hours", "pricing_currency": "USD",
-        "pricing_currency_effective_cost": cost, "resource_id": resource, **costs, **prices,
+        "pricing_quantity": quantity, "consumed_quantity": quantity, "consumed_unit": "Hours",
+        "pricing_currency": "USD", "pricing_currency_effective_cost": cost, "resource_id": resource, **costs, **prices,
     }  # fmt: skip
     ours = ("x_gpu_model", "x_price_source", "x_price_observed_at", "x_record_state")
     return Charge(**{**usual, **{name: value for name, value in WHAT["aws-spot"].items() if name not in ours}, **said})

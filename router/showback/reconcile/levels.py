@@ -54,7 +54,7 @@ SELECT rk.b, min(tk.m) AS m FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = 
 ANTI JOIN rc_pair p ON p.b = rk.b GROUP BY rk.b
 """
 
-# Where resources of a kind are known by the cloud's ids, another id is another thing: it may be one that nobody metered.
+# Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered.
 _SURE: Final = """
 CREATE OR REPLACE TEMP TABLE rc_sure AS
 SELECT m FROM rc_stretch t WHERE resource IS NOT NULL AND EXISTS (
