@@ -76,6 +76,7 @@ COMMANDS = {
     "bills list": Entry("The bills that were imported.", "router.cli.bills", "list_bills"),
     "bills show": Entry("One bill: sums, files, and what is missing in it.", "router.cli.bills", "show"),
     "ledger check": Entry("Hold a FOCUS file against every rule.", "router.cli.ledger_check", "check"),
+    "showback": Entry("What a month came to: by team, project, job.", "router.cli.showback", "showback"),
     "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),

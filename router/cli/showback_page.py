@@ -46,9 +46,7 @@ def page(report: Report) -> str:
     """All sections that have something to say."""
     shown = [section for section in report.sections if section.rows or section.notes]
     links = " ".join(f'<a href="#{section.name}">{html.escape(section.title)}</a>' for section in shown)
-    warnings = "\n".join(
-        f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes
-    )
+    warnings = "\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes)
     body = "\n".join(_section(report, section) for section in shown)
     text = document(
         report.title, _STYLE, f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
@@ -85,7 +83,7 @@ def _drawn(report: Report, section: Section) -> str:
 def _table(section: Section) -> str:
     columns = shown_columns(section)
     places = [section.columns.index(column) for column in columns]
-    head = "".join(f"<th{_class(c)} scope=\"col\">{html.escape(c.title)}</th>" for c in columns)
+    head = "".join(f'<th{_class(c)} scope="col">{html.escape(c.title)}</th>' for c in columns)
     rows = [_row([row[place] for place in places], columns, "") for row in section.rows]
     rows += [_row([row[place] for place in places], columns, "all") for row in totalled(section)]
     lines = "\n".join(rows)

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from router.cli.text import WIDTH, clipped, columns, wrapped
 from router.showback.report.text import UNKNOWN, printable, short
-from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section, added
+from router.showback.report.values import HIDDEN, NUMBERS, Cell, Column, Kind, Report, Section, added
 
 # Rows of a section that people see; programs get all.
 MOST = 20
@@ -51,8 +51,8 @@ def as_markdown(report: Report) -> str:
 
 
 def shown_columns(section: Section) -> tuple[Column, ...]:
-    """Those in which any row says something."""
-    return _said(section, max((column.rank for column in section.columns), default=0))
+    """Those for people in which any row says something."""
+    return _said(section, HIDDEN - 1)
 
 
 def totalled(section: Section) -> list[tuple[Cell, ...]]:

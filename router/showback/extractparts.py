@@ -171,5 +171,3 @@ def _put(path: Path, table: pa.Table) -> None:
         pq.write_table(table, stream, **_OPTIONS)
         stream.flush()
         os.fsync(stream.fileno())
-
-

@@ -6,7 +6,7 @@ decimals here: 18 places, rounded half to even.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -70,7 +70,7 @@ def facts_of(rows: Sequence[Row], names: Sequence[str] = NAMES) -> pa.Table:
 class _Said:
     """The columns of some rows by name; a name that the ledger does not have (yet) says nothing."""
 
-    def __init__(self, columns: dict[str, Sequence[Any]], rows: int) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Any]], rows: int) -> None:
         self._columns = columns
         self.rows = rows
 
@@ -108,9 +108,7 @@ def _words(said: _Said) -> dict[str, Any]:
         **{name: said.text(name) for name in same},
         "use": use,
         "source": _mapped(kind, lambda word: _SOURCES.get(word, Source.ADDED.value)),
-        "state": pc.if_else(
-            pc.and_(added, pc.is_valid(reference)), State.INVOICED.value, State.ESTIMATED.value
-        ),
+        "state": pc.if_else(pc.and_(added, pc.is_valid(reference)), State.INVOICED.value, State.ESTIMATED.value),
         "category": pc.if_else(pc.is_valid(use), _USAGE, _mapped(kind, lambda word: _CATEGORIES.get(word, _USAGE))),
         "month": said.text("period"),
         "start": said.moment("start_at"),
@@ -202,5 +200,3 @@ def _mapped(words: pa.Array, change: Callable[[str], str]) -> pa.Array:
 
 def _fit(column: Any, field: pa.Field) -> Any:
     return column if column.type == field.type else pc.cast(column, field.type)
-
-

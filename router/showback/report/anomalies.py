@@ -108,5 +108,3 @@ def _ratios(days: Sequence[Day], of: object) -> Decimal | None:
 
 def _day(row: Found) -> Day:
     return Day(row["cost"] or Decimal(0), row["hours"] or Decimal(0), row["count"])
-
-

@@ -35,7 +35,9 @@ class Cubes:
         return found
 
 
-def of_extract(connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month]) -> Cubes:
+def of_extract(
+    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month]
+) -> Cubes:
     """Of an extract (:meth:`~router.showback.extract.Extract.current`): ``months`` are the one that is reported and
     those before it that are looked at, the newest first."""
     parts = manifest.of_months(str(month) for month in months)

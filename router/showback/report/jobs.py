@@ -57,7 +57,11 @@ BY_MARKET = (
 )
 BY_CURRENCY = (Column("currency", "Currency", rank=0), Column("market", "Market", rank=0),
                 Column("cost", "Cost", Kind.MONEY, 0), *_SAVINGS)  # fmt: skip
-_PER = {"Steps": ("per_1000_steps", 1000), "Samples": ("per_1000_samples", 1000), "Tokens": ("per_1m_tokens", 1_000_000)}
+_PER = {
+    "Steps": ("per_1000_steps", 1000),
+    "Samples": ("per_1000_samples", 1000),
+    "Tokens": ("per_1m_tokens", 1_000_000),
+}
 
 
 def jobs(setting: Setting) -> Section:
@@ -113,8 +117,10 @@ def savings(setting: Setting) -> Section:
 
 _NOTES = (
     "Unit costs: machines alone, and what was bought by the step or token, with the waste of the job in them.",
-    "Saved: what the same machine hours cost on demand, less what they cost. Net: less the on-demand price of hours "
-    "that only interruptions made (lost work, failed launches, start-ups after the first), too.",
+    (
+        "Saved: what the same machine hours cost on demand, less what they cost. Net: less the on-demand price of "
+        "hours that only interruptions made (lost work, failed launches, start-ups after the first), too."
+    ),
 )
 
 
@@ -149,7 +155,11 @@ def _job(
         **{name: row[name] for name in names},
         "planned": plan,
         "off_plan": less(row[setting.cost], plan),
-        **({} if sums is None else {**_units(sums), **_saved(sums), "machines": sums["machines"], "hours": sums["hours"]}),
+        **(
+            {}
+            if sums is None
+            else {**_units(sums), **_saved(sums), "machines": sums["machines"], "hours": sums["hours"]}
+        ),
         "deadline": None if due is None else due.deadline,
         "done_at": None if due is None else due.done_at,
         "deadline_met": None if due is None else due.met,

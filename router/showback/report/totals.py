@@ -92,9 +92,11 @@ def totals(setting: Setting) -> Section:
                 "forecast_high": likely.high,
             }
         )
-    notes = [why, "Sums leave out unpriced rows: what they cost is not known."] if any(
-        row["unpriced"] for row in made
-    ) else [why]
+    notes = (
+        [why, "Sums leave out unpriced rows: what they cost is not known."]
+        if any(row["unpriced"] for row in made)
+        else [why]
+    )
     return section("totals", "Totals", TOTALS, made, *notes)
 
 
