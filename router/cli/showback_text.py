@@ -51,7 +51,7 @@ def as_markdown(report: Report) -> str:
 
 
 def shown_columns(section: Section) -> tuple[Column, ...]:
-    """Those for people in which any row says something."""
+    """Those for people that matter most, or in which any row says something."""
     return _said(section, HIDDEN - 1)
 
 
@@ -95,7 +95,7 @@ def _said(section: Section, rank: int) -> tuple[Column, ...]:
     return tuple(
         column
         for place, column in enumerate(section.columns)
-        if column.rank <= rank and any(row[place] is not None for row in section.rows)
+        if column.rank <= rank and (column.rank == 0 or any(row[place] is not None for row in section.rows))
     )
 
 
