@@ -75,6 +75,9 @@ COMMANDS = {
     "bills import": Entry("Take bills of clouds in (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"),
     "bills list": Entry("The bills that were imported.", "router.cli.bills", "list_bills"),
     "bills show": Entry("One bill: sums, files, and what is missing in it.", "router.cli.bills", "show"),
+    "bills reconcile": Entry(
+        "Lay bills beside what was planned and metered.", "router.cli.bills_reconcile", "reconcile"
+    ),
     "ledger check": Entry("Hold a FOCUS file against every rule.", "router.cli.ledger_check", "check"),
     "showback": Entry("What a month came to: by team, project, job.", "router.cli.showback", "showback"),
     "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),

@@ -31,15 +31,18 @@ SELECT 'metered' AS source, 'ledger' AS origin, i AS "row", 'metered ' || i AS k
        'team-' || (i // 144 % 7) AS team, 'job-' || (i // 144 % 301) AS job, 'attempt-' || (i // 144) AS attempt,
        CASE i % 4 WHEN 0 THEN 'startup' WHEN 3 THEN 'restart_lost_work' ELSE 'work' END AS "use",
        'i-' || (i // 144) AS resource, 'type-' || (i // 144 % 9) AS instance_type, 5::DECIMAL(38, 24) AS quantity,
-       12.345678912::DECIMAL(38, 24) AS billed, 12.345678912::DECIMAL(38, 24) AS effective, 20::DECIMAL(38, 24) AS on_demand
+       12.345678912::DECIMAL(38, 24) AS billed, 12.345678912::DECIMAL(38, 24) AS effective,
+       20::DECIMAL(38, 24) AS on_demand
 FROM range({{stretches}}) t(i)
 """
 _BILLED = """
 SELECT 'billed' AS source, 'bill-' || (i % 3) AS origin, i AS "row", NULL AS key, 'Invoiced' AS state,
        make_timestamptz(1793491200000000 + (i % 720) * 3600000000) AS "start",
        make_timestamptz(1793491200000000 + (i % 720 + 1) * 3600000000) AS "end",
-       NULL AS team, CASE WHEN i // 720 % 100 IN (1, 2, 3, 4) THEN 'job-' || (i // 720 % 301) END AS job, NULL AS attempt,
-       NULL AS "use", CASE WHEN i // 720 % 100 > 4 THEN 'arn:aws:ec2:us-east-1:1:instance/i-' || (i // 720) END AS resource,
+       NULL AS team, CASE WHEN i // 720 % 100 IN (1, 2, 3, 4) THEN 'job-' || (i // 720 % 301) END AS job,
+       NULL AS attempt,
+       NULL AS "use",
+       CASE WHEN i // 720 % 100 > 4 THEN 'arn:aws:ec2:us-east-1:1:instance/i-' || (i // 720) END AS resource,
        'type-' || (i // 720 % 9) AS instance_type, 1::DECIMAL(38, 24) AS quantity,
        2.4691357824::DECIMAL(38, 24) AS billed, 2.4691357824::DECIMAL(38, 24) AS effective, NULL AS on_demand
 FROM range({rows}) t(i)
@@ -85,7 +88,9 @@ def measure(path: Path, memory: str) -> None:
         reconcile(connection, "facts")
         seconds = time.perf_counter() - began
         print(f"matched in {seconds:.1f} s, {_most_kib() / _KIB_A_MIB:,.0f} MiB at most", flush=True)
-        for level, count in connection.execute("SELECT level, count(*) FROM rc_level GROUP BY 1 ORDER BY 2 DESC").fetchall():
+        for level, count in connection.execute(
+            "SELECT level, count(*) FROM rc_level GROUP BY 1 ORDER BY 2 DESC"
+        ).fetchall():
             print(f"  {level:10}{count:12,}")
         sums = [_sum(connection, name) for name in ("facts", "actual")]
         print(f"  the bill's sum {sums[0]}, after it {sums[1]}: {'the same' if sums[0] == sums[1] else 'WRONG'}")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -58,9 +59,8 @@ def billed(draw: st.DrawFn) -> dict[str, Any]:
     said = {"quantity": draw(money(12)), "category": category, "state": "Invoiced"}
     origin = draw(st.sampled_from(["bill-1", "bill-2"]))
     least = draw(st.sampled_from([0, 1]))
-    return {
-        "source": "billed", "origin": origin, **money_of, **said, **draw(periods(least)), **draw(st.fixed_dictionaries(words)),
-    }  # fmt: skip
+    whose = draw(st.fixed_dictionaries(words))
+    return {"source": "billed", "origin": origin, **money_of, **said, **draw(periods(least)), **whose}
 
 
 months = st.tuples(st.lists(metered(), max_size=8), st.lists(billed(), max_size=10)).map(
@@ -100,10 +100,12 @@ def test_each_metered_second_is_covered_once_or_stays(rows: list[dict[str, Any]]
         for name in MEASURES:
             assert total([each[name] for each in pieces]) == row[name], name
         left = sorted((each["start"], each["end"]) for each in pieces if each["source"] == "metered")
-        assert all(before[1] < after[0] for before, after in zip(left, left[1:], strict=False))
-        covered = [(each["start"], each["end"]) for each in pieces if each["source"] == "billed" and each["use"] == row["use"]]
+        assert all(before[1] < after[0] for before, after in pairwise(left))
+        covered = [
+            (each["start"], each["end"]) for each in pieces if each["source"] == "billed" and each["use"] == row["use"]
+        ]
         edges = sorted({row["start"], row["end"], *(edge for pair in (*left, *covered) for edge in pair)})
-        for begin, end in zip(edges, edges[1:], strict=False):
+        for begin, end in pairwise(edges):
             in_left = any(a <= begin and end <= b for a, b in left)
             assert in_left or any(a <= begin and end <= b for a, b in covered)
 
@@ -122,8 +124,8 @@ def test_order_does_not_matter(rows: list[dict[str, Any]], random: Any) -> None:
 )
 def test_a_row_is_spread_by_the_largest_remainder(amount: Decimal, nanos: list[int]) -> None:
     stretches = [
-        {"start": START + timedelta(minutes=n), "end": START + timedelta(minutes=n + 1), "resource": "i-1", "key": str(n),
-         "billed": Decimal(each).scaleb(-9)}
+        {"start": START + timedelta(minutes=n), "end": START + timedelta(minutes=n + 1), "resource": "i-1",
+         "key": str(n), "billed": Decimal(each).scaleb(-9)}
         for n, each in enumerate(nanos)
     ]  # fmt: skip
     row = {"source": "billed", "start": START, "end": START + timedelta(hours=1), "resource": "i-1", "billed": amount}
@@ -134,5 +136,3 @@ def test_a_row_is_spread_by_the_largest_remainder(amount: Decimal, nanos: list[i
         share = Fraction(amount) * weight / sum(weights)
         grain = Fraction(1, 10**12) if Fraction(amount) % Fraction(1, 10**12) == 0 else Fraction(1, 10**24)
         assert abs(Fraction(piece) - share) < grain
-
-

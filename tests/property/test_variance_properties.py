@@ -1,4 +1,4 @@
-"""Whatever was planned, metered and billed: the reasons add up to the difference, to the last digit, in any grouping."""
+"""Whatever was planned, metered and billed: the reasons add up to the difference, to the last digit, in any groups."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ def actual(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The facts that count as spent, in order of time, source and row."""
     with connected(rows) as connection:
         found = connection.sql('SELECT * FROM actual ORDER BY "start", source, origin, "row", key').to_arrow_table()
-    rows = found.to_pylist()
-    return rows
+    return list(found.to_pylist())
 
 
 def levels(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, int], str]:

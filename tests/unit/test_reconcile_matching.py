@@ -96,7 +96,9 @@ def test_thirds_add_up() -> None:
     assert sum(row["quantity"] for row in found) == 1
 
 
-@pytest.mark.parametrize("resource", ["arn:aws:ec2:us-east-1:1:instance/i-1", "I-1", "/projects/x/zones/y/instances/i-1"])
+@pytest.mark.parametrize(
+    "resource", ["arn:aws:ec2:us-east-1:1:instance/i-1", "I-1", "/projects/x/zones/y/instances/i-1"]
+)
 def test_a_resource_is_known_by_the_end_of_its_path(resource: str) -> None:
     rows = [ran(at(10), at(11), "10"), bill(at(10), at(11), "9", resource=resource)]
     assert set(levels(rows).values()) == {"resource"}
@@ -130,7 +132,8 @@ def test_tags_name_the_job_and_take_time_that_no_resource_has_taken() -> None:
 
 def test_an_attempt_in_the_tags_is_surer_than_a_job() -> None:
     rows = [
-        ran(at(10), at(11), "10", attempt="asr-1", resource=None), ran(at(10), at(11), "10", attempt="asr-2", resource=None),
+        ran(at(10), at(11), "10", attempt="asr-1", resource=None),
+        ran(at(10), at(11), "10", attempt="asr-2", resource=None),
         bill(at(10), at(11), "9", job="asr", attempt="asr-2"),
     ]  # fmt: skip
     assert told([row for row in actual(rows) if row["source"] == "billed"], "attempt") == [("asr-2",)]
@@ -175,6 +178,15 @@ def test_a_machine_billed_after_its_release_is_nobody_elses_and_is_told_whose_it
     assert (row["team"], row["job"], row["hours"]) == ("speech", "asr", None)
 
 
+@pytest.mark.parametrize("tags", [{}, {"job": "asr"}])
+def test_a_machine_that_nobody_made_is_not_taken_for_one_of_ours(tags: dict[str, str]) -> None:
+    known = [ran(at(10), at(12), "10"), bill(at(10), at(11), "9", resource="i-1", instance_type="p5")]
+    stray = bill(at(11), at(12), "9", resource="i-9", instance_type="p5", **tags)
+    assert levels([*known, stray]) == {("bill-1", 2): "resource", ("bill-1", 3): "none"}
+    # Where no id of the cloud is ours, ids say nothing, and tags or the kind of machine may.
+    assert set(levels([known[0], stray]).values()) == {"tags" if tags else "sku_day"}
+
+
 def test_traffic_of_a_machine_is_its_jobs_money_and_covers_no_hour() -> None:
     rows = [
         ran(at(10), at(11), "10"),
@@ -189,7 +201,10 @@ def test_traffic_of_a_machine_is_its_jobs_money_and_covers_no_hour() -> None:
 @pytest.mark.parametrize("said", [{"category": "Tax"}, {"category": "Credit"}, {"corrects": "2026-10"}])
 def test_taxes_credits_and_corrections_cover_no_hour(said: dict[str, Any]) -> None:
     rows = [ran(at(10), at(11), "10"), bill(at(10), at(11), "2", resource="i-1", **said)]
-    assert told(actual(rows), "source", "job", "billed") == [("billed", "asr", Decimal(2)), ("metered", "asr", Decimal(10))]
+    assert told(actual(rows), "source", "job", "billed") == [
+        ("billed", "asr", Decimal(2)),
+        ("metered", "asr", Decimal(10)),
+    ]
 
 
 def test_a_reservation_that_nobody_used_covers_nobodys_time() -> None:

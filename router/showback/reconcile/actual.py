@@ -1,4 +1,4 @@
-"""What counts: rows of bills with the words of what they are about, metered time that no bill has, and what people added."""
+"""What counts: rows of bills with the words of what they are about, metered time on no bill, what people added."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ FROM (
     SELECT unnest(['attempt ' || attempt, 'job ' || job]) AS k, {", ".join(_WHOSE)}
     FROM {{facts}} WHERE source IN ('metered', 'planned')
     UNION ALL
-    SELECT 'machine ' || t.m, {", ".join(f"f.{w}" for w in _WHOSE)}
-    FROM (SELECT DISTINCT m FROM rc_known) k JOIN rc_stretch own ON own.m = k.m JOIN rc_stretch t ON t.resource = own.resource
+    SELECT 'machine ' || k.m, {", ".join(f"f.{w}" for w in _WHOSE)}
+    FROM (SELECT DISTINCT m FROM rc_known) k
+    JOIN rc_stretch own ON own.m = k.m JOIN rc_stretch t ON t.resource = own.resource
     JOIN {{facts}} f ON f.source = 'metered' AND f.origin = t.origin AND f."row" = t."row")
 WHERE k IS NOT NULL GROUP BY k
 """

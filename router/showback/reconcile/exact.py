@@ -43,7 +43,7 @@ def define(connection: duckdb.DuckDBPyConnection) -> None:
 
     ``rc_money_units(x)``, ``rc_amount_units(x)``: whole numbers of the 24th, of the 18th digit; ``rc_money(u)``,
     ``rc_amount(u)`` back. ``rc_until(v, ticks, whole)``: v x ticks / whole, cut toward zero, with no product of more
-    than 38 digits while ``whole`` is below 2^63; ``rc_between(v, a, b, s, e)``: of a value that is spread evenly from s to e the part
-    between a and b. Parts between the same edges add up to the value, whatever was cut.
+    than 38 digits while ``whole`` is below 2^63; ``rc_between(v, a, b, s, e)``: of a value that is spread evenly from s
+    to e the part between a and b. Parts between the same edges add up to the value, whatever was cut.
     """
     connection.execute(_MACROS)

@@ -21,6 +21,8 @@ class Kind(StrEnum):
     """More or less was spent than planned."""
     PRICE = "bill-price"
     """Bills charge another price for metered time than the meter reckons with."""
+    CURRENCY = "currency"
+    """Bills are in another currency than the prices that were reckoned with."""
     UNMATCHED = "unmatched"
     """Rows of bills that nothing metered explains."""
     UNBILLED = "unbilled"
@@ -56,14 +58,17 @@ class Finding:
 
 def findings(variances: Iterable[Variance], found: Outcome, tolerance: Tolerance) -> tuple[Finding, ...]:
     """All, by kind, the largest first."""
+    due = [each for each in found.unbilled if each.due]
     every = [
         *_of_plans(variances, tolerance),
         *_of_prices(found, tolerance),
         *_of_alone(Kind.UNMATCHED, found.unmatched, tolerance, "on a bill, and nothing that was metered explains it"),
-        *_of_alone(Kind.UNBILLED, [each for each in found.unbilled if each.due], tolerance, "metered, and on no bill of that time"),
-    ]  # fmt: skip
+        *_of_alone(Kind.UNBILLED, due, tolerance, "metered, and on no bill of that time"),
+    ]
     order = list(Kind)
-    return tuple(sorted(every, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where)))
+    return tuple(
+        sorted(every, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where))
+    )
 
 
 def _of_plans(variances: Iterable[Variance], tolerance: Tolerance) -> Iterator[Finding]:
@@ -89,10 +94,15 @@ def _largest(variance: Variance) -> str:
 
 def _of_prices(found: Outcome, tolerance: Tolerance) -> Iterator[Finding]:
     for each in found.compared:
+        where = _named((each.team, each.job))
+        if each.currency != each.metered_currency:
+            why = f"billed in {each.currency}, reckoned in {each.metered_currency}; name a rate to compare"
+            yield Finding(Kind.CURRENCY, where, each.currency, None, None, why)
+            continue
         difference = exact_sum([each.invoiced, each.metered.copy_negate()])
         if tolerance.exceeded(difference, each.metered):
             why = "bills differ from the meter's price of the same time"
-            yield Finding(Kind.PRICE, _named((each.team, each.job)), each.currency, difference, each.metered, why)
+            yield Finding(Kind.PRICE, where, each.currency, difference, each.metered, why)
 
 
 def _of_alone(kind: Kind, alone: Sequence[Alone], tolerance: Tolerance, why: str) -> Iterator[Finding]:

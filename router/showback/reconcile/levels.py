@@ -54,6 +54,14 @@ SELECT rk.b, min(tk.m) AS m FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = 
 ANTI JOIN rc_pair p ON p.b = rk.b GROUP BY rk.b
 """
 
+# Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered.
+_SURE: Final = """
+CREATE OR REPLACE TEMP TABLE rc_sure AS
+SELECT m FROM rc_stretch t WHERE resource IS NOT NULL AND EXISTS (
+    SELECT 1 FROM (SELECT DISTINCT n.cloud, n.what FROM rc_pair p JOIN rc_stretch n ON n.m = p.m WHERE p.covers) n
+    WHERE n.what = t.what AND n.cloud IS NOT DISTINCT FROM t.cloud)
+"""
+
 _TAGS: Final = """
 CREATE OR REPLACE TEMP TABLE rc_tag AS
 SELECT r.b, CASE WHEN r.attempt IN (SELECT attempt FROM rc_stretch WHERE attempt IS NOT NULL)
@@ -65,12 +73,13 @@ WHERE r.job IS NOT NULL OR r.attempt IS NOT NULL
 _BY_TAGS: Final = """
 CREATE OR REPLACE TEMP TABLE rc_found AS
 WITH free AS (
-    SELECT f.*, t.what, t.team, t.instance_type, unnest(['attempt ' || t.attempt, 'job ' || t.job]) AS k
+    SELECT f.*, t.what, t.team, t.instance_type, f.m IN (SELECT m FROM rc_sure) AS sure,
+           unnest(['attempt ' || t.attempt, 'job ' || t.job]) AS k
     FROM rc_free f JOIN rc_stretch t ON t.m = f.m)
 SELECT r.b, f.m, f.f, greatest(r.s, f.s) AS os, least(r.e, f.e) AS oe, true AS covers
 FROM rc_tag g JOIN rc_row r ON r.b = g.b JOIN free f ON f.k = g.k AND r.s < f.e AND f.s < r.e
 WHERE r.b NOT IN (SELECT b FROM rc_known) AND r.is_usage AND r.what = f.what AND coalesce(r.team = f.team, true)
-      AND coalesce(r.instance_type = f.instance_type, true)
+      AND coalesce(r.instance_type = f.instance_type, true) AND NOT (f.sure AND r.resource IS NOT NULL)
 """
 
 # Rows of a day have that day's machines; rows of hours those of their hours, and where none ran then those of the day.
@@ -81,13 +90,14 @@ WITH rows AS (
     FROM rc_row r ANTI JOIN rc_pair p ON p.b = r.b
     WHERE r.is_usage AND r.e > r.s AND r.region IS NOT NULL AND r.b NOT IN (SELECT b FROM rc_known)),
 row_keys AS (
-    SELECT b, s, e, d, what, account, region, market, team, job, 'type ' || instance_type AS k FROM rows
+    SELECT b, s, e, d, what, account, region, market, team, job, resource, 'type ' || instance_type AS k FROM rows
     WHERE instance_type IS NOT NULL
     UNION ALL
-    SELECT b, s, e, d, what, account, region, market, team, job, 'sku ' || sku FROM rows
+    SELECT b, s, e, d, what, account, region, market, team, job, resource, 'sku ' || sku FROM rows
     WHERE instance_type IS NULL AND sku IS NOT NULL),
 free AS (
     SELECT f.*, t.what, t.account, t.region, t.market, t.team, t.job, t.instance_type, t.sku,
+           f.m IN (SELECT m FROM rc_sure) AS sure,
            unnest(range(f.s // {day}, (f.e - 1) // {day} + 1)) AS d
     FROM rc_free f JOIN rc_stretch t ON t.m = f.m WHERE t.region IS NOT NULL),
 free_keys AS (
@@ -97,6 +107,7 @@ FROM row_keys r JOIN free_keys f ON r.k = f.k AND r.region = f.region AND r.d = 
 WHERE r.what = f.what AND {row_start} < f.e AND f.s < {row_end}
       AND coalesce(r.account = f.account, true) AND coalesce(r.market = f.market, true)
       AND coalesce(r.team = f.team, true) AND coalesce(r.job = f.job, true)
+      AND NOT (f.sure AND r.resource IS NOT NULL)
 """
 _AT_THE_TIME: Final = {"row_start": "r.s", "row_end": "r.e", "day": _DAY_US}
 _THAT_DAY: Final = {
@@ -152,17 +163,20 @@ def match(connection: duckdb.DuckDBPyConnection) -> None:
         "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
     )
     connection.execute("CREATE OR REPLACE TEMP TABLE rc_free AS SELECT m AS f, m, s, e FROM rc_stretch")
-    connection.execute("CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL")
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
+    )
     connection.execute(_KEYS.format(table="rc_row", id="b"))
     connection.execute(_KEYS.format(table="rc_stretch", id="m"))
     _level(connection, Level.RESOURCE, _BY_RESOURCE)
     connection.execute(_KNOWN)
+    connection.execute(_SURE)
     connection.execute(_TAGS)
     _level(connection, Level.TAGS, _BY_TAGS)
     _level(connection, Level.DAY, _BY_DAY.format(**_AT_THE_TIME))
     _level(connection, Level.DAY, _BY_DAY.format(**_THAT_DAY))
     connection.execute(_LEVELS)
-    for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found"):
+    for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found", "rc_sure"):
         connection.execute(f"DROP TABLE {table}")
 
 

@@ -29,9 +29,9 @@ class LevelSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """What has no counterpart. Of a bill: a row (``origin``, ``row``). Of the meter (``origin`` is the ledger): all that
-    is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they should
-    have it."""
+    """What has no counterpart. Of a bill: a row (``origin``, ``row``). Of the meter (``origin`` is the ledger): all
+    that is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they
+    should have it."""
 
     origin: str
     row: int
@@ -64,11 +64,13 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What bills charge for metered time, and what the meter says of the same time, at our prices."""
+    """What bills charge for metered time (in ``currency``), and what the meter says of the same time, at our prices
+    (in ``metered_currency``)."""
 
     team: str | None
     job: str | None
     currency: str
+    metered_currency: str
     metered: Decimal
     invoiced: Decimal
 
@@ -92,7 +94,8 @@ _DAY_US: Final = 24 * 3600 * 10**6
 _IN: Final = "($month IS NULL OR {0}month = $month)"
 
 _LEVEL_SUMS: Final = f"""
-SELECT l.level, f.currency, count(*) AS rows, coalesce(sum({{basis}}), 0) AS amount, count(*) - count({{basis}}) AS unknown
+SELECT l.level, f.currency, count(*) AS rows, coalesce(sum({{basis}}), 0) AS amount,
+       count(*) - count({{basis}}) AS unknown
 FROM rc_level l JOIN rc_row r USING (b)
 JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
 WHERE {_IN.format("f.")} GROUP BY ALL ORDER BY ALL
@@ -127,15 +130,18 @@ WITH covered AS (
     SELECT p.b, sum(rc_between(t.units, p.fs, p.fe, t.s, t.e)) AS units
     FROM rc_pair p JOIN rc_stretch t USING (m) WHERE p.fs IS NOT NULL GROUP BY p.b),
 whose AS (
-    SELECT p.b, any_value(t.team) AS team, any_value(t.job) AS job FROM rc_pair p JOIN rc_stretch t USING (m)
+    SELECT p.b, any_value(t.team) AS team, any_value(t.job) AS job, any_value(t.currency) AS currency
+    FROM rc_pair p JOIN rc_stretch t USING (m)
     WHERE p.covers GROUP BY p.b)
-SELECT w.team, w.job, f.currency, coalesce(sum(rc_money(c.units)), 0) AS metered, coalesce(sum(f.{{basis}}), 0) AS invoiced
+SELECT w.team, w.job, f.currency, w.currency AS metered_currency,
+       coalesce(sum(rc_money(c.units)), 0) AS metered, coalesce(sum(f.{{basis}}), 0) AS invoiced
 FROM whose w LEFT JOIN covered c USING (b) JOIN rc_row r USING (b)
 JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
 WHERE {_IN.format("f.")} AND f.what = 'machine' GROUP BY ALL ORDER BY ALL
 """
 _ESTIMATED: Final = f"""
-SELECT currency, sum({{basis}}) AS whole, sum({{basis}}) FILTER (source = 'metered') AS part FROM {{actual}} WHERE {_IN.format("")}
+SELECT currency, sum({{basis}}) AS whole, sum({{basis}}) FILTER (source = 'metered') AS part FROM {{actual}}
+WHERE {_IN.format("")}
 GROUP BY 1 ORDER BY 1
 """
 

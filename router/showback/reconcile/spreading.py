@@ -12,7 +12,7 @@ AMOUNTS: Final = {
     "billed": "money", "effective": "money", "list": "money", "on_demand": "money", "quantity": "amount",
 }  # fmt: skip
 
-# The weight is the metered money of the overlap, in nano-dollars; the overlap itself where no stretch of the row has any.
+# The weight is the metered money of the overlap, in nano-dollars; the overlap itself where no stretch has any.
 _WEIGHTS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_weight AS
 WITH several AS (SELECT b FROM rc_pair GROUP BY b HAVING count(*) > 1),
@@ -37,7 +37,8 @@ grained AS (
     SELECT *, CASE WHEN name = 'quantity' THEN {10**6}::HUGEINT ELSE {10**12}::HUGEINT END AS trillionth
     FROM amounts WHERE v IS NOT NULL),
 scaled AS (
-    SELECT b, name, sign(v)::HUGEINT AS sg, CASE WHEN v % trillionth = 0 THEN trillionth ELSE 1 END AS g, abs(v) // g AS a
+    SELECT b, name, sign(v)::HUGEINT AS sg, CASE WHEN v % trillionth = 0 THEN trillionth ELSE 1 END AS g,
+           abs(v) // g AS a
     FROM grained),
 cut AS (
     SELECT w.b, w.m, w.os, name, sg, g, a, rc_until(a, w, of_all) AS base, ((a % of_all) * w) % of_all AS rest

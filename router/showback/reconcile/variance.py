@@ -42,6 +42,7 @@ from router.showback.splitting import split
 
 _ZERO: Final = Decimal(0)
 _PLACES: Final = 24
+_SHARED_PLACES: Final = 12
 _CREDITS: Final = {"Credit": "credit", "Tax": "tax", "Adjustment": "adjustment"}
 
 
@@ -205,7 +206,9 @@ class _Rates:
     """What a job's plan says an hour costs, at each place and on average."""
 
     def __init__(self, grains: Sequence[Grain], currency: str) -> None:
-        plan = [g for g in grains if g.side is Side.PLANNED and _runs(g) and g.currency == currency and g.money is not None]
+        plan = [
+            g for g in grains if g.side is Side.PLANNED and _runs(g) and g.currency == currency and g.money is not None
+        ]
         ran = [g for g in grains if g.side not in (Side.PLANNED, Side.METER) and _simply(g) is None and g.hours]
         self._in_gpus = bool(plan) and all(g.gpu_hours for g in (*plan, *ran))
         money: defaultdict[Place, Fraction] = defaultdict(Fraction)
@@ -257,9 +260,10 @@ def _by_attempt(grains: Sequence[Grain]) -> list[Grain]:
 
 def _handed(plan: Sequence[Grain], attempts: Sequence[str | None], taken: Sequence[Fraction]) -> Iterator[Grain]:
     for grain in plan:
-        shares = {
-            name: (None,) * len(taken) if (whole := getattr(grain, name)) is None else split(whole, taken, places)
-            for name, places in (("money", 12), ("hours", 12), ("gpu_hours", 12))
-        }
-        for number, attempt in enumerate(attempts):
-            yield replace(grain, attempt=attempt, **{name: parts[number] for name, parts in shares.items()})
+        money, hours, gpu_hours = (_shared(each, taken) for each in (grain.money, grain.hours, grain.gpu_hours))
+        for at, attempt in enumerate(attempts):
+            yield replace(grain, attempt=attempt, money=money[at], hours=hours[at], gpu_hours=gpu_hours[at])
+
+
+def _shared(whole: Decimal | None, weights: Sequence[Fraction]) -> Sequence[Decimal | None]:
+    return [None] * len(weights) if whole is None else split(whole, weights, _SHARED_PLACES)
