@@ -52,6 +52,7 @@ COMMANDS = {
     "ledger periods": Entry("Closed and open months, and their sums.", "router.cli.ledger_periods", "periods"),
     "ledger close": Entry("Close the books of a month, for good.", "router.cli.ledger_close", "close"),
     "ledger verify": Entry("Whether the books are as they were written.", "router.cli.ledger_verify", "verify"),
+    "ledger export": Entry("Write the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
     "ledger backup": Entry("Write the ledger into a file.", "router.cli.ledger_backup", "backup"),
     "ledger restore": Entry("Put a backup into a new state.", "router.cli.ledger_backup", "restore"),
     "ledger archive": Entry("Move entries of closed months to a file.", "router.cli.ledger_archive", "archive"),

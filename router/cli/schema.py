@@ -23,9 +23,10 @@ class Kind(StrEnum):
     POOL = "pool"
     SANDBOX = "sandbox"
     DEPLOY = "deploy"
+    SHOWBACK = "showback"
     PLAN = "plan"
     QUOTE = "quote"
-    SHOWBACK = "showback"
+    REPORT = "report"
 
 
 def schema(
@@ -48,7 +49,7 @@ def schema(
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is Kind.QUOTE:
         text = import_module("router.quoting.quote_schema").quote_schema_text()
-    elif kind is Kind.SHOWBACK:
+    elif kind is Kind.REPORT:
         text = import_module("router.showback.report.as_json").report_schema_text()
     else:
         text = schema_text(schema_of_file(kind))

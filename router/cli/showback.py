@@ -32,6 +32,7 @@ class ShowbackFormat(StrEnum):
     XLSX = "xlsx"
     PARQUET = "parquet"
     JSON = "json"
+    FOCUS = "focus"
 
 
 class BasisChoice(StrEnum):
@@ -50,7 +51,8 @@ class ShareChoice(StrEnum):
     FIXED = "fixed"
 
 
-_TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET})
+_TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackFormat.FOCUS})
+_EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
 def showback(
@@ -65,6 +67,10 @@ def showback(
     archive: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="What `ledger archive` wrote, read again.")
     ] = None,
+    accounts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Whose accounts, for -o focus; see `schema showback`.")
+    ] = None,
+    focus_version: Annotated[str, typer.Option(help="For -o focus: 1.4 or 1.2.")] = "1.4",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
@@ -81,8 +87,8 @@ def showback(
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
 
-    Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx and parquet
-    need --out.
+    Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx, parquet and
+    focus need --out; focus writes the charges of the month, as `ledger export`.
     """
     from router.cli.web_page import check_places
 
@@ -90,8 +96,10 @@ def showback(
     asked = _asked(month, moment, by, basis, share_idle, share or [])
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
-        raise InvalidInputError.single(what, field="--out", remedy="name a file: --out november." + output.value)
+        raise InvalidInputError.single(what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}")
     check_places(out)
+    if output is ShowbackFormat.FOCUS and out is not None:
+        return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)
     if files:
         from router.wiring.showback import report_of_files
 
@@ -104,6 +112,24 @@ def showback(
         console.note(note, "warning")
     _write(report, output, out, moment)
     return ExitCode.OK
+
+
+def _focus(
+    asked: Asked, out: Path, from_files: bool, accounts: Path | None, version: str, deploy: Path | None,
+    clouds: Path | None, now: str | None,
+) -> ExitCode:  # fmt: skip
+    """The charges themselves, which `ledger export` writes."""
+    from router.cli.ledger_export import FocusVersion, export
+
+    if from_files:
+        what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from"
+        raise InvalidInputError.single(what, field="-o focus", remedy=remedy)
+    try:
+        chosen = FocusVersion(version)
+    except ValueError:
+        what = f"{version!r} is not written"
+        raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
+    return export(out, str(asked.month), chosen, accounts, now, deploy, clouds)
 
 
 def _asked(

@@ -80,7 +80,7 @@ def test_what_has_no_price_has_no_amount() -> None:
     ("kind", "said", "category"),
     [
         (Kind.FEE, {}, "Purchase"),
-        (Kind.FEE, {"use": Use.RESERVATION_UNUSED}, "Usage"),
+        (Kind.FEE, {"use": Use.RESERVATION_UNUSED}, "Purchase"),
         (Kind.CREDIT, {"usd": Usd.parse("-5")}, "Credit"),
         (Kind.TAX, {}, "Tax"),
         (Kind.ADJUSTMENT, {}, "Adjustment"),

@@ -147,8 +147,8 @@ def test_json_keeps_its_schema(month: Report) -> None:
 
 
 def test_the_schema_in_docs_is_the_one() -> None:
-    """When this fails: `stepfare schema showback > docs/schema/showback.json`."""
-    assert (ROOT / "docs/schema/showback.json").read_text(encoding="utf-8") == report_schema_text()
+    """When this fails: `stepfare schema report > docs/schema/report.json`."""
+    assert (ROOT / "docs/schema/report.json").read_text(encoding="utf-8") == report_schema_text()
 
 
 def test_the_older_version_says_the_same_but_for_splits(tmp_path: Path) -> None:
