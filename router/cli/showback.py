@@ -96,7 +96,9 @@ def showback(
     asked = _asked(month, moment, by, basis, share_idle, share or [])
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
-        raise InvalidInputError.single(what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}")
+        raise InvalidInputError.single(
+            what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}"
+        )
     check_places(out)
     if output is ShowbackFormat.FOCUS and out is not None:
         return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)

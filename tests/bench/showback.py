@@ -61,8 +61,8 @@ SELECT 'metered' AS source, 'ledger' AS origin, {first} + i AS "row", 'metered '
     0.666666666666666667 AS quantity, 'Hours' AS unit, 0.666666666666666667 AS hours,
     5.333333333333333333 AS gpu_hours, CASE WHEN i % {uses} = 1 AND i // {uses} % {ranks} = 0 THEN 400 END AS useful,
     'Steps' AS useful_unit, NULL::INTEGER AS lost, 'USD' AS currency,
-    (1000000000 + i * 2654435761 % 12345678901)::DECIMAL(38, 0) * 0.000000001::DECIMAL(38, 9) AS billed, billed AS effective,
-    billed AS list, billed * 2 AS on_demand, false AS unpriced, NULL::VARCHAR AS price_as_of,
+    (1000000000 + i * 2654435761 % 12345678901)::DECIMAL(38, 0) * 0.000000001::DECIMAL(38, 9) AS billed,
+    billed AS effective, billed AS list, billed * 2 AS on_demand, false AS unpriced, NULL::VARCHAR AS price_as_of,
     NULL::VARCHAR AS price_source, NULL::VARCHAR AS reason, NULL::VARCHAR AS who, NULL::VARCHAR AS reference,
     NULL::VARCHAR AS split_origin, NULL::VARCHAR AS split_method
 FROM (SELECT i, i // {lives} AS attempt, i // ({lives} * 4) AS job,
@@ -122,13 +122,12 @@ def write_extract(folder: Path, state: str, rows: int, last: str) -> Manifest:
     place.mkdir(parents=True)
     parts: list[Part] = []
     first = 1
-    for number, month in enumerate(_MONTHS):
-        last = rows * (number + 1) // len(_MONTHS)
-        for begin in range(first, last + 1, _PART):
-            end = min(begin + _PART, last + 1)
+    for number, month in enumerate(_MONTHS, 1):
+        end = rows * number // len(_MONTHS) + 1
+        for begin in range(first, end, _PART):
             (place / f"month={month}").mkdir(exist_ok=True)
-            parts.append(write_part(place, _facts(month, first, begin, end), str(month)))
-        first = last + 1
+            parts.append(write_part(place, _facts(month, first, begin, min(begin + _PART, end)), str(month)))
+        first = end
     manifest = Manifest(state, rows, last, tuple(parts))
     write_manifest(place, manifest)
     return manifest

@@ -116,9 +116,10 @@ def _of_xlsx(report: Report) -> Iterator[tuple[str, Rows]]:
     for section in report.sections:
         _, *lines = book[section.title[:31]].iter_rows(values_only=True)
         # A sheet has its numbers as binary fractions: what they were, where they have fifteen digits at most.
-        yield section.name, [
-            {column.name: plain(cell) for column, cell in zip(section.columns, line, strict=False)} for line in lines
-        ]
+        yield (
+            section.name,
+            [{column.name: plain(cell) for column, cell in zip(section.columns, line, strict=False)} for line in lines],
+        )
 
 
 def _of_html(report: Report) -> Iterator[tuple[str, Rows]]:
@@ -128,10 +129,13 @@ def _of_html(report: Report) -> Iterator[tuple[str, Rows]]:
         head, *lines = reader.tables.get(section.name, [[]])
         by_title = {column.title: column for column in section.columns}
         columns = [by_title[title] for title in head]
-        yield section.name, [
-            {column.name: plain("" if cell == "-" else cell) for column, cell in zip(columns, line, strict=True)}
-            for line in lines
-        ]
+        yield (
+            section.name,
+            [
+                {column.name: plain("" if cell == "-" else cell) for column, cell in zip(columns, line, strict=True)}
+                for line in lines
+            ],
+        )
 
 
 class _Tables(HTMLParser):

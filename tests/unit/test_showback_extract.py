@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,12 +60,15 @@ def test_a_row_is_read_as_the_entry_that_it_is() -> None:
         market=Market.ON_DEMAND, machines=1,
     )  # fmt: skip
     (fact,) = facts_of(list(sealed([raw(given_entry)], 0, BEGINNING))).to_pylist()
-    assert fact["source"] == "metered" and fact["state"] == "Estimated" and fact["category"] == "Usage"
+    assert fact["source"] == "metered"
+    assert fact["state"] == "Estimated"
+    assert fact["category"] == "Usage"
     assert fact["billed"] == fact["effective"] == fact["on_demand"] == Decimal("9.173333333")
     assert fact["quantity"] == fact["hours"] == Decimal("0.333333333333333333")
     assert fact["gpu_hours"] == Decimal("2.666666666666666667")
     assert (fact["useful"], fact["useful_unit"], fact["lost"]) == (40, "Steps", 7)
-    assert fact["start"] == given_entry.start and fact["end"] == given_entry.end
+    assert fact["start"] == given_entry.start
+    assert fact["end"] == given_entry.end
     assert (fact["team"], fact["project"], fact["cost_center"], fact["corrects"]) == ("research", None, "cc-7", None)
 
 
@@ -87,7 +91,7 @@ def test_what_has_no_price_has_no_amount() -> None:
     ],
     ids=["fee", "fee-of-a-machine", "credit", "tax", "adjustment"],
 )
-def test_what_people_add_has_the_category_of_focus(kind: Kind, said: dict[str, object], category: str) -> None:
+def test_what_people_add_has_the_category_of_focus(kind: Kind, said: dict[str, Any], category: str) -> None:
     added = entry(kind=kind, who="ada", reason="because", **said)
     (fact,) = facts_of(list(sealed([raw(added)], 0, BEGINNING))).to_pylist()
     assert (fact["source"], fact["category"]) == ("added", category)
@@ -100,7 +104,8 @@ def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[Entry]) -> 
     assert table.schema == SCHEMA
     for fact, each in zip(table.to_pylist(), given_entries, strict=True):
         assert fact["billed"] == (None if each.unpriced else Decimal(each.usd.nanos).scaleb(-9))
-        assert fact["start"] == each.start and fact["end"] == each.end
+        assert fact["start"] == each.start
+        assert fact["end"] == each.end
         assert fact["month"] == str(each.period)
 
 
@@ -225,7 +230,7 @@ def test_an_extract_of_another_format_is_made_anew(store: Store, tmp_path: Path)
 def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=begins)
     end = start + timedelta(microseconds=lasts)
-    kind = {"kind": Kind.ADJUSTMENT, "who": "ada", "reason": "because"}
+    kind: dict[str, Any] = {"kind": Kind.ADJUSTMENT, "who": "ada", "reason": "because"}
     one = entry(start=start, end=end, usd=Usd(usd), **kind)
     table = facts_of(list(sealed([raw(one)], 0, BEGINNING)))
     with connect() as connection:
@@ -235,5 +240,3 @@ def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> N
     assert pc.sum(days["count"]).as_py() == 1
     last = end - timedelta(microseconds=1)
     assert days.num_rows == (last.date() - start.date()).days + 1
-
-
