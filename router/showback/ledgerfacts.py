@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pricing.money import divide_half_even
 from pricing.places import Market
 from router.ledger.entry import HOURS, Kind, What
-from router.showback.charging import category_of
 from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, Source, State
 from router.state.ledger_rows import NAMES, Row
 
@@ -29,6 +28,14 @@ _PLACES = AMOUNT.scale
 _WHOLE = pa.decimal128(38, 0)
 _WIDE = Context(prec=80)
 _SOURCES = {Kind.PLANNED.value: Source.PLANNED.value, Kind.METERED.value: Source.METERED.value}
+# What FOCUS calls them, as router.showback.charging does, which takes long to import.
+CATEGORIES: Final = {
+    Kind.METERED: "Usage",
+    Kind.FEE: "Purchase",
+    Kind.CREDIT: "Credit",
+    Kind.TAX: "Tax",
+    Kind.ADJUSTMENT: "Adjustment",
+}
 _USAGE = "Usage"
 
 # The columns of the ledger's facts, narrower than those of files: money has nine places.
@@ -103,7 +110,7 @@ def _words(said: _Said) -> dict[str, Any]:
         "use": use,
         "source": _mapped(kind, lambda word: _SOURCES.get(word, Source.ADDED.value)),
         "state": pc.if_else(pc.and_(added, pc.is_valid(reference)), State.INVOICED.value, State.ESTIMATED.value),
-        "category": _mapped(kind, lambda word: category_of(Kind(word)) or _USAGE),
+        "category": _mapped(kind, lambda word: CATEGORIES.get(Kind(word), _USAGE)),
         "month": said.text("period"),
         "start": said.moment("start_at"),
         "end": said.moment("end_at"),

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from router.files.quote_files import stored_quotes
 from router.ledger.month import Month
-from router.running.workspaces import job_of
 from router.showback.report.asked import Due, Quoted
-from router.state.records import Attempt
-from router.state.store import Store
-from router.wiring.endings import ending
+
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+    from router.state.store import Store
 
 _FINISHED = "finished"
 _NANO = Decimal("0.000000001")
@@ -45,8 +45,10 @@ def dues(store: Store, month: Month) -> dict[str, Due]:
 
 
 def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
+    from router.jobs.spec import Job  # takes longer to import than most reports
+
     try:
-        deadline = None if spec is None else job_of(spec).deadline
+        deadline = None if spec is None else Job.model_validate_json(spec).deadline
     except ValueError:  # of a version that wrote it otherwise
         return None
     return None if deadline is None else deadline.at(as_of)
@@ -54,10 +56,13 @@ def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
 
 def quoted(store: Store, folder: Path, month: Month) -> tuple[Quoted, ...]:
     """Accepted quotes of jobs that were over in the month, by quote. InvalidInputError for a damaged file."""
-    return tuple(_of_month(_all(store, folder), month))
+    return tuple(_of_month(_all(store, folder), month)) if any(folder.glob("quote-*.json")) else ()
 
 
 def _all(store: Store, folder: Path) -> Iterable[Quoted]:
+    from router.files.quote_files import stored_quotes
+    from router.wiring.endings import ending
+
     for name, quote, accepted in stored_quotes(folder):
         how = None if accepted is None else ending(quote, accepted, store)
         if how is not None:

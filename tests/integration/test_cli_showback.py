@@ -82,7 +82,8 @@ def test_a_month_of_the_ledger(store: Store) -> None:
     job = next(row for row in sections["jobs"]["rows"] if row["job"] == "llama")
     assert (job["per_1000_steps"], job["per_accelerator_hour"], job["waste"]) == ("60", "2.5", "20")
     head = {row["name"]: row["value"] for row in sections["head"]["rows"]}
-    assert head["made_from"] == "ledger of 5 entries" and head["books"] == "open"
+    assert head["made_from"] == "ledger of 5 entries"
+    assert head["books"] == "open"
 
 
 def test_what_is_new_is_read_and_what_was_is_not_lost(store: Store) -> None:
@@ -97,7 +98,8 @@ def test_a_closed_month_says_the_same_after_it_was_archived(store: Store, tmp_pa
     store.ledger.append([hour(9, "70", start=october), hour(1, "1")], after=0)
     store.periods.close(Month(2026, 10), who="ada", at=MOMENT)
     wanted = run("showback", "--month", "2026-10", "--now", NOW, "-o", "csv")
-    assert "70" in wanted.stdout and wanted.stderr == ""
+    assert "70" in wanted.stdout
+    assert wanted.stderr == ""
     store.archives.archive(Month(2026, 11), tmp_path / "old.gz", who="ada", at=MOMENT)
     after = run("showback", "--month", "2026-10", "--now", NOW, "-o", "csv")
     assert after.stdout == wanted.stdout

@@ -22,10 +22,11 @@ from pricing.places import Market
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
 from router.showback import cube
+from router.showback.charging import category_of
 from router.showback.duck import connect
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest, read_manifest
-from router.showback.ledgerfacts import SCHEMA, facts_of
+from router.showback.ledgerfacts import CATEGORIES, SCHEMA, facts_of
 from router.state.ledger_rows import BEGINNING, raw, sealed
 from router.state.store import Store
 from router.wiring.showback import add_archive
@@ -95,6 +96,10 @@ def test_what_people_add_has_the_category_of_focus(kind: Kind, said: dict[str, A
     added = entry(kind=kind, who="ada", reason="because", **said)
     (fact,) = facts_of(list(sealed([raw(added)], 0, BEGINNING))).to_pylist()
     assert (fact["source"], fact["category"]) == ("added", category)
+
+
+def test_categories_are_those_of_the_charges_that_are_exported() -> None:
+    assert {kind: category_of(kind) for kind in Kind if kind is not Kind.PLANNED} == CATEGORIES
 
 
 @settings(max_examples=60, deadline=None)
