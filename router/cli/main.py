@@ -52,6 +52,7 @@ COMMANDS = {
     "ledger periods": Entry("Closed and open months, and their sums.", "router.cli.ledger_periods", "periods"),
     "ledger close": Entry("Close the books of a month, for good.", "router.cli.ledger_close", "close"),
     "ledger verify": Entry("Whether the books are as they were written.", "router.cli.ledger_verify", "verify"),
+    "ledger export": Entry("Write the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
     "ledger backup": Entry("Write the ledger into a file.", "router.cli.ledger_backup", "backup"),
     "ledger restore": Entry("Put a backup into a new state.", "router.cli.ledger_backup", "restore"),
     "ledger archive": Entry("Move entries of closed months to a file.", "router.cli.ledger_archive", "archive"),
@@ -83,6 +84,7 @@ COMMANDS = {
         "Lay bills beside what was planned and metered.", "router.cli.bills_reconcile", "reconcile"
     ),
     "ledger check": Entry("Hold a FOCUS file against every rule.", "router.cli.ledger_check", "check"),
+    "showback": Entry("What a month came to: by team, project, job.", "router.cli.showback", "showback"),
     "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),

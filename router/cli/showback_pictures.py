@@ -23,7 +23,7 @@ def by_day(report: Report, currency: str) -> str:
     basis = _basis(report)
     points = [(row["day"], row[basis]) for row in rows]
     known = [(day, float(cost)) for day, cost in points if isinstance(day, date) and isinstance(cost, Decimal)]
-    if len(known) < 2:  # noqa: PLR2004
+    if len(known) < 2:
         return ""
     first, last = min(day for day, _ in known), max(day for day, _ in known)
     top, low = max(max(cost for _, cost in known), 0.01), min(0.0, *(cost for _, cost in known))
@@ -89,9 +89,12 @@ def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: st
         x = zero if cost >= 0 else zero - wide
         parts += [
             svg.text(_NAMES, y + 12, clipped(name, _LETTERS), "end"),
-            f'<rect x="{x:.1f}" y="{y}" width="{max(wide, 0.5):.1f}" height="{_ROW - 8}" '
-            f'fill="{colour if cost >= 0 else GREY}"/>',
+            _bar(x, y, wide, colour if cost >= 0 else GREY),
             svg.text(zero + wide + 6 if cost >= 0 else x - 6, y + 12, short(cost, Kind.MONEY),
                      "start" if cost >= 0 else "end"),
         ]  # fmt: skip
     return svg.picture(f"{title}, {currency}", _WIDTH, len(kept) * _ROW + 12, parts)
+
+
+def _bar(x: float, y: float, wide: float, colour: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y}" width="{max(wide, 0.5):.1f}" height="{_ROW - 8}" fill="{colour}"/>'

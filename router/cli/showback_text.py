@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from router.cli.text import WIDTH, clipped, columns, wrapped
 from router.showback.report.text import UNKNOWN, printable, short
-from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section, added
+from router.showback.report.values import HIDDEN, NUMBERS, Cell, Column, Kind, Report, Section, added
 
 # Rows of a section that people see; programs get all.
 MOST = 20
@@ -51,8 +51,8 @@ def as_markdown(report: Report) -> str:
 
 
 def shown_columns(section: Section) -> tuple[Column, ...]:
-    """Those in which any row says something."""
-    return _said(section, max((column.rank for column in section.columns), default=0))
+    """Those for people that matter most, or in which any row says something."""
+    return _said(section, HIDDEN - 1)
 
 
 def totalled(section: Section) -> list[tuple[Cell, ...]]:
@@ -95,7 +95,7 @@ def _said(section: Section, rank: int) -> tuple[Column, ...]:
     return tuple(
         column
         for place, column in enumerate(section.columns)
-        if column.rank <= rank and any(row[place] is not None for row in section.rows)
+        if column.rank <= rank and (column.rank == 0 or any(row[place] is not None for row in section.rows))
     )
 
 

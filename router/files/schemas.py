@@ -11,6 +11,7 @@ from providers.sandbox.script import Script
 from providers.static.pool import Pool
 from router.files.clouds_file import Clouds
 from router.files.deploy_file import Deploy
+from router.files.showback_file import Showback
 from router.jobs.schema import KINDS as JOB_KINDS
 from router.jobs.schema import Schema, or_one, schema_for, schema_of
 
@@ -20,6 +21,7 @@ _MORE: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
         "deploy": (Deploy, "How stepfare makes machines"),
         "pool": (Pool, "A pool of hosts of one's own"),
         "sandbox": (Script, "A script for the sandbox cloud"),
+        "showback": (Showback, "Whose accounts the clouds bill"),
     }
 )
 KINDS = (*JOB_KINDS, *_MORE)

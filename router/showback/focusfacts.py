@@ -79,7 +79,7 @@ def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa
         "row": numbers,
         **_times(said, numbers, where),
         **_whose(said),
-        **_things(said, rows),
+        **_things(said),
         **_money(said),
     }
     made |= _uses(said, made)
@@ -120,7 +120,7 @@ def _whose(said: Reader) -> dict[str, pa.Array]:
     }
 
 
-def _things(said: Reader, rows: int) -> dict[str, pa.Array]:
+def _things(said: Reader) -> dict[str, pa.Array]:
     details = said("SkuPriceDetails")
     unit = pc.coalesce(said("ConsumedUnit"), said("PricingUnit"))
     quantity = pc.if_else(pc.is_valid(said("ConsumedUnit")), said("ConsumedQuantity"), said("PricingQuantity"))

@@ -6,7 +6,7 @@ decimals here: 18 places, rounded half to even.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -28,12 +28,13 @@ _PLACES = AMOUNT.scale
 _WHOLE = pa.decimal128(38, 0)
 _WIDE = Context(prec=80)
 _SOURCES = {Kind.PLANNED.value: Source.PLANNED.value, Kind.METERED.value: Source.METERED.value}
-# What FOCUS calls what people add; a fee for the hours of a machine is usage (see _categories).
-_CATEGORIES = {
-    Kind.FEE.value: "Purchase",
-    Kind.CREDIT.value: "Credit",
-    Kind.TAX.value: "Tax",
-    Kind.ADJUSTMENT.value: "Adjustment",
+# What FOCUS calls them, as router.showback.charging does, which takes long to import.
+CATEGORIES: Final = {
+    Kind.METERED: "Usage",
+    Kind.FEE: "Purchase",
+    Kind.CREDIT: "Credit",
+    Kind.TAX: "Tax",
+    Kind.ADJUSTMENT: "Adjustment",
 }
 _USAGE = "Usage"
 
@@ -70,7 +71,7 @@ def facts_of(rows: Sequence[Row], names: Sequence[str] = NAMES) -> pa.Table:
 class _Said:
     """The columns of some rows by name; a name that the ledger does not have (yet) says nothing."""
 
-    def __init__(self, columns: dict[str, Sequence[Any]], rows: int) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Any]], rows: int) -> None:
         self._columns = columns
         self.rows = rows
 
@@ -109,7 +110,7 @@ def _words(said: _Said) -> dict[str, Any]:
         "use": use,
         "source": _mapped(kind, lambda word: _SOURCES.get(word, Source.ADDED.value)),
         "state": pc.if_else(pc.and_(added, pc.is_valid(reference)), State.INVOICED.value, State.ESTIMATED.value),
-        "category": pc.if_else(pc.is_valid(use), _USAGE, _mapped(kind, lambda word: _CATEGORIES.get(word, _USAGE))),
+        "category": _mapped(kind, lambda word: CATEGORIES.get(Kind(word), _USAGE)),
         "month": said.text("period"),
         "start": said.moment("start_at"),
         "end": said.moment("end_at"),

@@ -15,7 +15,7 @@ from router.state.database import Database
 from router.state.errors import ConflictError, MovedError
 from router.state.forms import kept
 from router.state.ledger_checking import Checked, check
-from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, raw, sealed
+from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed
 from router.state.ledger_table import (
     archived_keys,
     hash_of_row,
@@ -31,6 +31,7 @@ from router.state.tables import LEDGER
 
 # Rows that one look brings, by default: some ten megabytes.
 _BATCH = 10_000
+_ARCHIVED = Month(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,14 @@ class LedgerStore:
                 query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
             return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
 
-    def batches(self, after: int = 0, *, size: int = _BATCH) -> Iterator[list[Row]]:
+    def batches(self, after: int = 0, *, size: int = _BATCH, period: Month | None = None) -> Iterator[list[Row]]:
         """Rows with a number above ``after``, in order, up to ``size`` at a time, as
         :mod:`router.state.ledger_rows` writes them: what was there when each batch was read, but for what was
-        archived."""
+        archived. ``period``: only those in the books of that month."""
+        only = None if period is None else LEDGER.c.period == str(period)
         while True:
             with self._database.read() as connection:
-                rows = rows_after(connection, after, last_of(connection)[0], size)
+                rows = rows_after(connection, after, last_of(connection)[0], size, only)
             if not rows:
                 return
             yield rows
@@ -106,6 +108,13 @@ class LedgerStore:
         this is the ledger that somebody read before."""
         with self._database.read() as connection:
             return hash_of_row(connection, seq)
+
+    def months_of(self, keys: Sequence[str]) -> dict[str, Month]:
+        """In the books of which month the entries of these keys stand, those of them that there are; of archived ones a
+        month before all that are here."""
+        with self._database.read() as connection:
+            found = dict.fromkeys(archived_keys(connection, keys), _ARCHIVED)
+            return found | {key: Month.parse(period_of(row)) for key, row in known_rows(connection, keys).items()}
 
     def verify(self) -> Checked:
         """Whether every row is as it was written and follows the one before, and no closed month was added to."""

@@ -90,6 +90,14 @@ class Periods:
             for (month, kind), (count, nanos, gone) in ordered
         )
 
+    def unpriced(self) -> dict[tuple[Month, Kind], int]:
+        """How many entries of a month and kind are in no sum, for nobody knows their price; archived ones not
+        included."""
+        query = select(LEDGER.c.period, LEDGER.c.kind, func.count()).where(LEDGER.c.unpriced == 1)
+        with self._database.read() as connection:
+            rows = connection.execute(query.group_by(LEDGER.c.period, LEDGER.c.kind)).all()
+        return {(Month.parse(month), Kind(kind)): count for month, kind, count in rows}
+
 
 def closed_through(connection: Connection) -> Month | None:
     """The last month that is closed, and with it all before; None where none is."""

@@ -19,7 +19,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from router.showback.report.setting import Setting
-from router.showback.report.values import Column, Kind, Section, added, section
+from router.showback.report.values import Cell, Column, Kind, Section, added, section
 
 BUCKETS = ("volume", "price", "mix", "other")
 COLUMNS = (
@@ -62,7 +62,7 @@ def change(setting: Setting) -> Section:
         thing = Thing(kind, row["unit"], row["cost"] or Decimal(0), known or None)
         by_month.setdefault(row["month"], {}).setdefault(row["currency"], []).append(thing)
     before, now = by_month.get(setting.before, {}), by_month.get(setting.month, {})
-    made = [
+    made: list[dict[str, Cell]] = [
         {"currency": currency, "bucket": bucket, "amount": amount}
         for currency in sorted(before.keys() | now.keys())
         if before

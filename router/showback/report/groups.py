@@ -11,7 +11,7 @@ from router.showback.facts import UNALLOCATED
 from router.showback.report.asked import OWNERS
 from router.showback.report.cubes import Found, zero
 from router.showback.report.setting import WASTE, Setting, words
-from router.showback.report.values import Cell, Column, Kind, Section, added, less, ratio, section
+from router.showback.report.values import HIDDEN, Cell, Column, Kind, Section, added, less, ratio, section
 from router.showback.sharing import Group, Method, Row, Shared, share
 
 _IDLE = words((Use.IDLE_ALLOCATED.value, Use.COMMITMENT_UNUSED.value, Use.RESERVATION_UNUSED.value))
@@ -76,7 +76,7 @@ def groups(setting: Setting) -> tuple[Section, Section]:
         made += _only_shared(setting, some, shared, currency)
         handed += _handings(shared, currency)
     # Where costs are shared everybody has to see it, however narrow the page.
-    amounts = AMOUNTS if asked.share is Method.NONE else tuple(_first(column) for column in AMOUNTS)
+    amounts = tuple(_ranked(column, hidden=asked.share is Method.NONE) for column in AMOUNTS)
     columns = (*(Column(name, TITLES[name], rank=0) for name in asked.by), *amounts)
     method = f"Shared, {asked.share.value}: " if asked.share is not Method.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
@@ -86,15 +86,10 @@ def groups(setting: Setting) -> tuple[Section, Section]:
     )
 
 
-def _first(column: Column) -> Column:
-    return replace(
-        column,
-        rank=0
-        if column.name in ("pot", "shared", "after")
-        else max(column.rank, 1)
-        if column.name != "currency"
-        else 0,
-    )
+def _ranked(column: Column, *, hidden: bool) -> Column:
+    if column.name in ("pot", "shared", "after"):
+        return replace(column, rank=HIDDEN if hidden else 0)
+    return column if hidden or column.name == "currency" else replace(column, rank=max(column.rank, 1))
 
 
 def _asked(setting: Setting) -> list[Found]:

@@ -117,8 +117,10 @@ def savings(setting: Setting) -> Section:
 
 _NOTES = (
     "Unit costs: machines alone, and what was bought by the step or token, with the waste of the job in them.",
-    "Saved: what the same machine hours cost on demand, less what they cost. Net: less the on-demand price of hours "
-    "that only interruptions made (lost work, failed launches, start-ups after the first), too.",
+    (
+        "Saved: what the same machine hours cost on demand, less what they cost. Net: less the on-demand price of "
+        "hours that only interruptions made (lost work, failed launches, start-ups after the first), too."
+    ),
 )
 
 

@@ -76,15 +76,14 @@ def budgets(setting: Setting) -> Section:
 
 def quotes(setting: Setting) -> Section:
     """A row for each accepted quote whose job is over; money in dollars."""
-    made: list[dict[str, Cell]] = []
-    for each in setting.beside.quotes or ():
-        made.append(
-            {
-                **asdict(each),
-                "within_p90": None if each.p90 is None else each.cost <= each.p90,
-                "on_time": each.done_at is not None and each.done_at <= each.deadline,
-            }
-        )
+    made: list[dict[str, Cell]] = [
+        {
+            **asdict(each),
+            "within_p90": None if each.p90 is None else each.cost <= each.p90,
+            "on_time": each.done_at is not None and each.done_at <= each.deadline,
+        }
+        for each in setting.beside.quotes or ()
+    ]
     notes = ["Dollars of machines alone, of all months of the job."] if made else []
     if setting.beside.quotes is None:
         notes = ["Quotes were not looked at."]

@@ -40,10 +40,13 @@ def as_csv(report: Report) -> str:
     """Numbers with all digits and no separators, moments in UTC; the same columns in every report."""
     columns = every_column()
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([SECTION, *columns])
+    usual = csv.writer(text, lineterminator="\n")
+    # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    usual.writerow([SECTION, *columns])
     for name, row in _rows(report):
-        writer.writerow([name, *(_safe(row.get(column), columns[column]) for column in columns)])
+        cells = [name, *(_safe(row.get(column), columns[column]) for column in columns)]
+        (quoting if any("\r" in cell for cell in cells) else usual).writerow(cells)
     return text.getvalue()
 
 

@@ -13,6 +13,8 @@ Cell = str | Decimal | int | bool | date | datetime | None
 SCHEMA_VERSION = 1
 # Of what is divided: unit costs, shares. Sums are never rounded.
 PLACES = 9
+# The rank of a column that is for programs alone.
+HIDDEN = 9
 _WIDE = Context(prec=100)
 
 

@@ -1,0 +1,94 @@
+"""``stepfare ledger export``: the ledger as a FOCUS file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import CommandError, ExitCode
+from router.cli.ledger_options import month_of
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+
+if TYPE_CHECKING:
+    from router.files.showback_file import Showback
+    from router.showback.charging import Left
+
+_ENDINGS = (".csv", ".parquet")
+
+
+class FocusVersion(StrEnum):
+    """What is written."""
+
+    V1_4 = "1.4"
+    V1_2 = "1.2"
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A name that ends in .csv or .parquet.")],
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Only what is in the books of that month.")
+    ] = None,
+    focus_version: Annotated[FocusVersion, typer.Option(help="Of FOCUS.")] = FocusVersion.V1_4,
+    accounts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Whose accounts are billed; see `schema showback`.")
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When a month is said to be still open; now by default.")
+    ] = None,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Write what was metered and what people added as a FOCUS file, for the tools of finance.
+
+    What was planned is no charge. Entries that nobody knows the price of are left out, and said. The file is there
+    whole or not at all, takes the place of one of that name, and is the same again for the same books.
+
+    \b
+    stepfare ledger export november.parquet --month 2026-11 --accounts showback.yaml
+    stepfare ledger export all.csv --focus-version 1.2
+    """
+    from router.cli.options import moment_of_planning
+
+    moment = moment_of_planning(now)
+    period = None if month is None else month_of("--month", month)
+    if file.suffix.lower() not in _ENDINGS:
+        what = f"{file.name!r} ends neither in {' nor in '.join(_ENDINGS)}"
+        raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
+    known = _read(accounts)
+    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
+        from router.showback.exporting import export as write
+
+        try:
+            done = write(store, file, known, focus_version.value, period)
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise CommandError(f"{file}: cannot be written: {why}", remedy="make room, or name another file") from None
+    noun = "charge" if done.charges == 1 else "charges"
+    console.note(f"{file}: {done.charges:,} {noun}, FOCUS {focus_version.value}")
+    for line in unpriced_lines(done.left):
+        console.note(line, "warning")
+    if accounts is None and done.charges:
+        console.note("accounts are written as __unknown__: name them with --accounts (`schema showback`)", "warning")
+    if period is not None and moment < period.ends:
+        console.note(f"{period} is not over: what runs now is not in it yet")
+    return ExitCode.OK
+
+
+def unpriced_lines(left: Left) -> list[str]:
+    """What a file of charges does not have, one line a kind."""
+    return [
+        f"left out, for nobody knows its price: {what.value}, "
+        f"{count:,} {'entry' if count == 1 else 'entries'}, {float(left.quantities[what, unit]):,.2f} {unit}".rstrip()
+        for (what, unit), count in sorted(left.entries.items())
+    ]
+
+
+def _read(accounts: Path | None) -> Showback:
+    from router.files.showback_file import Showback, read_showback
+
+    return Showback() if accounts is None else read_showback(accounts)
