@@ -83,6 +83,7 @@ def write(path: Path, rows: int) -> None:
 def measure(path: Path, memory: str) -> None:
     """Prints seconds, MiB, and whether the sums are the bill's."""
     with duckdb.connect(config={"memory_limit": memory, "threads": 2}) as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(f"CREATE VIEW facts AS SELECT * FROM read_parquet('{path}')")
         began = time.perf_counter()
         reconcile(connection, "facts")
