@@ -1,0 +1,226 @@
+"""A stage on which jobs are planned, run and released at made-up times: records as the coordinator writes them, and
+from there on the code that a real night goes through, ``accepting.record`` and ``release``, into a real state."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pricing.book import PriceBook
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.agent import states
+from router.coordinator.saves import SAVED
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.plan import JobSummary, Line, Plan
+from router.planning.plan_json import plan_content, plan_to_json
+from router.running.accepting import Accepted, record
+from router.running.choices import Choice, Seat
+from router.running.deploying import Errand
+from router.running.orders import Order, orders_of
+from router.running.release import release
+from router.running.site import Site
+from router.running.sundries import COPIED, DISK_GIB, PROVISIONING
+from router.running.workspaces import Before, attempt_name, new_attempt, spec_json
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.store import Store
+from tests.support.bare_site import bare_site
+from tests.support.made_up_book import book
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+_STATE_ID = "s0f0f0f0f0f0f"
+_GPUS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One kind of machine in one zone, bought one way, with what an hour costs; ``zone`` "": the cloud's choice."""
+
+    cloud: str
+    region: str
+    zone: str
+    instance_type: str
+    market: Market
+    usd: str
+    on_demand: str
+    accelerator: str = "H100"
+
+    def at(self, usd: str) -> Place:
+        """The same at another price."""
+        return replace(self, usd=usd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """How one life of a gang went, as its cloud and its ranks told it.
+
+    ``met`` None: it never met. ``step``, ``saved``: how far it came, and what of that is saved. ``saving``: how long it
+    stood still for each checkpoint. ``copied``: what was brought to it first, from where, for how much.
+    """
+
+    made: datetime
+    gone: datetime
+    met: datetime | None = None
+    ended: datetime | None = None
+    reason: str = "finished"
+    first: int = 0
+    step: int = 0
+    saved: int | None = None
+    step_seconds: float | None = None
+    saving: Sequence[timedelta] = ()
+    copied: Mapping[str, object] | None = None
+    disk_gib: int | None = None
+
+
+@dataclass(slots=True)
+class Stage:
+    """``site`` has a clock that stands at ``now``. ``machines``: all that were there, with their attempts."""
+
+    site: Site
+    now: datetime
+    machines: list[tuple[Attempt, NodeRecord]] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _before: dict[str, Attempt] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """The state."""
+        return self.site.store
+
+    def accept(self, at: datetime, jobs: Sequence[Job], lines: Sequence[Line], who: str = "mira@desk") -> str:
+        """A plan of these lines is made and applied; its digest."""
+        self.now = at
+        plan = _plan(at, jobs, lines)
+        digest: str = plan_content(plan)["digest"]
+        by_name = {job.name: job for job in jobs}
+        errands = tuple(
+            Errand(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK) for order in orders_of(plan)
+        )
+        total = Usd.total(errand.order.expected_usd for errand in errands)
+        specs = {job.digest: spec_json(job) for job in jobs}
+        record(self.site, Accepted(errands, total, total), plan_to_json(plan), who, "", specs, Limits.none())
+        return digest
+
+    def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
+        """One life of a gang, from the first machine until it is released and in the ledger."""
+        attempt, nodes = self._made(plan, job, place, life, machines)
+        self.store.add_attempt(attempt, nodes)
+        self.store.note(attempt.id, PROVISIONING, life.made, **_disk(life))
+        if life.copied is not None:
+            self.store.note(attempt.id, COPIED, life.made + 30 * MINUTE, **life.copied)
+        for number, took in enumerate(life.saving):
+            told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
+            self.store.note(attempt.id, SAVED, life.gone, seconds=took.total_seconds(), **told)
+        self.now = life.gone + MINUTE
+        ended = release(self.site, attempt, life.reason, life.reason)
+        self.machines += [(ended, node) for node in self.store.nodes(attempt.id)]
+        self._before[job.name] = ended
+        return ended
+
+    def _made(self, plan: str, job: Job, place: Place, life: Life, machines: int) -> tuple[Attempt, list[NodeRecord]]:
+        order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
+        number = self._numbers[job.name] = self._numbers.get(job.name, 0) + 1
+        name = attempt_name(self.store.id, plan, order, number)
+        choice = Choice(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
+        before = self._before.get(job.name) if life.first else None
+        resumed = Before(before.id if before else "", life.first, "m" if life.first else "")
+        attempt, nodes = new_attempt(
+            name, plan, order, choice, number, job, job.digest, "token", life.made - MINUTE, resumed
+        )
+        result = "" if life.met is None else states.FINISHED if life.reason == "finished" else states.STOPPED
+        attempt = replace(
+            attempt, phase=Phase.RUNNING, made_at=life.made, met_at=life.met, result=result,
+            result_at=life.ended if result else None,
+        )  # fmt: skip
+        told: dict[str, Any] = {} if life.met is None else {
+            "step": life.step, "saved_step": life.saved, "step_seconds": life.step_seconds, "heard_at": life.ended,
+            "ended_reason": result,
+        }  # fmt: skip
+        return attempt, [
+            replace(n, made_at=life.made, gone_at=life.gone, machine_id=machine_id(place.cloud, n.name), **told)
+            for n in nodes
+        ]
+
+
+@contextmanager
+def stage(folder: Path, now: datetime) -> Iterator[Stage]:
+    """One whose state is ``folder/state.db``; always of the same identity, which names of attempts are made of."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with bare_site(folder):
+        pass
+    with sqlite3.connect(folder / "state.db") as connection:
+        connection.execute("UPDATE facts SET value = ? WHERE name = 'id'", (_STATE_ID,))
+    connection.close()
+    with bare_site(folder) as site:
+        made = Stage(site, now)
+        made.site = replace(site, clock=lambda: made.now, wall_clock=lambda: made.now)
+        yield made
+
+
+def planned(
+    job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0
+) -> Line:  # fmt: skip
+    """A line of a plan: so many hours of so many machines there."""
+    price = UsdPerHour.parse(place.usd).times(machines)
+    held = Fraction(hours)
+    end = start + timedelta(seconds=int(held * 3600))
+    return Line(
+        job=job.name, gang=f"{job.name}/0", kind="order", provisionable=True, max_usd_per_hour=price, cloud=place.cloud,
+        region=place.region, zone=place.zone or None, instance_type=place.instance_type, market=place.market.value,
+        machines=machines, accelerator=place.accelerator, accelerators=machines * _GPUS, start=start, end=end,
+        hours=held, share=1.0, startup=False, usd_per_hour=price, amortised_usd_per_hour=price, steps=steps,
+        steps_per_hour=1000.0, on_time_steps_per_hour=1000.0, billed_share=1.0, usd_per_step=None,
+        cost_usd=Usd(round(price.nanos * held)), price_as_of="2026-11-01", price_source="made up", weak="",
+    )  # fmt: skip
+
+
+def machine_id(cloud: str, name: str) -> str:
+    """As the cloud would call a machine of that name."""
+    digits = hashlib.sha256(name.encode()).hexdigest()
+    return f"i-{digits[:17]}" if cloud == "aws" else str(int(digits[:15], 16)) if cloud == "gcp" else name
+
+
+def _seat(place: Place) -> Seat:
+    price = UsdPerHour.parse(place.usd)
+    return Seat(
+        place.zone or None, place.instance_type, place.market, place.accelerator, _GPUS, price,
+        UsdPerHour(price.nanos * 5 // 4), "2026-11-01", "made up", UsdPerHour.parse(place.on_demand),
+    )  # fmt: skip
+
+
+def _disk(life: Life) -> dict[str, object]:
+    return {} if life.disk_gib is None else {DISK_GIB: life.disk_gib}
+
+
+_BOOK: PriceBook = book(())
+
+
+def _plan(at: datetime, jobs: Sequence[Job], lines: Sequence[Line]) -> Plan:
+    total = Usd.total(line.cost_usd for line in lines)
+    end = max(line.end for line in lines)
+    return Plan(
+        as_of=at.astimezone(UTC), expires_at=at + HOUR, book_digest=_BOOK.digest, book_as_of=_BOOK.as_of,
+        horizon_start=at, horizon_end=end, status="optimal", stage_one_proven=True, time_limit_hit=False,
+        cost_usd=total, orders_usd=total, threshold_usd=Usd(0), bound_usd=total, gap=0.0, gap_asked=0.005,
+        solver="by hand", lines=tuple(lines), moves=(), unplaced=(), shadow_prices=(),
+        jobs=tuple(_summary(job, lines) for job in jobs),
+    )  # fmt: skip
+
+
+def _summary(job: Job, lines: Sequence[Line]) -> JobSummary:
+    own = [line for line in lines if line.job == job.name]
+    return JobSummary(
+        job=job.name, job_digest=job.digest, team=job.team, project=job.project,
+        cost_usd=Usd.total(line.cost_usd for line in own), usd_per_step=None, steps=job.steps_left,
+        start=min(line.start for line in own), finish=max(line.end for line in own), deadline=None,
+        confidence=job.confidence, on_time_probability=None, runner_up=None, alternatives=(), constraint_costs=(),
+        dropped=(), notes=(),
+    )  # fmt: skip
