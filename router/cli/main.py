@@ -35,6 +35,7 @@ COMMANDS = {
     "quote": Entry("What a job costs by a deadline, and how sure.", "router.cli.quote", "quote"),
     "quotes list": Entry("The stored quotes.", "router.cli.quotes", "list_quotes"),
     "quotes calibration": Entry("Whether what was quoted came true.", "router.cli.quotes_calibration", "calibration"),
+    "quotes fit": Entry("Learn from the price history how sure quotes may be.", "router.cli.quotes_fit", "fit"),
     "quotes show": Entry("Print a stored quote again.", "router.cli.quotes", "show"),
     "apply": Entry("Make the machines of a plan and start its jobs.", "router.cli.apply", "apply"),
     "status": Entry("Gangs, machines and money as they are now.", "router.cli.status", "status"),

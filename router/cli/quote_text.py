@@ -155,7 +155,8 @@ def _more(cost: Usd | None, than: Usd | None) -> str:
 def _places(q: Quote | BudgetQuote) -> str:
     lines = ["COUNTS ON"]
     for p in q.places[:_PLACES]:
-        price = f"{dollars(p.usd_per_hour)}/h, price of {p.price_as_of}"
+        dated = "undated price" if p.price_as_of == "undated" else f"price of {p.price_as_of}"
+        price = f"{dollars(p.usd_per_hour)}/h, {dated}"
         lines.append(
             wrapped(
                 f"{p.where} {p.accelerators} x {p.accelerator} {MARKETS.get(p.market, p.market)}, {price}; {p.weather}",

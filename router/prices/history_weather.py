@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 _AT_A_TIME = 100_000
 
 
+def watched_pools(folder: Path, since: datetime, until: datetime) -> tuple[Pool, ...]:
+    """Those of spot that were looked at between the two moments, in order. InvalidInputError as :func:`looks`."""
+    where, values = Selection(markets=(Market.SPOT,)).where(since, until)
+    sql = f"""
+        SELECT DISTINCT cloud, region, coalesce(zone, ''), instance_type FROM stored
+        WHERE {where} AND available IS NOT NULL ORDER BY ALL"""
+
+    def read(connection: duckdb.DuckDBPyConnection) -> tuple[Pool, ...]:
+        return tuple((str(c), str(r), str(z), str(t)) for c, r, z, t in connection.execute(sql, values).fetchall())
+
+    return ask(folder, read, since, until) or ()
+
+
 def looks(
     folder: Path, pools: Collection[Pool], since: datetime, until: datetime
 ) -> Mapping[Pool, tuple[tuple[datetime, bool], ...]]:

@@ -36,6 +36,11 @@ def quotes_folder() -> Path:
     return home() / "quotes"
 
 
+def weather_fit_file() -> Path:
+    """What ``stepfare quotes fit`` learned of recorded weather."""
+    return home() / "weather-fit.json"
+
+
 def bills_folder() -> Path:
     """Bills that were imported, and what came with which delivery."""
     return home() / "bills"

@@ -17,7 +17,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
 from router.planning.transfers import checkpoint_transfer
 from router.planning.whats_left import transfer_usd
-from router.quoting.figures import usd
+from router.quoting.figures import Levels, usd
 from router.quoting.outlook import Outlook
 from router.quoting.quote import Refused, Somewhere
 from router.quoting.scene import Scene
@@ -25,6 +25,7 @@ from router.quoting.sightings import Sighting, Weather, weather_of
 from router.quoting.simulation import VectorPolicy
 from router.quoting.stage import Clock, PolicyFor, Stage
 from router.quoting.venues import Venue, fastest, venues_of
+from router.quoting.weather_fit import WeatherFit
 
 _REASONS: Final = 4
 Seen = Callable[[Sequence[Venue]], Mapping[str, Sighting]]
@@ -41,7 +42,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """``seen``: what history there is of the pools of these venues. ``policy_name``: of ``policy_for``, in words."""
+    """``seen``: what history there is of the pools of these venues. ``policy_name``: of ``policy_for``, in words.
+    ``fit``: what was learned of recorded weather, where it is fresh."""
 
     finder: CandidateFinder
     book: PriceBook
@@ -51,6 +53,7 @@ class Trade:
     policy_for: PolicyFor
     policy_name: str
     seed: int = 0
+    fit: WeatherFit | None = None
 
 
 class Asking:
@@ -125,8 +128,13 @@ class Asking:
         """What is expected there."""
         key = _keys(venues)
         if key not in self._weather:
-            self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now)
+            self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
         return self._weather[key]
+
+    def levels(self, venues: Sequence[Venue]) -> Levels:
+        """How draws there are read: as past quotes held, where weather was observed and learned from."""
+        fit = self.trade.fit
+        return Levels() if fit is None or not self.weather(venues).observed else Levels(fit.cost, fit.finish)
 
     def move_usd(self, source: RegionId, to: RegionId) -> float:
         """Of one move of the checkpoint; infinite where no tariff is known."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from router.quoting.market import SAME, Market
 from router.quoting.outlook import Outlook, Sky, Swings, run
-from router.quoting.prospects import OWN, Lately, Prospects, View, look_at
+from router.quoting.prospects import OWN, Lately, Prospects, look_at
 from router.quoting.scene import HOUR_S
 from router.quoting.series import Bools, Floats, Ints
 
@@ -27,10 +27,10 @@ Singles = NDArray[np.float32]
 @dataclass(frozen=True, eq=False, slots=True)
 class Tables:
     """Weights of the regressions, by [tick left - 1, .., slack, term]. All are dollars more than waiting where the
-    checkpoint is costs: ``launch`` [.., zone, take] of spot launched there from the same group, ``stay`` [.., zone] of
-    spot that runs past its launch, ``to_demand`` [.., place, take], ``on_demand`` [.., place]; ``home`` [.., group] is
-    waiting with the checkpoint in that group, dollars more than in the first. ``slack_s``: the grid; ``takes_s``: the
-    launches that there are."""
+    checkpoint is costs: ``launch`` [.., spot, take] of spot launched there from the same group, ``stay`` [.., spot] of
+    spot that runs past its launch, both by the zones where spot may come; ``to_demand`` [.., place, take],
+    ``on_demand`` [.., place]; ``home`` [.., group] is waiting with the checkpoint in that group, dollars more than in
+    the first. ``slack_s``: the grid; ``takes_s``: the launches that there are."""
 
     clock_s: int
     slack_s: Floats
@@ -42,8 +42,9 @@ class Tables:
     home: Singles
 
     @classmethod
-    def empty(cls, ticks: int, market: Market, terms: int, clock_s: int, slack_s: Floats, takes_s: Floats) -> Tables:
-        """All weights nothing."""
+    def empty(cls, ticks: int, market: Market, spots: int, terms: int, clock_s: int, slack_s: Floats,
+              takes_s: Floats) -> Tables:  # fmt: skip
+        """All weights nothing; for ``spots`` zones where spot may come."""
         groups, places = len(market.homes()[1]), len(market.on_demand_zones())
         takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN
 
@@ -51,7 +52,7 @@ class Tables:
             return np.zeros((ticks, *shape[:-1], size, shape[-1]), np.float32)
 
         return cls(
-            clock_s, slack_s, takes_s, launch=table(market.zones, takes, of_spot), stay=table(market.zones, of_spot),
+            clock_s, slack_s, takes_s, launch=table(spots, takes, of_spot), stay=table(spots, of_spot),
             to_demand=table(places, takes, terms), on_demand=table(places, terms), home=table(groups, terms),
         )  # fmt: skip
 
@@ -78,15 +79,21 @@ def shift(grid: Floats, by: float) -> Floats:
 
 
 def solve(
-    outlook: Outlook, market: Market, prospects: Prospects, ticks: int, clock_s: int, grid: Floats,
+    outlook: Outlook, market: Market, spots: Ints, prospects: Prospects, ticks: int, clock_s: int, grid: Floats,
     draws: int, rng: np.random.Generator,
 ) -> Tables:  # fmt: skip
-    """From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was
+    """``outlook`` and ``prospects`` are of the zones ``spots`` of the market, where spot may come.
+
+    From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was
     seen; what a future costs is what comes of the choices that this makes in it (Longstaff and Schwartz 2001)."""
-    futures = _futures(outlook, market.homes()[0], ticks, clock_s, draws, rng)
-    found = _Backward(market, prospects, ticks, clock_s, grid, draws)
+    skies, times = _futures(outlook, market.homes()[0][spots], ticks, clock_s, draws, rng)
+    view = prospects.view(look_at(skies), times)
+    base = prospects.all_zones(view).astype(np.float32)
+    own = prospects.own(view, np.arange(len(spots))).astype(np.float32)
+    found = _Backward(market, spots, prospects.terms, ticks, clock_s, grid, draws)
     for left in range(1, ticks + 1):
-        found.tick(left, *futures[ticks - left])
+        at = ticks - left
+        found.tick(left, skies.up[at], base[at], own[at])
     return found.tables
 
 
@@ -157,14 +164,15 @@ class _Shape:
 
 @dataclass(eq=False, slots=True)
 class _Tick:
-    """One of them: the terms ``base`` [draw, term] that were ``seen``; ``left_h`` [slack] of work; ``wait`` [group,
-    draw, slack]: dollars to the end of waiting there; as expected, more than waiting in the first group costs:
-    ``home``, waiting there, and ``choice``, the best choice; ``came``: dollars to the end as they came of it."""
+    """One of them: which spots are ``up`` [draw, spot]; what was seen, ``base`` [draw, term] and ``own`` [draw, spot,
+    term]; ``left_h`` [slack] of work; ``wait`` [group, draw, slack]: dollars to the end of waiting there; as expected,
+    more than waiting in the first group costs: ``home``, waiting there, and ``choice``, the best choice; ``came``:
+    dollars to the end as they came of it."""
 
     index: int
-    sky: Sky
-    seen: View
+    up: Bools
     base: Singles
+    own: Singles
     left_h: Floats
     wait: Singles
     home: Singles
@@ -182,37 +190,35 @@ class _Tick:
 
 
 class _Backward:
-    """``value`` [group, draw, slack], ``on_spot`` [zone, ..] and ``on_demand`` [place, ..]: dollars to the end, as they
+    """``value`` [group, draw, slack], ``on_spot`` [spot, ..] and ``on_demand`` [place, ..]: dollars to the end, as they
     come, of who has nothing running, spot or on-demand past its launch, once the tick that is looked at is over.
     Single precision: a cent in a hundred thousand dollars."""
 
     def __init__(
-        self, market: Market, prospects: Prospects, ticks: int, clock_s: int, grid: Floats, draws: int
+        self, market: Market, spots: Ints, terms: int, ticks: int, clock_s: int, grid: Floats, draws: int
     ) -> None:
-        self.market, self.prospects = market, prospects
+        self.market, self.spots = market, spots
         self.shape = s = _Shape(market, clock_s, grid)
-        self.tables = Tables.empty(ticks, market, prospects.terms, clock_s, grid, s.takes_s)
+        self.tables = Tables.empty(ticks, market, len(spots), terms, clock_s, grid, s.takes_s)
         self.value, self.on_spot, self.on_demand = (
-            np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), market.zones, len(s.places))
+            np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), len(spots), len(s.places))
         )
-        self.of_base, self.of_spot = _Sums(), [_Sums() for _ in range(market.zones)]
+        self.of_base, self.of_spot = _Sums(), [_Sums() for _ in spots]
 
-    def tick(self, left: int, sky: Sky, times: Floats) -> None:
-        """With ``left`` ticks to the deadline, this one among them."""
+    def tick(self, left: int, up: Bools, base: Singles, own: Singles) -> None:
+        """With ``left`` ticks to the deadline, this one among them; see :class:`_Tick`."""
         s, clock_s, grid = self.shape, self.tables.clock_s, self.tables.slack_s
-        seen = self.prospects.view(look_at(sky), times)
-        base = self.prospects.all_zones(seen).astype(np.float32)
         left_h = np.maximum((left * clock_s - grid) / HOUR_S, 0.0)
         wait = self.value @ s.after_wait
         demand = [self._runs(self.on_demand[i], z, left_h, self.market.on_demand_usd) for i, z in enumerate(s.places)]
         real = self._fit_base(left - 1, base, wait, demand)
         home = base @ self.tables.home[left - 1].swapaxes(-1, -2)
         choice = np.where(s.wait_ok[:, None, :], home, np.float32(NEVER))
-        now = _Tick(left - 1, sky, seen, base, left_h, wait, home, choice, wait.copy())
+        now = _Tick(left - 1, up, base, own, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
-        for z, g in enumerate(s.group):
-            _go_on(self.on_spot[z], now, g, spot[z], stays[z])
+        for i, g in enumerate(s.group[self.spots]):
+            _go_on(self.on_spot[i], now, g, spot[i], stays[i])
         for i, g in enumerate(s.group[s.places]):
             _go_on(self.on_demand[i], now, g, demand[i], goes_on[i])
         self.value = now.came
@@ -259,25 +265,24 @@ class _Backward:
         return goes_on
 
     def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
-        """[zone, draw, slack]: dollars of going on with spot there, as they come and as expected."""
+        """[spot, draw, slack]: dollars of going on with it, as they come and as expected."""
         s, t, k = self.shape, self.tables, now.index
         spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, NEVER)
-        own_terms = self.prospects.own(now.seen, np.arange(self.market.zones)).astype(np.float32)
         (draws, size), kinds = self.on_spot.shape[1:], s.launches
         real, fit = np.zeros((kinds, draws, size), np.float32), np.empty((kinds, draws, size), np.float32)
-        for z, g_there in enumerate(s.group):
-            rows = np.flatnonzero(now.sky.up[:, z])
+        for i, z in enumerate(self.spots):
+            rows, g_there = np.flatnonzero(now.up[:, i]), s.group[z]
             if not rows.size:
-                t.launch[k, z], t.stay[k, z] = t.launch[k - 1, z], t.stay[k - 1, z]
+                t.launch[k, i], t.stay[k, i] = t.launch[k - 1, i], t.stay[k - 1, i]
                 continue
-            x = np.concatenate([now.base[rows], own_terms[rows, z]], axis=1)
-            dollars = self._launched(self._runs(self.on_spot[z][rows], z, now.left_h, self.market.spot_usd))
+            x = np.concatenate([now.base[rows], now.own[rows, i]], axis=1)
+            dollars = self._launched(self._runs(self.on_spot[i][rows], z, now.left_h, self.market.spot_usd))
             y = dollars - now.wait[g_there][rows][:, None, :]
-            weights = self.of_spot[z].fit(x, y.reshape(rows.size, -1))
+            weights = self.of_spot[i].fit(x, y.reshape(rows.size, -1))
             of_launches = np.moveaxis(weights.reshape(x.shape[1], kinds + 1, size), 0, -1)
-            t.launch[k, z], t.stay[k, z] = of_launches[:-1], of_launches[-1]
+            t.launch[k, i], t.stay[k, i] = of_launches[:-1], of_launches[-1]
             fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
-            spot[z, rows], stays[z, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
+            spot[i, rows], stays[i, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
             fit.fill(NEVER)
             for kind in range(kinds):
                 fit[kind, rows], real[kind, rows] = fits[:, kind], dollars[:, kind]
@@ -292,20 +297,28 @@ def _go_on(after: Singles, now: _Tick, group: int, real: Singles, fit: Singles) 
     np.putmask(after, fit <= now.choice[group], real)
 
 
+def _zones_first(values: NDArray[Any], axis: int) -> NDArray[Any]:
+    """The same, with that axis the first in memory: sums over a few neighbours would take ten times as long."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, axis, 0)), 0, axis)
+
+
 def _futures(
     outlook: Outlook, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
-) -> list[tuple[Sky, Floats]]:
-    """One sky a tick, as they may come after a usual one, and how much more often than expected zones changed."""
+) -> tuple[Sky, Floats]:
+    """[tick, draw, spot]: skies as they may come after a usual one, and how much more often than expected each
+    changed."""
     hazards, mean = outlook.draw(draws, rng), outlook.mean()
     sky = outlook.usual(draws, rng, hazards)
     swings = Swings.begin(regions, draws, _SWING, rng)
     lately = Lately.nothing(sky.up.shape)
-    found = []
+    ups, ages, times = [], [], []
     hours = clock_s / HOUR_S
     for i in range(int(_BEFORE_H), -ticks, -1):
         before, by = sky.copy(), 1.0 if i > 0 else hours
         run(hazards, sky, by, rng, swings.step(by, rng))
         lately.see(before, sky.up, mean, by)
         if i <= 0:
-            found.append((sky.copy(), lately.times))
-    return found
+            ups.append(sky.up.copy())
+            ages.append(sky.age_h.copy())
+            times.append(lately.times)
+    return Sky(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(np.array(times), -2)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Final
 
 from pricing.money import Usd
 from router.quoting.asked import Ask, Asking, Trade, reasons
-from router.quoting.explaining import conditions
+from router.quoting.explaining import conditions, sizes_alone
 from router.quoting.figures import quantiles, usd
 from router.quoting.quote import BudgetQuote, Reach, Refused
 from router.quoting.scene import HOUR_S
-from router.quoting.stage import Played, Stage, clock_for
+from router.quoting.stage import Case, Stage, clock_for
 from router.quoting.venues import chosen
 
 CONFIDENCES: Final = (0.5, 0.8, 0.95)
 DRAWS: Final = 200
-_TICKS: Final = 120
+_TICKS: Final = 64
 _LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
-_COARSE, _HALVINGS = 10, 6
+_COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
 _ROOM: Final = 1.25  # above what the cheapest place could do for the money
 
 
@@ -39,7 +37,9 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
         return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
     clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
-    menu = asking.linked(chosen(asking.venues, max(1, most // 2), hours))
+    everything = asking.linked(chosen(asking.venues, max(1, most // 2), hours))
+    alone = sizes_alone(asking, everything)
+    menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest size that can be in time
     asking.least_steps = max(1, min(asking.steps, most // _COARSE))
     stage = asking.stage(menu, clock, DRAWS)
     return BudgetQuote(
@@ -51,32 +51,28 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
 
 
 def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:
-    @cache
-    def played(steps: int) -> Played:
-        return stage.play(stage.clock.ticks, steps)
-
-    def share(steps: int) -> float:
-        got = played(steps)
-        return float(((got.usd <= dollars) & ~got.late).mean())
-
-    found, above = [], most
+    """The most steps, to about a part in 1,000 of ``most``, of which the share of draws within the money and on time is
+    as sure; 0 for none. Where the share is not monotone, the farthest of a coarse grid is refined."""
+    known: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
+    found = dict.fromkeys(CONFIDENCES, 0)
+    _look(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
+    for _ in range(_ROUNDS):
+        wanted: set[int] = set()
+        for confidence in CONFIDENCES:
+            low = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+            high = min((n for n in known if n > low), default=low)
+            wanted |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
+        _look(stage, wanted, dollars, known)
     for confidence in CONFIDENCES:
-        above = _farthest(share, above, confidence)
-        cost = usd(float(quantiles(played(above).usd, (0.5,))[0])) if above else Usd(0)
-        found.append(Reach(confidence, above, cost))
-    return tuple(found)
+        found[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+    return tuple(Reach(c, n, usd(known[n][1]) if n else Usd(0)) for c, n in found.items())
 
 
-def _farthest(share: Callable[[int], float], most: int, confidence: float) -> int:
-    """The most steps, to about a part in 600 of ``most``, of which ``share`` is as sure; 0 for none. Where the share is
-    not monotone, the farthest of a coarse grid is refined."""
-    grid = sorted({max(1, most * i // _COARSE) for i in range(1, _COARSE + 1)}) if most else []
-    good = [steps for steps in grid if share(steps) >= confidence]
-    low = max(good, default=0)
-    high = min((steps for steps in grid if steps > low), default=low)
-    for _ in range(_HALVINGS):
-        middle = (low + high) // 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if share(middle) >= confidence else (low, middle)
-    return low
+def _look(stage: Stage, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]) -> None:
+    """What comes of so many steps each."""
+    new = sorted({n for n in wanted if n > 0} - known.keys())
+    if not new:
+        return
+    for n, got in zip(new, stage.plays([Case(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
+        share = float(((got.usd <= dollars) & ~got.late).mean())
+        known[n] = share, float(quantiles(got.usd, (0.5,))[0])

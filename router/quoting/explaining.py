@@ -10,12 +10,13 @@ import numpy as np
 
 from pricing.offers import is_stale
 from router.quoting.asked import Asking, where
-from router.quoting.figures import likely, moment, quantiles, usd
+from router.quoting.figures import Levels, likely, moment, quantiles, usd
 from router.quoting.quote import Driver, Other
 from router.quoting.series import Floats
 from router.quoting.sightings import Weather
 from router.quoting.stage import Played, Stage
 from router.quoting.venues import Venue, chosen, only
+from router.quoting.weather_fit import WeatherFit
 
 _SIZES: Final = 2
 _LEAST_SHARE: Final = 0.005
@@ -56,6 +57,13 @@ def dearest_risk(got: Played) -> str:
     )
 
 
+def _uncertainty(fit: WeatherFit | None) -> str:
+    if fit is None:
+        return "how far weather drifts is assumed, not learned from your history: stepfare quotes fit"
+    days = max(1, (fit.until - fit.since).days)
+    return f"how far weather drifts, and how wide the range is, were learned from {days} days of {fit.pools} pools"
+
+
 def _correlation(values: Floats, dollars: Floats) -> float:
     """The share of the variance of the cost that a straight line through ``values`` explains, where it rises."""
     finite = np.isfinite(dollars)
@@ -65,11 +73,10 @@ def _correlation(values: Floats, dollars: Floats) -> float:
     return max(r, 0.0) ** 2
 
 
-def other(change: str, stage: Stage, ticks: int, start: datetime) -> Other:
-    """The stage's places as an alternative."""
-    got = stage.play(ticks)
-    spread = likely(got.usd)
-    finish = moment(start, float(quantiles(got.finish_s, (0.5,))[0]))
+def other(change: str, got: Played, start: datetime, levels: Levels) -> Other:
+    """What was played of its places as an alternative."""
+    spread = likely(levels.cost.quoted(got.usd))
+    finish = moment(start, float(quantiles(levels.finish.quoted(got.finish_s), (0.5,))[0]))
     return Other(change, spread.p50, spread.p90, float(1 - got.late.mean()), finish)
 
 
@@ -95,9 +102,12 @@ def without(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venu
     return found + [(change, venues) for change, venues in sizes_alone(asking, menu) if venues != tuple(menu)]
 
 
-def sizes_alone(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venue, ...]]]:
-    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had."""
-    steps, hours = asking.steps, asking.window_h
+def sizes_alone(
+    asking: Asking, menu: Sequence[Venue], hours: float | None = None
+) -> list[tuple[str, tuple[Venue, ...]]]:
+    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had.
+    ``hours`` to the deadline: None: to that which was asked for."""
+    steps, hours = asking.steps, asking.window_h if hours is None else hours
     sizes = {v.size for v in asking.venues}
     if {v.size for v in menu} == sizes and len(sizes) == 1:
         return []
@@ -127,6 +137,8 @@ def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: 
         )
     if any(not v.sure for v in menu) and not weather.observed:
         said.append("spot was never watched here: how it comes and goes, and how wide the range is, are a prior's")
+    if any(not v.sure for v in menu) and weather.observed:
+        said.append(_uncertainty(asking.trade.fit))
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
         said.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
     return tuple(said)

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
 
 from pricing.money import Usd
+from router.quoting.calibrating import Calibrating
 from router.quoting.quote import LEVELS, Likely
 from router.quoting.series import Floats
 
+_AS_THEY_ARE: Final = Calibrating()
 _NANOS_PER_CENT: Final = 10_000_000
 _Z95: Final = 1.959964
 _MOST_USD: Final = 1e13
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How the draws of a cost and of a finish are read: as they are, or with other levels of them for those that are
+    quoted, where earlier quotes did not hold as often as they said."""
+
+    cost: Calibrating = _AS_THEY_ARE
+    finish: Calibrating = _AS_THEY_ARE
 
 
 def usd(amount: float) -> Usd | None:

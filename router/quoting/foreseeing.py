@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from router.quoting.asking import Known, Terms, Wish
-from router.quoting.foresight import CLOCK_S, Foresight
-from router.quoting.market import Market
+from router.quoting.foresight import CLOCK_S, Foresight, Sight
+from router.quoting.market import SAME, Market
 from router.quoting.outlook import CLASSES, Outlook, Sky
-from router.quoting.prospects import TYPICAL_H, Lately, look_at, step
+from router.quoting.prospects import TYPICAL_H, Lately, step
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints
 from router.quoting.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Now
 from router.quoting.simulation import Player as SeeingPlayer
+from router.quoting.weathers import Weathers
 from router.quoting.weighing import Weigher
 
-_MEMORY_H: Final = 48.0
 _CERTAIN: Final = 1 - 1e-9
+_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 40, 200, 60
+_PARTS: Final = 4  # of a tick: what launches are rounded up to; by a whole one they look too dear
 _USUAL_STEPS: Final = 200
 
 
@@ -43,37 +45,48 @@ class Foreseen:
         clock, task = clock_for(like.tick_s), like.task
         return cls(Foresight.of(outlook, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
 
+    @classmethod
+    def quickly(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+        """The same in a tenth of a second, for a few zones: on a slow clock, and few futures. It costs about one part
+        in a hundred more (design note 017)."""
+        horizon_s = like.ticks * like.tick_s
+        clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))
+        launch, ways = like.task.changeover_s + like.launch_s, like.ways
+        # A launch of a hundredth of a tick more is another column of the tables, but no other decision.
+        takes = replace(ways, transfer_s=_up_to(ways.transfer_s, clock // _PARTS))
+        market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed,
+                        _up_to(launch, clock // _PARTS).astype(np.float64), takes)  # fmt: skip
+        work_s = like.task.work_s
+        return cls(Foresight.of(outlook, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
+
     def begin(self, scene: Scene) -> SeeingPlayer:
         """See :class:`~router.quoting.simulation.VectorPolicy`."""
         return _Seeing(self.mind, scene).play
 
 
 class _Seeing:
+    """Asked where something has changed that it sees, or where time runs against it; else what runs goes on."""
+
     def __init__(self, mind: Foresight, scene: Scene) -> None:
         self.scene, self.weigher = scene, Weigher(mind)
-        count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(scene.starts.max(initial=0))))
-        up, known = scene.before(count)
-        hours = scene.tick_s / HOUR_S
-        self.sky = Sky(up[..., 0].T, np.full(up.shape[1::-1], hours))
-        self.lately = Lately.nothing(self.sky.up.shape)
-        for i in range(1, count):
-            self._see(np.arange(len(self.sky.up)), up[..., i].T, known[..., i - 1].T)
-
-    def _see(self, rows: Ints, up: Bools, known: Bools | bool = True) -> tuple[Sky, Lately]:
-        hours = self.scene.tick_s / HOUR_S
-        sky, lately = Sky(self.sky.up[rows], self.sky.age_h[rows]), self.lately.of(rows)
-        lately.see(sky, up, self.weigher.mind.prospects.hazards, hours, known)
-        sky.pass_on(up, hours)
-        sky.age_h = np.where(known, sky.age_h, hours)
-        self.sky.up[rows], self.sky.age_h[rows] = sky.up, sky.age_h
-        self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
-        return sky, lately
+        self.slow = scene.speed < 1 - SAME
+        self.weather = Weathers(mind, scene)
 
     def play(self, now: Now) -> Actions:
         """The least."""
-        had_past = now.tick > 0 or (self.scene.starts[now.window] > 0)[:, None]
-        sky, lately = self._see(now.window, now.up.T, had_past)
-        found = self.weigher.choices(now, self.scene.tick_s, look_at(sky), lately.times)
+        seen, changed = self.weather.of(now)
+        asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
+        rows = np.flatnonzero(asked)
+        if not rows.size:
+            return now.kind, now.zone
+        if rows.size == now.window.size:
+            return self._act(now, seen(slice(None)))
+        kind, zone = now.kind.copy(), now.zone.copy()
+        kind[rows], zone[rows] = self._act(now.at(rows), seen(rows))
+        return kind, zone
+
+    def _act(self, now: Now, seen: Sight) -> Actions:
+        found = self.weigher.choices(now, self.scene.tick_s, seen)
         best = found.spot.argmin(axis=0)
         least_spot = found.spot[best, np.arange(best.size)]
         other = np.minimum(found.wait, least_spot)
@@ -108,31 +121,31 @@ class ForeseenAsking:
 
 
 class _Asking:
-    """``look``: [window, zone, up, class] as believed at the last tick."""
+    """``look``: [window, spot, up, class] as believed at the last tick."""
 
     def __init__(self, mind: Foresight, terms: Terms) -> None:
-        self.terms, self.weigher = terms, Weigher(mind)
+        self.mind, self.terms, self.weigher, self.spots = mind, terms, Weigher(mind), mind.spots
         self.hazards = mind.outlook.mean()
-        one = np.full((1, len(terms.zones), 2, CLASSES), 1 / (2 * CLASSES))
+        one = np.full((1, len(self.spots), 2, CLASSES), 1 / (2 * CLASSES))
         for _ in range(_USUAL_STEPS):
             one = step(one, self.hazards, 1.0)
         self.look_ = one.repeat(terms.starts.size, axis=0)
-        self.lately = Lately.nothing((terms.starts.size, len(terms.zones)))
+        self.lately = Lately.nothing((terms.starts.size, len(self.spots)))
 
     def _believed(self, known: Known) -> tuple[Floats, Floats]:
         """Looks of the windows that are played, and how much more often than expected zones changed."""
         rows, hours = known.window, self.terms.tick_s / HOUR_S
+        was_up, asked = known.was_up[self.spots].T, known.asked[self.spots].T
         look, lately = self.look_[rows], self.lately.of(rows)
         times = lately.times
         if known.tick:
-            _told(look, known.was_up.T, (known.asked == known.tick - 1).T)
+            _told(look, was_up, asked == known.tick - 1)
             before = _as_sky(look)
             certain = np.maximum(look[..., 0, :].sum(axis=-1), look[..., 1, :].sum(axis=-1)) > _CERTAIN
-            answered = (known.asked == known.tick).T
-            lately.see(before, known.was_up.T, self.hazards, hours, certain & answered)
+            lately.see(before, was_up, self.hazards, hours, certain & (asked == known.tick))
             times = lately.times
             look = step(look, self.hazards * times[..., None], hours)
-        _told(look, known.was_up.T, (known.asked == known.tick).T)
+        _told(look, was_up, asked == known.tick)
         self.look_[rows] = look
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return look, times
@@ -140,7 +153,7 @@ class _Asking:
     def act(self, known: Known) -> Wish:
         """Spot where it is better than to go on, the best first."""
         look, times = self._believed(known)
-        found = self.weigher.choices(known, self.terms.tick_s, look, times)
+        found = self.weigher.choices(known, self.terms.tick_s, self.mind.sight(look, times))
         runs, margin = known.kind != IDLE, self.weigher.margin_usd(known)
         other = np.minimum(found.wait, found.demand)
         goes_on = runs & (found.stay <= other + margin)
@@ -155,6 +168,11 @@ class _Asking:
     def look(self, _: Known, /) -> Bools | None:
         """Nothing."""
         return None
+
+
+def _up_to(seconds: Ints, parts_s: int) -> Ints:
+    """Rounded up to whole parts."""
+    return np.asarray(-(-seconds // max(1, parts_s)) * max(1, parts_s), dtype=np.int64)
 
 
 def _as_sky(look: Floats) -> Sky:

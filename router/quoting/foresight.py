@@ -18,20 +18,45 @@ import numpy as np
 from router.quoting.backward import Singles, Tables, slack_grid, solve
 from router.quoting.market import SAME, Market
 from router.quoting.outlook import Outlook
-from router.quoting.prospects import OWN, Prospects
+from router.quoting.prospects import Prospects
 from router.quoting.scene import HOUR_S
-from router.quoting.series import Floats, Ints
+from router.quoting.series import Bools, Floats, Ints
 
 CLOCK_S: Final = 1200
 DRAWS: Final = 600
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Sight:
+    """What is made of a look, for many windows: ``base`` [window, term] for waiting and on demand; for spot in each
+    zone where it may come ``own`` [spot, window, term], and ``given`` [spot, window, term] the base should it be up,
+    None: the same; whether it may be ``up`` [spot, window], and how long it is expected to last then."""
+
+    base: Singles
+    own: Singles
+    given: Singles | None
+    up: Bools
+    lasts_h: Floats
+
+    def at(self, rows: Ints | slice) -> Sight:
+        """Of these windows."""
+        given = None if self.given is None else self.given[:, rows]
+        return Sight(self.base[rows], self.own[:, rows], given, self.up[:, rows], self.lasts_h[:, rows])
+
+    def of_spots(self) -> Singles:
+        """[spot, window, term]: all terms of each."""
+        given = np.broadcast_to(self.base, (len(self.own), *self.base.shape)) if self.given is None else self.given
+        return np.concatenate([given, self.own], axis=-1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Foresight:
-    """For tasks of one work, changeover and market; deadlines up to the longest that it was fitted for."""
+    """For tasks of one work, changeover and market; deadlines up to the longest that it was fitted for. ``spots``: the
+    zones of the market where spot may come, which ``outlook`` and ``prospects`` are of."""
 
     outlook: Outlook
     market: Market
+    spots: Ints
     prospects: Prospects
     tables: Tables
 
@@ -41,41 +66,47 @@ class Foresight:
         """Solves for it. ValueError where no place of the reference's speed is sold on demand."""
         if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
             raise ValueError("the reference is not sold on demand")
-        hazards = outlook.mean()
-        reference = float((market.on_demand_usd / market.speed).min())
-        share = market.spot_usd / market.speed / reference
-        prospects = Prospects.of(hazards, share, market.launch_s / HOUR_S)
+        spots = outlook.comes()
+        spots = spots if spots.size else np.arange(market.zones)
+        outlook, reference = outlook.only(spots), float((market.on_demand_usd / market.speed).min())
+        share = (market.spot_usd / market.speed / reference)[spots]
+        prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
         grid = slack_grid(max(0, deadline_s - work_s), clock_s, float(market.launch_s.max()))
         ticks = max(1, -(-deadline_s // clock_s))
-        tables = solve(outlook, market, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
-        return cls(outlook, market, prospects, tables)
+        tables = solve(outlook, market, spots, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
+        return cls(outlook, market, spots, prospects, tables)
 
-    def terms(self, look: Floats, times: Floats | None = None) -> tuple[Floats, Floats]:
-        """Of [window, zone, up, class]: [window, term] for waiting and on demand, and [zone, window, term] for spot in
-        each zone should it be up."""
-        view = self.prospects.view(look, times)
-        base, each = self.prospects.all_zones(view), np.arange(self.market.zones)
-        found = np.empty((each.size, len(look), base.shape[1] + OWN))
-        found[:, :, : base.shape[1]] = base
-        found[:, :, base.shape[1] :] = self.prospects.own(view, each).swapaxes(0, 1)
+    def sight(self, look: Floats, times: Floats | None = None) -> Sight:
+        """Of a look [window, spot, up, class], seen or believed; hazards are ``times`` [window, spot, up] those
+        expected."""
+        view, each = self.prospects.view(look, times), np.arange(len(self.spots))
+        base = self.prospects.all_zones(view).astype(np.float32)
+        own = np.ascontiguousarray(self.prospects.own(view, each).swapaxes(0, 1), dtype=np.float32)
         chance = look[:, :, 1].sum(axis=-1)
-        for z in np.flatnonzero(((chance > 0) & (chance < 1)).any(axis=0)):
+        unsure = np.flatnonzero(((chance > 0) & (chance < 1)).any(axis=0))
+        given = np.repeat(base[None], each.size, axis=0) if unsure.size else base[None]
+        for z in unsure:
             sure = look.copy()
             sure[:, z, 1] /= np.maximum(chance[:, z], 1e-9)[:, None]
             sure[:, z, 0] = 0.0
             seen = self.prospects.view(sure, times)
-            of_zone = self.prospects.own(seen, each[z : z + 1])[:, 0]
-            found[z] = np.concatenate([self.prospects.all_zones(seen), of_zone], axis=-1)
-        return base, found
+            own[z] = self.prospects.own(seen, each[z : z + 1])[:, 0]
+            given[z] = self.prospects.all_zones(seen)
+        lasts_h = (view.classes * self.prospects.lasts).sum(axis=-1).T
+        return Sight(base, own, given if unsure.size else None, chance.T > 0, lasts_h)
 
-    def at(self, weights: Singles, terms: Floats, slack_s: Floats, *which: Ints) -> Floats:
-        """[.., window] of tables [.., slack, term] with the slack of each window. ``which`` [.., window] picks the
-        table of each, by the axes before the slack; none: each of the first axis, if there is one."""
+    def between(self, slack_s: Floats) -> tuple[Ints, Singles]:
+        """[window]: the points of the grid above these, and how far from the one below to it they are."""
         grid = self.tables.slack_s
-        s = np.clip(slack_s, grid[0], grid[-1])
-        high = np.clip(np.searchsorted(grid, s), 1, len(grid) - 1)
-        share = ((s - grid[high - 1]) / (grid[high] - grid[high - 1]))[..., None]
+        s = np.minimum(np.maximum(slack_s, grid[0]), grid[-1])
+        high = np.maximum(np.searchsorted(grid, s), 1)
+        return high, ((s - grid[high - 1]) / (grid[high] - grid[high - 1])).astype(np.float32)
+
+    def at(self, weights: Singles, terms: Singles, slack: tuple[Ints, Singles], *which: Ints) -> Floats:
+        """[.., window] of tables [.., slack, term] with the slack (:meth:`between`) of each window. ``which`` [..,
+        window] picks the table of each, by the axes before the slack; none: each of the first axis, if there is one."""
+        high, share = slack
         where = which or tuple(np.arange(n)[:, None] for n in weights.shape[:-2])
         low = weights[(*where, high - 1)]
-        mixed = low + (weights[(*where, high)] - low) * share
-        return np.asarray((mixed * terms).sum(axis=-1))
+        mixed = low + (weights[(*where, high)] - low) * share[..., None]
+        return np.asarray(np.einsum("...t,...t->...", mixed, terms), dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from router.quoting.asking import Explorer, Terms
 from router.quoting.at_once import AtOnce
-from router.quoting.baselines import Greedy, UniformProgress
+from router.quoting.baselines import Greedy
 from router.quoting.foreseeing import Foreseen, ForeseenAsking
 from router.quoting.learned import Learned
 from router.quoting.market import SAME
@@ -18,8 +18,7 @@ from router.quoting.scene import Scene
 from router.quoting.series import Ints, Series, ZoneSeries
 from router.quoting.simulation import VectorPolicy
 
-QUOTED: Final = "uniform-progress-plain in the exact safety net"
-_NEVER_PER_HOUR: Final = 1e-5
+QUOTED: Final = "foresight in the exact safety net"
 
 
 def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
@@ -30,8 +29,8 @@ def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
 
 
 def quoted_policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
-    """What quotes are for. Foresight would take a minute for a quote, and misjudges menus of several speeds."""
-    return _simple(outlook, like) or UniformProgress(hysteresis=False)
+    """What quotes are for: the same on few zones, fitted in a hurry. It goes by what is left, not by what passed."""
+    return _simple(outlook, like) or Foreseen.quickly(outlook, like)
 
 
 def _simple(outlook: Outlook, like: Scene) -> VectorPolicy | None:
@@ -39,7 +38,7 @@ def _simple(outlook: Outlook, like: Scene) -> VectorPolicy | None:
     cheapest first. Where spot never comes on-demand begins at once."""
     if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
         return Greedy()
-    return AtOnce() if float(outlook.mean()[:, 0].max()) < _NEVER_PER_HOUR else None
+    return None if outlook.comes().size else AtOnce()
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:

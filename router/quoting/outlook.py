@@ -22,6 +22,7 @@ POOL_EVENTS: Final = 0.5
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
 SWING_H: Final = 24.0
+_NEVER_PER_HOUR: Final = 1e-5
 
 
 @dataclass(eq=False, slots=True)
@@ -110,6 +111,10 @@ class Outlook:
     def mean(self) -> Floats:
         """[zone, up, class]: hazards an hour."""
         return self.events / self.hours
+
+    def comes(self) -> Ints:
+        """The zones where spot is expected ever to come."""
+        return np.flatnonzero(self.mean()[:, 0].max(axis=1) >= _NEVER_PER_HOUR)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Floats:
         """[draw, zone, up, class]: hazards as they may be."""

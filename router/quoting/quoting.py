@@ -1,13 +1,15 @@
 """From a job and a deadline to a quote, by simulation. Pure.
 
-A few choices of places are tried on a few draws: all that look good, sure ones alone, and one size of gang alone, of
-the cheapest sizes: where sizes mix, work goes at several speeds, and the policy judges worse how long it can wait. The
-one of the least expected cost among those that are as good as on time is quoted, on draws of its own.
+A few choices of places are tried: one size of gang alone, of the cheapest sizes that can be in time; and all that look
+good, where none of these has the cheapest place. Where sizes mix, work goes at several speeds, and the policy judges
+worse how long it can wait. The choice of the least expected cost among those that are as good as on time is quoted.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -15,18 +17,21 @@ import numpy as np
 from pricing.money import Usd
 from router.planning.plan import VALID_FOR
 from router.quoting.asked import Ask, Asking, Trade, where
-from router.quoting.curve import LATER, curve, loosest_h, windows_h
+from router.quoting.curve import LATER, curve, loosest_h, point, ticks_of, windows_h
 from router.quoting.explaining import conditions, dearest_risk, drivers, other, sizes_alone, without
 from router.quoting.figures import interval, likely, moment, quantiles, usd, usd_levels
-from router.quoting.quote import LEVELS, Leg, Likely, Point, Quote, Refused
+from router.quoting.quote import LEVELS, Leg, Likely, Other, Point, Quote, Refused
 from router.quoting.scene import HOUR_S
-from router.quoting.stage import Played, Stage, clock_for
+from router.quoting.stage import Case, Clock, Played, Stage, clock_for, stretches
 from router.quoting.venues import Venue, chosen, fastest, only
 
 DRAWS: Final = 400
-_TRIED: Final = 120  # for all but the quote itself
-_TICKS, _SLOWER_TICKS = 96, 96  # of the window that was asked for; of the loosest of the curve
+_TRIED: Final = 100  # for all but the quote itself
+_TICKS, _MOST_TICKS = 64, 96  # of the window that was asked for: usually; where ticks get long
 _LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
+_WORTH_A_TRY: Final = 0.97  # of what another choice is expected to cost
+_MORE: Final = 1  # choices of places for other deadlines alone
+_ONE_CLOCK: Final = 1.5  # times the window: the loosest deadline that is played on the clock of the one asked for
 
 
 def make_quote(ask: Ask, trade: Trade) -> Quote | Refused:
@@ -46,20 +51,25 @@ class _Quoting:
         cheap = min(asking.venues, key=lambda v: v.whole_usd(steps))
         self.loosest_h = loosest_h(self.earliest_h, hours, cheap.startup_hours + steps / cheap.candidate.steps_per_hour)
         window_s, longest_s = int(hours * HOUR_S), int(self.loosest_h * HOUR_S)
-        self.clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
-        self.ticks = self.clock.ticks
-        self.slower = clock_for(longest_s, _SLOWER_TICKS, self.clock.tick_s, 2 * _MOST_TICK_S)
+        most_s = max(_MOST_TICK_S, window_s // _MOST_TICKS)
+        clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, most_s)
+        self.ticks = clock.ticks
+        self.windows_h = windows_h(self.earliest_h, self.loosest_h)
+        one = longest_s <= _ONE_CLOCK * window_s
+        self.clock = Clock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
+        self.slower = None if one else clock_for(longest_s, _TICKS, clock.tick_s, longest_s)
         asking.horizon_s = longest_s
-        self._stages: dict[tuple[Venue, ...], Stage] = {}
 
     def quote(self) -> Quote:
         """All of it."""
         asking, ask, trade, steps = self.asking, self.asking.ask, self.asking.trade, self.asking.steps
-        menu = self._menu()
-        stage = asking.stage(menu, self.clock, DRAWS, seed=1)
-        got = stage.play(self.ticks)
-        cost, late = likely(got.usd), float(got.late.mean())
-        p50, p90 = (moment(self.start, float(s)) for s in quantiles(got.finish_s, (0.5, 0.9)))
+        tried = self._tried()
+        best = self._best(tried)
+        stage, got, menu = best.stage, best.got, best.stage.venues
+        levels = asking.levels(menu)
+        dollars, finish_s = levels.cost.quoted(got.usd), levels.finish.quoted(got.finish_s)
+        cost, late = likely(dollars), float(got.late.mean())
+        p50, p90 = (moment(self.start, float(s)) for s in quantiles(finish_s, (0.5, 0.9)))
         low, high = interval(1 - late, DRAWS)
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
         asked = Point(ask.deadline, asking.window_h, cost.p50, cost.p90, 1 - late, knee=False)
@@ -86,16 +96,14 @@ class _Quoting:
             steps_per_usd=steps / cost.p50.dollars() if cost.p50 is not None and cost.p50.nanos else None,
             earliest=asking.after(self.earliest_h),
             earliest_usd=usd(self.best.whole_usd(steps)),
-            usd_levels=usd_levels(got.usd),
-            finish_levels=tuple(moment(self.start, float(s)) for s in quantiles(got.finish_s, LEVELS)),
-            curve=self._curve(menu, asked),
+            usd_levels=usd_levels(dollars),
+            finish_levels=tuple(moment(self.start, float(s)) for s in quantiles(finish_s, LEVELS)),
+            curve=self._curve(best, tried, asked),
             drivers=drivers(stage, got),
             dearest_risk=dearest_risk(got),
-            alternatives=tuple(
-                other(change, self._stage(venues), self.ticks, self.start) for change, venues in without(asking, menu)
-            ),
+            alternatives=self._others(best, tried),
             places=asking.somewhere(menu),
-            run=_typical(stage, got, self.ticks, self),
+            run=_typical(stage, got, self.start),
             conditions=conditions(asking, menu, stage.weather, trade.policy_name),
             policy=trade.policy_name,
             draws=DRAWS,
@@ -104,40 +112,89 @@ class _Quoting:
             book_as_of=trade.book.as_of,
         )
 
-    def _stage(self, venues: tuple[Venue, ...]) -> Stage:
-        if venues not in self._stages:
-            self._stages[venues] = self.asking.stage(venues, self.clock, _TRIED)
-        return self._stages[venues]
+    def _tried(self) -> list[_Tried]:
+        """Choices of places and what comes of them, in the order of what they cost at the least; none that costs more
+        at its least than another is expected to."""
+        asking, steps = self.asking, self.asking.steps
+        everything = asking.linked(chosen(asking.venues, steps, asking.window_h))
+        alone = [venues for _, venues in sizes_alone(asking, everything)]
+        cheapest = min(everything, key=lambda v: v.whole_usd(steps))
+        menus = alone if any(cheapest in venues for venues in alone) else [everything, *alone]
+        menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
+        found: list[_Tried] = []
+        for venues in dict.fromkeys(menus):
+            least = min(v.whole_usd(steps) for v in venues)
+            if not found or least < _WORTH_A_TRY * min(float(t.got.usd.mean()) for t in found):
+                found.append(self._try(venues))
+        return found
 
-    def _menu(self) -> tuple[Venue, ...]:
-        """The choice of places that is quoted."""
-        asking = self.asking
-        everything = asking.linked(chosen(asking.venues, asking.steps, asking.window_h))
-        tried = [everything, only(everything, lambda v: v.sure), *(m for _, m in sizes_alone(asking, everything))]
-        menus = [m for m in dict.fromkeys(tried) if m]
-        if len(menus) == 1:
-            return everything
-        played = {m: self._stage(m).play(self.ticks) for m in menus}
-        on_time = max(1 - float(p.late.mean()) for p in played.values())
-        good = [m for m, p in played.items() if 1 - float(p.late.mean()) >= on_time - LATER]
-        return min(good, key=lambda m: float(played[m].usd.mean()))
+    def _try(self, venues: tuple[Venue, ...]) -> _Tried:
+        """With the deadline that was asked for and those of the curve, in one go."""
+        stage = self.asking.stage(venues, self.clock, DRAWS, seed=1)
+        near = {h: ticks_of(h, stage.clock) for h in self.windows_h if ticks_of(h, stage.clock) <= stage.clock.ticks}
+        first, *others = stage.plays([Case(self.ticks, DRAWS), *(Case(ticks, _TRIED) for ticks in near.values())])
+        return _Tried(stage, first, dict(zip(near, others, strict=True)))
 
-    def _curve(self, menu: tuple[Venue, ...], asked: Point) -> tuple[Point, ...]:
-        """Its far end is played on a slower clock, on places of the same sizes for which there is time then."""
-        asking, sizes = self.asking, {v.size for v in menu}
-        alike = [v for v in asking.venues if v.size in sizes]
-        loose = asking.linked(chosen(alike, asking.steps, self.loosest_h))
-        far = asking.stage(loose, self.slower, _TRIED)
+    def _best(self, tried: list[_Tried]) -> _Tried:
+        on_time = max(1 - float(t.got.late.mean()) for t in tried)
+        good = [t for t in tried if 1 - float(t.got.late.mean()) >= on_time - LATER]
+        return min(good, key=lambda t: float(t.got.usd.mean()))
+
+    def _others(self, best: _Tried, tried: list[_Tried]) -> tuple[Other, ...]:
+        """What one change would make of it."""
+        known = {t.stage.venues: t.got for t in tried}
+        found = []
+        for change, venues in without(self.asking, best.stage.venues):
+            got = known.get(venues) or self.asking.stage(venues, self.clock, _TRIED).play(self.ticks)
+            found.append(other(change, got, self.start, self.asking.levels(venues)))
+        return tuple(found)
+
+    def _curve(self, best: _Tried, tried: list[_Tried], asked: Point) -> tuple[Point, ...]:
+        """By the places that were tried, those on demand, and those that most of the other deadlines ask for; the far
+        end on a slower clock where it is far."""
+        asking, found = self.asking, {h: list[Point]() for h in self.windows_h}
+        for t in tried:
+            for h, got in t.curve.items():
+                found[h].append(point(got, h, self.clock, self.start, asking.levels(t.stage.venues)))
         sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
-        nearer = [self._stage(m) for m in dict.fromkeys((menu, sure)) if m]
-        return curve(nearer, far, windows_h(self.earliest_h, self.loosest_h), self.start, asked)
+        near = [h for h in self.windows_h if h in best.curve]
+        known = {frozenset(v.size for v in t.stage.venues) for t in tried}
+        menus = [(venues, h) for h in self.windows_h if (venues := self._first(h))]
+        wanted = Counter(venues for venues, _ in menus if frozenset(v.size for v in venues) not in known)
+        others = [(venues, [h for same, h in menus if same == venues]) for venues, _ in wanted.most_common(_MORE)]
+        far = [h for h in self.windows_h if h not in best.curve]
+        for venues, hours in [(sure, near), *others, (best.stage.venues, far)]:
+            for clock, which in ((self.clock, near), (self.slower, far)):
+                both = [h for h in hours if h in which]
+                if venues and clock is not None and both:
+                    stage = asking.stage(venues, clock, _TRIED, seed=1)
+                    played = stage.plays([Case(ticks_of(h, clock), _TRIED) for h in both])
+                    for h, got in zip(both, played, strict=True):
+                        found[h].append(point(got, h, clock, self.start, asking.levels(venues)))
+        return curve(found, asked)
+
+    def _first(self, hours: float) -> tuple[Venue, ...]:
+        """What would be tried first with so many hours."""
+        asking = self.asking
+        everything = asking.linked(chosen(asking.venues, asking.steps, hours))
+        alone = sizes_alone(asking, everything, hours)
+        return alone[0][1] if alone else ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Tried:
+    """A choice of places, what it makes of the deadline that was asked for, and of others, by hours."""
+
+    stage: Stage
+    got: Played
+    curve: dict[float, Played]
 
 
 def _per_step(cost: Likely, steps: int) -> Usd | None:
     return None if cost.p50 is None else Usd(cost.p50.nanos // steps)
 
 
-def _typical(stage: Stage, got: Played, ticks: int, quoting: _Quoting) -> tuple[Leg, ...]:
+def _typical(stage: Stage, got: Played, start: datetime) -> tuple[Leg, ...]:
     """The run whose cost is nearest to the median, leg by leg."""
     middle = float(quantiles(got.usd, (0.5,))[0])
     if not np.isfinite(middle):
@@ -145,8 +202,8 @@ def _typical(stage: Stage, got: Played, ticks: int, quoting: _Quoting) -> tuple[
     draw = int(np.argmin(np.abs(got.usd - middle)))
     tick = timedelta(seconds=stage.clock.tick_s)
     found = []
-    for s in stage.timeline(ticks, draw):
+    for s in stretches(got, draw, stage.clock.tick_s):
         v = stage.venues[s.venue].candidate if s.venue >= 0 else None
         place, market = ("", "") if v is None else (where(v), v.market.value)
-        found.append(Leg(quoting.start + tick * s.first, quoting.start + tick * s.after, place, market))
+        found.append(Leg(start + tick * s.first, start + tick * s.after, place, market))
     return tuple(found)

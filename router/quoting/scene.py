@@ -87,7 +87,9 @@ def paces(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floa
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Scene:
-    """Many windows of one series for one task. ``starts``: the first tick of each window.
+    """Many windows of one series for one task. ``starts``: the first tick of each window. ``begins``: the tick of the
+    task at which each begins, None: all at the first. All end at the deadline: what begins later has less time. Only
+    policies that go by what is left, not by what has passed, play such a scene.
 
     ``speed`` and ``launch_s``: see :func:`paces`.
 
@@ -105,6 +107,7 @@ class Scene:
     on_demand_usd: Floats
     speed: Floats
     launch_s: Ints
+    begins: Ints | None = None
 
     @classmethod
     def of(cls, task: Task, series: Series, starts: Sequence[int] | Ints, ways: Ways | None = None,

@@ -12,12 +12,14 @@ import numpy as np
 from router.quoting.outlook import CLASSES, Outlook, Sky, age_class
 from router.quoting.series import Floats
 from router.quoting.venues import Venue
+from router.quoting.weather_fit import WeatherFit
 
 # What a prior says is worth so many events: its hazards are known to about 70 %.
 PRIOR_EVENTS: Final = 2.0
 _LEAST_WAIT_HOURS: Final = 0.1
 _NEVER_PER_HOUR: Final = 1e-6
 _RECENT: Final = timedelta(hours=1)
+_OBSERVED: Final = "observed"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -76,11 +78,14 @@ class Weather:
     @property
     def observed(self) -> bool:
         """Whether anything was seen of any venue."""
-        return any(word.startswith("observed") for word in self.basis)
+        return any(word.startswith(_OBSERVED) for word in self.basis)
 
 
-def weather_of(venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datetime) -> Weather:
-    """``seen`` by pool. A prior's rates are the candidate's: interruptions of the gang, and the wait for a new one."""
+def weather_of(
+    venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datetime, fit: WeatherFit | None = None
+) -> Weather:
+    """``seen`` by pool. A prior's rates are the candidate's: interruptions of the gang, and the wait for a new one.
+    ``fit``: what was learned of drift, for weather of which anything was seen."""
     events = np.full((len(venues), 2, CLASSES), PRIOR_EVENTS)
     rates = np.array([_rates(v) for v in venues])[:, :, None].repeat(CLASSES, axis=2)
     hours = events / rates
@@ -93,12 +98,15 @@ def weather_of(venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datet
             events[i] += own[0].events
             hours[i] += own[0].hours
             days = max(1, (own[0].at - own[0].since).days)
-            basis.append(f"observed {own[0].watched_h:,.0f} h over {days} days, added to a prior")
+            basis.append(f"{_OBSERVED} {own[0].watched_h:,.0f} h over {days} days, added to a prior")
         else:
             basis.append("prior: interruptions by cloud and accelerator")
         recent = own and now - own[0].at <= _RECENT
         skies.append((own[0].up, own[0].age_h) if recent else None)
-    return Weather(Outlook(events, hours), _sky(venues, skies), tuple(basis), _shared(venues))
+    outlook = Outlook(events, hours)
+    if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
+        outlook = fit.drifting(outlook)
+    return Weather(outlook, _sky(venues, skies), tuple(basis), _shared(venues))
 
 
 def _rates(v: Venue) -> tuple[float, float]:

@@ -67,7 +67,13 @@ class Now:
     up: Bools
     spot_usd: Floats
 
+    def at(self, rows: Ints) -> Now:
+        """Of these of its windows."""
+        own = {name: getattr(self, name)[rows] for name in _OF_WINDOWS}
+        return Now(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
 
+
+_OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept")
 Actions = tuple[Kinds, Ints]
 Player = Callable[[Now], Actions]
 Watch = Callable[[Now], None]
@@ -85,10 +91,11 @@ class VectorPolicy(Protocol):
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
     """One entry a window. ``usd``: all, ``egress_usd`` and ``spot_usd`` among it. ``finish_tick``: the
-    first after the last billed one.
+    first after the last billed one, from where the window begins.
 
     A window that is ``late`` ends on demand after its deadline; what that costs is in it. Where none is sold in any
-    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
+    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late. ``spare_s``: seconds
+    of the last tick after the work was done, whose ``spare_usd`` are in ``usd`` too.
     """
 
     usd: Floats
@@ -99,6 +106,8 @@ class Outcome:
     on_demand_ticks: Ints
     launches: Ints
     spot_usd: Floats
+    spare_s: Floats
+    spare_usd: Floats
 
 
 def simulate(
@@ -107,13 +116,13 @@ def simulate(
     """Plays all windows of ``scene``. ``work_s``: of each window, where they are not all as large as the task.
     ``watch`` is shown each tick once it has passed, with what ran in it. ValueError for the published net over zones
     that are not alike."""
-    run = _Run(scene, net)
-    if work_s is not None:
-        run.now.left_s = work_s.astype(np.int64)
+    run = _Run(scene, net, work_s)
     player = policy.begin(scene)
     for tick in range(scene.ticks):
         if not run.begin(tick):
-            break
+            if scene.begins is None:
+                break
+            continue
         run.finish(*player(run.now))
         if watch is not None:
             watch(run.now)
@@ -123,7 +132,7 @@ def simulate(
 class _Run:
     """State of the windows that are not done; ``now`` is what the policy sees of them."""
 
-    def __init__(self, scene: Scene, net: Net) -> None:
+    def __init__(self, scene: Scene, net: Net, work_s: Ints | None) -> None:
         count, task = scene.starts.size, scene.task
         self.scene, self.net, self.g = scene, net, scene.tick_s
         self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
@@ -134,37 +143,43 @@ class _Run:
         self.sold = np.isfinite(scene.on_demand_usd)
         usd = float(scene.on_demand_usd[0])
         self.one_price = usd * self.g / HOUR_S if self.sold[0] and (scene.on_demand_usd == usd).all() else None
-        zeros, nowhere = np.zeros(count, dtype=np.int64), np.full(count, NOWHERE, dtype=np.int64)
-        self.now = Now(
-            tick=0, ticks=scene.ticks, window=np.arange(count), left_s=np.full(count, task.work_s, dtype=np.int64),
-            kind=np.zeros(count, dtype=np.int8), zone=zeros.copy(), home=nowhere.copy(), last=nowhere.copy(),
-            delay_s=zeros.copy(), kept=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
-        )  # fmt: skip
-        self.at = scene.starts.copy()
+        zeros = np.zeros(count, dtype=np.int64)
+        self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
+        self.now = self._new(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
         self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
+        self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
         self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
         self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
 
+    def _new(self, window: Ints) -> Now:
+        """These, before anything ran."""
+        zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
+        return Now(
+            tick=0, ticks=self.scene.ticks, window=window, left_s=self.work_s[window],
+            kind=np.zeros(window.size, dtype=np.int8), zone=zeros.copy(), home=nowhere.copy(), last=nowhere.copy(),
+            delay_s=zeros.copy(), kept=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
+        )  # fmt: skip
+
     def begin(self, tick: int) -> bool:
-        """Shows the tick's weather to the windows that are not done; False where none is left."""
+        """Shows the tick's weather to the windows that have begun and are not done; False where there is none."""
         now = self.now
         left = now.left_s > 0
         if not left.all():
-            self._keep(left)
+            for name in _OF_WINDOWS:
+                setattr(now, name, getattr(now, name)[left])
+        begins = self.scene.begins
+        if begins is not None and tick and (begins == tick).any():
+            new = self._new(np.flatnonzero(begins == tick))
+            for name in _OF_WINDOWS:
+                setattr(now, name, np.concatenate([getattr(now, name), getattr(new, name)]))
         if not now.window.size:
             return False
         now.tick = tick
-        at = self.at + tick
+        at = self.scene.starts[now.window] + (tick if begins is None else tick - begins[now.window])
         now.up, now.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
         there = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
         now.kind[(now.kind == SPOT) & ~there] = IDLE
         return True
-
-    def _keep(self, which: Bools) -> None:
-        now = self.now
-        for name in ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept"):
-            setattr(now, name, getattr(now, name)[which])
-        self.at = self.at[which]
 
     def finish(self, kind: Kinds, zone: Ints) -> None:
         """Carries a tick out."""
@@ -185,6 +200,7 @@ class _Run:
         if self.paces is not None:
             worked, kept = self.paces.done_s(worked, zone, now.kept)
             now.kept = np.where(runs, kept, now.kept)
+        spare_s = (worked - now.left_s) / scene.speed[zone]
         now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
         now.delay_s = np.where(runs, now.delay_s - passed, 0)
         now.kind = kind
@@ -193,9 +209,17 @@ class _Run:
         now.home = np.where(runs & (now.delay_s == 0), zone, now.home)
         over = now.left_s == 0
         if over.any():
-            self.done_tick[now.window[over]] = now.tick + 1
+            self._done(np.flatnonzero(over), spare_s)
         if now.tick + 1 == scene.ticks and not over.all():
             self._late(np.flatnonzero(~over))
+
+    def _done(self, which: Ints, spare_s: Floats) -> None:
+        now = self.now
+        window, zone = now.window[which], now.zone[which]
+        self.done_tick[window] = now.tick + 1
+        self.spare_s[window] = spare_s[which]
+        usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.scene.on_demand_usd[zone])
+        self.spare_usd[window] = spare_s[which] / HOUR_S * usd
 
     def _launch(self, which: Ints, zone: Ints) -> None:
         now, ways = self.now, self.scene.ways
@@ -277,8 +301,12 @@ class _Run:
         on = now.kind[which] == ON_DEMAND
         left = now.left_s[which]
         delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
-        more = -(-((left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay) // self.g)
+        takes_s = (left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay
+        more = -(-takes_s // self.g)
         window = now.window[which]
+        self.spare_s[window] = more * self.g - takes_s
+        usd = self.scene.on_demand_usd[zone]
+        self.spare_usd[window] = self.spare_s[window] / HOUR_S * np.where(np.isfinite(usd), usd, 0.0)
         self.demand[window] += more
         if self.one_price is None:
             self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S
@@ -293,7 +321,9 @@ class _Run:
         demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
-        return Outcome(usd, self.egress, self.done_tick, late, self.spot, self.demand, self.launches, self.spot_usd)
+        done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
+        return Outcome(usd, self.egress, done, late, self.spot, self.demand, self.launches, self.spot_usd,
+                       self.spare_s, self.spare_usd)  # fmt: skip
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:

@@ -1,7 +1,8 @@
 """A job on a few venues in made-up weather: what a policy makes of it, deadline by deadline, in the same weather.
 
 What a quote adds to :mod:`router.quoting.simulation`: venues that share a pool share its weather; how fast the job is
-is known only to the error of its speed; bringing the data to the first region costs money. Coming back to a region
+is known only to the error of its speed; bringing the data to the first region costs money; nothing is paid for the rest
+of the last tick. Coming back to a region
 counts as bringing the data there again, and every spot launch loses the work of half a checkpoint interval at once,
 whether it is lost later or not: both err to the dear side.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
@@ -23,7 +25,7 @@ from router.quoting.places import TRANSFER_GIB_PER_S
 from router.quoting.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.series import Bools, Floats, Ints, Series, ZoneSeries
 from router.quoting.sightings import Weather
-from router.quoting.simulation import IDLE, NOWHERE, Net, Now, VectorPolicy, simulate
+from router.quoting.simulation import IDLE, NOWHERE, SPOT, Net, Now, Outcome, VectorPolicy, simulate
 from router.quoting.venues import Venue
 
 MoveUsd = Callable[[RegionId, RegionId], float]
@@ -43,7 +45,7 @@ class Clock:
 class Played:
     """One entry a draw. ``usd``: all; ``egress_usd`` (data and checkpoints) and ``spot_usd`` among it. ``finish_s``:
     from the start, by the clock; infinite where it is never done. ``slow``: the draw's work over what is expected.
-    ``first``: the venue where it began."""
+    ``first``: the venue where it began; ``course`` [draw, tick]: where it ran, ``NOWHERE`` while it waits."""
 
     usd: Floats
     egress_usd: Floats
@@ -55,6 +57,16 @@ class Played:
     launches: Ints
     slow: Floats
     first: Ints
+    course: NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A deadline after so many ticks, for the first ``draws`` windows; ``steps``: None: all of them."""
+
+    ticks: int
+    draws: int
+    steps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +81,7 @@ class Stretch:
 class Stage:
     """Venues with ``draws`` windows of weather of ``clock``; ``steps`` to do. The first venue's speed is the measure of
     work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather.
-    ``policy_for``: asked once, with this scene."""
+    ``policy_for``: asked once, with this scene; what it makes goes by the time that is left, not by what has passed."""
 
     def __init__(self, job: Job, steps: int, venues: Sequence[Venue], weather: Weather, clock: Clock, draws: int,
                  seed: int, move_usd: MoveUsd, policy_for: PolicyFor) -> None:  # fmt: skip
@@ -87,36 +99,48 @@ class Stage:
 
     def play(self, ticks: int, steps: float | None = None) -> Played:
         """With a deadline after so many ticks."""
-        scene, work_s = self._set(ticks, steps)
-        watched = _Watched(scene.starts.size)
+        return self.plays([Case(ticks, self.slow.size, steps)])[0]
+
+    def plays(self, cases: Sequence[Case]) -> list[Played]:
+        """All of these, at once: each in the same weather, from its first window on."""
+        most, tick_s = max(case.ticks for case in cases), self.clock.tick_s
+        expected = [self.work_s(self.steps if case.steps is None else case.steps) for case in cases]
+        slow = np.concatenate([self.slow[: case.draws] for case in cases])
+        count = [case.draws for case in cases]
+        begins = np.repeat([most - case.ticks for case in cases], count)
+        scene = replace(
+            self.scene,
+            task=Task(max(expected), most * tick_s, self.startup_s),
+            starts=np.concatenate([self.scene.starts[:n] for n in count]),
+            begins=begins if begins.any() else None,
+        )
+        work_s = np.maximum(1, np.rint(np.repeat(expected, count) * slow)).astype(np.int64)
+        watched = _Watched(slow.size, most)
         got = simulate(scene, self.policy, Net.EXACT, work_s, watched)
         brought = np.array([v.moving_usd for v in self.venues])[watched.first]
+        ends = np.cumsum(count)
+        return [
+            self._played(got, brought, watched, slice(end - case.draws, end), most - case.ticks)
+            for case, end in zip(cases, ends, strict=True)
+        ]
+
+    def _played(self, got: Outcome, brought: Floats, watched: _Watched, part: slice, begins: int) -> Played:
+        ends, course = np.isfinite(got.usd[part]), watched.course[begins:, part].T
+        spare_usd = np.where(ends, got.spare_usd[part], 0.0)
+        on_spot = ~got.late[part] & watched.on_spot[part]
         return Played(
-            usd=got.usd + brought,
-            egress_usd=got.egress_usd + brought,
-            spot_usd=got.spot_usd,
-            finish_s=np.where(np.isfinite(got.usd), got.finish_tick * float(self.clock.tick_s), np.inf),
-            late=got.late,
-            spot_ticks=got.spot_ticks,
-            on_demand_ticks=got.on_demand_ticks,
-            launches=got.launches,
-            slow=self.slow,
-            first=watched.first,
+            usd=got.usd[part] + brought[part] - spare_usd,
+            egress_usd=got.egress_usd[part] + brought[part],
+            spot_usd=got.spot_usd[part] - np.where(on_spot, spare_usd, 0.0),
+            finish_s=np.where(ends, got.finish_tick[part] * float(self.clock.tick_s) - got.spare_s[part], np.inf),
+            late=got.late[part],
+            spot_ticks=got.spot_ticks[part],
+            on_demand_ticks=got.on_demand_ticks[part],
+            launches=got.launches[part],
+            slow=self.slow[: part.stop - part.start],
+            first=watched.first[part],
+            course=course,
         )
-
-    def timeline(self, ticks: int, draw: int) -> tuple[Stretch, ...]:
-        """What ran where in one window."""
-        scene, work_s = self._set(ticks, None)
-        watched = _Watched(1, course=True)
-        one = replace(scene, starts=scene.starts[draw : draw + 1])
-        got = simulate(one, self.policy, Net.EXACT, work_s[draw : draw + 1], watched)
-        return _stretches(watched.course, int(got.finish_tick[0]))
-
-    def _set(self, ticks: int, steps: float | None) -> tuple[Scene, Ints]:
-        expected = self.work_s(self.steps if steps is None else steps)
-        task = Task(expected, ticks * self.clock.tick_s, self.startup_s)
-        scene = replace(self.scene, task=task)
-        return scene, np.maximum(1, np.rint(expected * self.slow)).astype(np.int64)
 
     def _scene(self, ways: Ways) -> Scene:
         clock, venues = self.clock, self.venues
@@ -173,13 +197,12 @@ def _data_gib(candidate: Candidate) -> float:
 
 
 class _Watched:
-    """Where each window began, 0 where it never did; with ``course`` what the first window did, tick by tick."""
+    """Where each window began, 0 where it never did; what it did, tick by tick; whether it was on spot in the last."""
 
-    def __init__(self, windows: int, *, course: bool = False) -> None:
-        self.wants_course = course
+    def __init__(self, windows: int, ticks: int) -> None:
         self.first: Ints = np.zeros(windows, dtype=np.int64)
-        self.begun = np.zeros(windows, dtype=bool)
-        self.course: list[int] = []  # venue of each tick
+        self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
+        self.course = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
     def __call__(self, now: Now) -> None:
         """See :data:`~router.quoting.simulation.Watch`."""
@@ -187,12 +210,14 @@ class _Watched:
         if new.any():
             self.first[now.window[new]] = now.last[new]
             self.begun[now.window[new]] = True
-        if self.wants_course:
-            self.course.append(NOWHERE if now.kind[0] == IDLE else int(now.zone[0]))
+        self.on_spot[now.window] = now.kind == SPOT
+        self.course[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 
-def _stretches(course: Sequence[int], ticks: int) -> tuple[Stretch, ...]:
-    """What a late window does after its deadline is as it was at its end."""
+def stretches(played: Played, draw: int, tick_s: int) -> tuple[Stretch, ...]:
+    """What ran where in one draw. What a late one does after its deadline is as it was at its end."""
+    course = played.course[draw].tolist()
+    ticks = -(-round(float(played.finish_s[draw])) // tick_s)
     at = [*course, *([course[-1]] * (ticks - len(course)))] if course else []
     found: list[Stretch] = []
     for i, v in enumerate(at[:ticks]):

@@ -15,8 +15,8 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.whats_left import transfer_usd
 
-MOST_SPOT: Final = 5
-MOST_SURE: Final = 2  # beside the fastest
+MOST_SPOT: Final = 3
+MOST_SURE: Final = 1  # beside the fastest
 _A_REGION: Final = 2  # of spot: what befalls a region befalls all that is in it
 _STREAMED: Final = "stream"
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from router.files.fit_files import read_fit
 from router.jobs.quantities import Moment
 from router.planning.candidates import CandidateFinder
 from router.prices.history_parts import list_parts
 from router.prices.history_risk import LONGEST_GAP
-from router.prices.home import history_folder
+from router.prices.home import history_folder, weather_fit_file
 from router.quoting.asked import Ask, Trade
 from router.quoting.our_policy import QUOTED, quoted_policy_for
 from router.quoting.policy import Pool
@@ -62,7 +63,11 @@ def asked(
     offers = young(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
-    trade = Trade(finder, book, limits, now, WatchedPools(history_folder(), now), quoted_policy_for, QUOTED)
+    fit = read_fit(weather_fit_file())
+    trade = Trade(
+        finder, book, limits, now, WatchedPools(history_folder(), now), quoted_policy_for, QUOTED,
+        fit=fit if fit is not None and fit.is_fresh(now) else None,
+    )  # fmt: skip
     asks: list[Ask | Refused] = []
     for job, document in loaded:
         moment = options.by or job.deadline

@@ -21,24 +21,19 @@ import numpy as np
 from router.cli.calibration_page import calibration_page
 from router.cli.calibration_text import as_csv, as_table
 from router.cli.web_page import put
-from router.quoting.calibrating import Calibrating
 from router.quoting.calibration import Judged, Places, judge
+from router.quoting.chaining import DRAWS, EACH, PARTS, Pair, forecasts, map_of, played, player_of
 from router.quoting.drifting import drifting
-from router.quoting.forecast import windows
+from router.quoting.ground import BLOCKS, Ground
 from router.quoting.our_policy import quoted_policy_for
-from router.quoting.outlook import Outlook, Sky
-from router.quoting.scene import HOUR_S, Scene, Task
+from router.quoting.outlook import Outlook
+from router.quoting.scene import HOUR_S, Task
 from router.quoting.series import Floats, Ints
-from router.quoting.simulation import Net, VectorPolicy, simulate
-from tests.bench.calibration_sets import Kind, Weather, kinds, starts
-from tests.bench.cells import BLOCKS
+from tests.bench.calibration_sets import Kind, kinds
 
-DRAWS, EACH = 120, 6
 SKIES_ALONE, SKIES_JOINED = 8, 16
 WHATS = ("cost", "finish")
-_PARTS = 100  # room for the zones of a block in the number of a group
-Fitter = Callable[[Kind, Weather, int], Outlook]
-Pair = tuple[Floats, Floats]  # dollars, seconds
+Fitter = Callable[[Ground, int], Outlook]
 
 
 @dataclass(slots=True)
@@ -59,57 +54,28 @@ class Heap:
     def judged(self, name: str, by_time: bool = False) -> list[Judged]:
         """Of cost and of finish. Groups are zones and blocks of time, or, ``by_time``, blocks alone, whichever zones
         and jobs were quoted in them: weather is common to zones."""
-        groups = np.concatenate(self.groups) // (_PARTS if by_time else 1)
+        groups = np.concatenate(self.groups) // (PARTS if by_time else 1)
         pairs = zip(WHATS, self.quoted, self.outcomes, strict=True)
         return [judge(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]
 
 
 MODELS: dict[str, Fitter] = {
-    "no drift": lambda kind, weather, end: Outlook.seen(weather.up[:, :end], kind.series.tick_s, drift=0.0),
-    "drift 0.5": lambda kind, weather, end: Outlook.seen(weather.up[:, :end], kind.series.tick_s, drift=0.5),
-    "learned drift": lambda kind, weather, end: drifting(weather.up[:, :end], kind.series.tick_s),
+    "no drift": lambda ground, end: Outlook.seen(ground.up[:, :end], ground.series.tick_s, drift=0.0),
+    "drift 0.5": lambda ground, end: Outlook.seen(ground.up[:, :end], ground.series.tick_s, drift=0.5),
+    "learned drift": lambda ground, end: drifting(ground.up[:, :end], ground.series.tick_s),
 }
 OURS = "learned drift"
 RECALIBRATED = f"{OURS}, recalibrated"
 NAIVE = "naive"
 
 
-def forecasts(weather: Weather, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy,
-              rng: np.random.Generator) -> Pair:  # fmt: skip
-    """[start, draw]: of jobs that start after each of these ticks."""
-    sky = weather.sky(zones, at)
-    each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))
-    ticks = weather.past + job.ticks(weather.kind.series.tick_s)
-    like = weather.scene(zones, job, np.zeros((1, ticks), dtype=np.int64))
-    scene = windows(outlook, each, like, at.size * DRAWS, rng)
-    length = scene.series.ticks // (at.size * DRAWS)
-    usd = weather.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # of the moment of the quote
-    return played(replace(scene, spot_usd=usd), player, at.size, DRAWS)
-
-
-def played(scene: Scene, player: VectorPolicy, rows: int, columns: int) -> Pair:
-    """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]."""
-    found, job = simulate(scene, player, Net.EXACT), scene.task
-    demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
-    usd, finish = found.usd / demand, (found.finish_tick * scene.tick_s / job.deadline_s).astype(np.float64)
-    return usd.reshape(rows, columns), finish.reshape(rows, columns)
-
-
-def player_of(weather: Weather, outlook: Outlook, zones: Ints, job: Task, end: int) -> VectorPolicy:
-    """What quotes are for; it plays quotes and outcomes alike. Nothing after ``end`` is known to it."""
-    ticks = job.ticks(weather.kind.series.tick_s)
-    like = weather.scene(zones, job, np.zeros((1, weather.past + ticks), dtype=np.int64))
-    usd = weather.usd[zones, :end].mean(axis=1, keepdims=True)
-    return quoted_policy_for(outlook.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
-
-
-def naive(weather: Weather, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator) -> Pair:
+def naive(ground: Ground, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator) -> Pair:
     """What a spreadsheet says: each tick has spot somewhere with the mean probability of the past, whatever was before;
     it costs the mean of the cheapest that is there; what is missing at the deadline is bought on demand."""
-    up, usd = weather.up[zones, :end], weather.usd[zones, :end]
+    up, usd = ground.up[zones, :end], ground.usd[zones, :end]
     there = up.any(axis=0)
     price = float(np.where(up, usd, np.inf).min(axis=0)[there].mean()) if there.any() else 0.0
-    series, tick_s = weather.kind.series, weather.kind.series.tick_s
+    series, tick_s = ground.series, ground.series.tick_s
     dear = min(series.zones[i].on_demand_usd_per_hour for i in zones)
     ticks, needed = job.ticks(tick_s), -(-(job.work_s + job.changeover_s) // tick_s)
     seen = np.cumsum(rng.random((at.size * DRAWS, ticks)) < there.mean(), axis=1)
@@ -123,28 +89,28 @@ def naive(weather: Weather, zones: Ints, job: Task, at: Ints, end: int, rng: np.
 
 def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None:
     """Quotes and outcomes of a set: of each model, on pieces of the unseen block and on the traces themselves."""
-    weather, edges = Weather.of(kind), kind.edges()
+    ground, edges = kind.ground, kind.ground.edges()
     learned: list[tuple[int, tuple[Places, Places]]] = []
     for block in range(1, BLOCKS):
-        fits = {name: fit(kind, weather, edges[block]) for name, fit in MODELS.items()}
-        past = [entry for entry in learned if entry[0] // _PARTS < block]
-        maps = tuple(_map([(g, places[i]) for g, places in past]) for i in range(2))
-        at = starts(kind, block, SKIES_JOINED if kind.joined else SKIES_ALONE)
-        for part, zones in enumerate(kind.parts()):
-            for size, job in enumerate(kind.tasks):
+        fits = {name: fit(ground, edges[block]) for name, fit in MODELS.items()}
+        past = [entry for entry in learned if entry[0] // PARTS < block]
+        maps = tuple(map_of([(g, places[i]) for g, places in past]) for i in range(2))
+        at = ground.starts(block, SKIES_JOINED if kind.joined else SKIES_ALONE)
+        for part, zones in enumerate(ground.parts):
+            for size, job in enumerate(ground.tasks):
                 seed = [number, block, part, size]
-                made = weather.made(zones, job, at.repeat(EACH), block, np.random.default_rng([1, *seed]))
-                player = player_of(weather, fits[OURS], zones, job, edges[block])
+                made = ground.made(zones, job, at.repeat(EACH), block, np.random.default_rng([1, *seed]))
+                player = player_of(ground, fits[OURS], zones, job, edges[block], quoted_policy_for)
                 outcomes = played(made, player, at.size, EACH)
-                fits_in = at + 1 + job.ticks(kind.series.tick_s) <= weather.up.shape[1]
-                real = played(weather.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
-                group = (kind.source * BLOCKS + block) * _PARTS + part
-                quotes = {name: forecasts(weather, fit.only(zones), zones, job, at, player,
+                fits_in = at + 1 + job.ticks(ground.series.tick_s) <= ground.up.shape[1]
+                real = played(ground.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
+                group = (kind.source * BLOCKS + block) * PARTS + part
+                quotes = {name: forecasts(ground, fit.only(zones), zones, job, at, player,
                                           np.random.default_rng([2, *seed]))
                           for name, fit in fits.items()}  # fmt: skip
                 raw = quotes[OURS]
                 quotes[RECALIBRATED] = (maps[0].quoted(raw[0]), maps[1].quoted(raw[1]))
-                quotes[NAIVE] = naive(weather, zones, job, at, edges[block], np.random.default_rng([3, *seed]))
+                quotes[NAIVE] = naive(ground, zones, job, at, edges[block], np.random.default_rng([3, *seed]))
                 flat = (outcomes[0].ravel(), outcomes[1].ravel())
                 for name, quote in quotes.items():
                     heaps.setdefault((name, "unseen block"), Heap()).add(_each(quote, EACH), flat, group)
@@ -152,19 +118,11 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
                         here = (quote[0][fits_in], quote[1][fits_in])
                         heaps.setdefault((name, "traces"), Heap()).add(here, (real[0][0], real[1][0]), group)
                 told = _each(raw, EACH)
-                learned.append((block * _PARTS + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
+                learned.append((block * PARTS + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
 
 
 def _each(quote: Pair, times: int) -> Pair:
     return quote[0].repeat(times, axis=0), quote[1].repeat(times, axis=0)
-
-
-def _map(past: list[tuple[int, Places]]) -> Calibrating:
-    """From the blocks that are over."""
-    if not past:
-        return Calibrating()
-    groups = np.concatenate([np.full(p.below.size, g) for g, p in past])
-    return Calibrating.learned(Places.joined([p for _, p in past]), groups)
 
 
 def everything(only: str) -> Iterator[tuple[str, str, list[Judged]]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from router.quoting import chaining
+from router.quoting.ground import BLOCKS
 from router.quoting.scene import HOUR_S, Task
 from router.quoting.series import Series, ZoneSeries
 from tests.bench import calibrate
-from tests.bench.calibration_sets import Kind, Weather, starts, task
-from tests.bench.cells import BLOCKS
+from tests.bench.calibration_sets import Kind, task
 
 TICK_S, BLOCK = 1800, 60
 
@@ -20,12 +21,12 @@ def kind(joined: bool) -> Kind:
     up = (np.cumsum(rng.random((2, ticks)) < 0.15, axis=1) % 2).astype(np.int64)
     prices = np.linspace(1.0, 1.5, ticks)
     zones = tuple(ZoneSeries(f"z{i}", f"r{i}", up[i], prices + i / 10, 4.0) for i in range(2))
-    return Kind(f"made up {joined}", Series(TICK_S, zones), 0, joined, (task(4, 1.5, 0.2, TICK_S),), 0.5)
+    return Kind.of(f"made up {joined}", Series(TICK_S, zones), 0, joined, (task(4, 1.5, 0.2, TICK_S),), 0.5)
 
 
 def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
-    weather = Weather.of(kind(True))
-    job, zones, at = Task(4 * HOUR_S, 6 * HOUR_S, 720), np.arange(2), starts(weather.kind, 2, 5)
+    weather = kind(True).ground
+    job, zones, at = Task(4 * HOUR_S, 6 * HOUR_S, 720), np.arange(2), weather.starts(2, 5)
     assert at.tolist() == [119, 131, 143, 155, 167]
     made, real = weather.made(zones, job, at, 2, np.random.default_rng(1)), weather.real(zones, job, at)
     before, known = real.before(weather.past)
@@ -43,6 +44,7 @@ def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
 
 def test_all_rows_come_from_both_kinds_of_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "kinds", lambda: iter([kind(True), kind(False)]))
+    monkeypatch.setattr(chaining, "DRAWS", 20)
     monkeypatch.setattr(calibrate, "DRAWS", 20)
     monkeypatch.setattr(calibrate, "EACH", 2)
     found = list(calibrate.everything(""))

@@ -18,7 +18,7 @@ from router.quoting.quote import BudgetQuote, Quote, Refused
 from router.quoting.quote_json import answers_to_json
 from router.quoting.quote_schema import quote_schema, quote_schema_text
 from router.quoting.sightings import PRIOR_EVENTS, sighting, weather_of
-from router.quoting.stage import Clock, clock_for
+from router.quoting.stage import Case, Clock, clock_for, stretches
 from router.quoting.venues import chosen, fastest
 from tests.support.asked_quotes import a_budget, a_quote, asking, refused
 from tests.support.made_up_book import offer
@@ -127,9 +127,28 @@ def test_the_stage_plays_any_deadline_in_the_same_weather() -> None:
     assert not tight.late.any()
     half = stage.play(144, steps=150)
     assert half.usd.mean() < loose.usd.mean()
-    course = stage.timeline(144, 0)
+    course = stretches(loose, 0, 600)
     assert course[0].first == 0
-    assert course[-1].after * 600 == loose.finish_s[0]
+    assert 0 <= course[-1].after * 600 - loose.finish_s[0] < 600
+
+
+def test_deadlines_played_together_cost_what_they_cost_alone() -> None:
+    ask = asking(a_job(), 24, [NORTH, NORTH_SPOT, SOUTH])
+    stage = ask.stage(ask.venues, Clock(600, 144), 50)
+    cases = [Case(144, 50), Case(24, 30), Case(60, 50, steps=150)]
+    for case, got in zip(cases, stage.plays(cases), strict=True):
+        alone = stage.play(case.ticks, case.steps)
+        for name in ("usd", "finish_s", "late", "launches", "spot_ticks", "on_demand_ticks", "first", "slow"):
+            assert getattr(got, name).tolist() == getattr(alone, name)[: case.draws].tolist(), name
+        assert got.course.tolist() == alone.course[: case.draws].tolist()
+
+
+def test_nothing_is_paid_for_the_rest_of_the_last_tick() -> None:
+    ask = asking(a_job(spot="never"), 24, [NORTH])
+    whole, parts = (ask.stage(ask.venues, Clock(tick_s, 86_400 // tick_s), 50).play(86_400 // tick_s)
+                    for tick_s in (60, 7200))  # fmt: skip
+    assert parts.usd.tolist() == pytest.approx(whole.usd.tolist(), rel=1e-9)
+    assert parts.finish_s.tolist() == pytest.approx(whole.finish_s.tolist(), rel=1e-9)
 
 
 @pytest.mark.parametrize(("window_s", "ticks"), [(3600, 160), (86_400, 160), (30 * 86_400, 160), (7, 160)])
