@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from router.state.store import Store
 
 _BATCH = 65_536
+# What does not fit goes to the folder for temporary files; with it the process stays below two gigabytes.
+_MEMORY = "1GB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ def matched(
     BillStore(bills).current()  # refuses where one is gone
     first = str(since or _before(month))
     with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
         connection.execute("SET enable_progress_bar = false")
         connection.register("no_facts", COLUMNS.empty_table())
         connection.execute("CREATE TABLE bill_facts AS FROM no_facts")

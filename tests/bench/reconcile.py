@@ -1,7 +1,7 @@
 """What matching a month costs: a million rows of bills on two hundred thousand metered stretches, in a process of its
 own, so that its memory is its own.
 
-    python -m tests.bench.reconcile [--rows 1000000] [--memory 1500MB]
+    python -m tests.bench.reconcile [--rows 1000000] [--memory 1000MB]
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description="Time and memory of matching bills with metered time.")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of bills")
-    parser.add_argument("--memory", default="1500MB", help="what DuckDB may have")
+    parser.add_argument("--memory", default="1000MB", help="what DuckDB may have")
     asked = parser.parse_args()
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         path = Path(folder) / "facts.parquet"
@@ -83,6 +83,7 @@ def write(path: Path, rows: int) -> None:
 def measure(path: Path, memory: str) -> None:
     """Prints seconds, MiB, and whether the sums are the bill's."""
     with duckdb.connect(config={"memory_limit": memory, "threads": 2}) as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(f"CREATE VIEW facts AS SELECT * FROM read_parquet('{path}')")
         began = time.perf_counter()
         reconcile(connection, "facts")

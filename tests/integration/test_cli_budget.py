@@ -161,7 +161,7 @@ def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypa
     check()
     title, text, level = said[-1]
     assert (title, level) == ("stepfare: team research: budget", Level.WARNING)
-    assert text.startswith("team research: $54.00 of $100.00 (54 %) of the hard budget of 2026-11 is spent; at this pace")
+    assert text.startswith("team research: $54.00 of $100.00 (54 %) of the hard budget of 2026-11 is spent; at this")
     check()
     assert len(said) == 2
     with opened(home) as store:
@@ -208,7 +208,8 @@ def test_tonights_plan_keeps_to_a_hard_budget_and_says_where_it_is_from(
     limits = tmp_path / "limits.yaml"
     limits.write_text("teams: [{team: research, budget: $100000, spent: $0}]\n", encoding="utf-8")
     believed = plan(jobs, "--limits", limits)
-    assert "$0.00 of the hard budget (`stepfare budget`) of $60.00 for 2026-11 is spent, by the limits file" in believed.stderr
+    said = "$0.00 of the hard budget (`stepfare budget`) of $60.00 for 2026-11 is spent, by the limits file"
+    assert said in believed.stderr
     # A budget that is overspent places nothing, and says so.
     with opened(home) as store:
         store.ledger.add(daily(1, "1000", team="research", project="more"))

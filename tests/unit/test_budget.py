@@ -46,11 +46,14 @@ def test_the_latest_that_has_begun_holds() -> None:
 
 def test_one_that_was_taken_away_holds_no_more_and_may_come_back() -> None:
     found = [budget(), budget(amount=None, since=DECEMBER), budget(amount="5", since=Month(2027, 2))]
-    assert [len(holding(found, month)) for month in (NOVEMBER, DECEMBER, Month(2027, 1), Month(2027, 2))] == [1, 0, 0, 1]
+    months = (NOVEMBER, DECEMBER, Month(2027, 1), Month(2027, 2))
+    assert [len(holding(found, month)) for month in months] == [1, 0, 0, 1]
 
 
 def test_whose_money_counts() -> None:
-    spent = {("research", "asr"): usd("1"), ("research", None): usd("2"), ("vision", "asr"): usd("4"), ("", None): usd("8")}
+    spent: dict[tuple[str, str | None], Usd] = {
+        ("research", "asr"): usd("1"), ("research", None): usd("2"), ("vision", "asr"): usd("4"), ("", None): usd("8"),
+    }  # fmt: skip
     assert spent_of(budget(), spent) == usd("3")
     assert spent_of(budget("asr", scope=Scope.PROJECT), spent) == usd("5")
     assert spent_of(budget("", scope=Scope.ALL), spent) == usd("15")
@@ -85,7 +88,8 @@ def test_a_budget_of_nothing_is_passed_by_anything() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [{"name": ""}, {"scope": Scope.ALL}, {"amount": "-1"}, {"warn": (80, 50)}, {"warn": (0,)}, {"warn": (50, 50)}]
+    "said",
+    [{"name": ""}, {"scope": Scope.ALL}, {"amount": "-1"}, {"warn": (80, 50)}, {"warn": (0,)}, {"warn": (50, 50)}],
 )
 def test_what_is_no_budget(said: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"budget|warnings"):
@@ -110,7 +114,11 @@ def test_a_hard_budget_lowers_and_adds_and_a_soft_one_does_neither() -> None:
 
 def test_what_the_file_says_is_spent_is_believed_and_the_rest_is_counted() -> None:
     file = limits({"team": "research", "budget": "$150", "spent": "$0"}, {"team": "vision", "budget": "$10"})
-    spent = {("research", "asr"): usd("40"), ("vision", "a"): usd("1"), ("vision", "b"): usd("2.5")}
+    spent: dict[tuple[str, str | None], Usd] = {
+        ("research", "asr"): usd("40"),
+        ("vision", "a"): usd("1"),
+        ("vision", "b"): usd("2.5"),
+    }
     found = with_spent(with_hard(file, [budget(hard=True), budget("ops", "5", hard=True)]), spent)
     assert told(found) == [("research", "100", "0"), ("vision", "10", "3.5"), ("ops", "5", "0")]
     assert sources(file, found) == (
