@@ -82,7 +82,7 @@ def showback(
 
     \b
     stepfare showback --month 2026-11
-    stepfare showback --month 2026-11 --by team,project -o html --out november.html
+    stepfare showback --by team,project -o html --out november.html
     stepfare showback --share-idle weighted -o xlsx --out november.xlsx
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
