@@ -18,8 +18,9 @@ from router.cli.options import moment_of_planning, refused
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.showback.report.asked import Asked
+    from router.showback.report.asked import Asked, Budgeted
     from router.showback.report.values import Report
+    from router.state.store import Store
 
 
 class ShowbackFormat(StrEnum):
@@ -82,7 +83,7 @@ def showback(
 
     \b
     stepfare showback --month 2026-11
-    stepfare showback --month 2026-11 --by team,project -o html --out november.html
+    stepfare showback --by team,project -o html --out november.html
     stepfare showback --share-idle weighted -o xlsx --out november.xlsx
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
@@ -174,19 +175,26 @@ def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 
 def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
     from router.prices.home import bills_folder, extract_folder, quotes_folder
-    from router.wiring.budgets import budgeted
     from router.wiring.outcomes import dues, quoted
     from router.wiring.showback import Told, add_archive, report_of_ledger
 
     told = Told(
         dues=dues,
         quotes=lambda store: quoted(store, quotes_folder(), asked.month),
-        budgets=lambda store: budgeted(store, asked.month, asked.now),
+        budgets=lambda store: _budgets(store, asked),
     )
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
         return report_of_ledger(store, asked, extract_folder(), bills_folder(), told)
+
+
+def _budgets(store: Store, asked: Asked) -> tuple[Budgeted, ...]:
+    if not store.budgets.all():
+        return ()
+    from router.wiring.budgets import budgeted  # takes a while to import
+
+    return budgeted(store, asked.month, asked.now)
 
 
 def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:

@@ -99,8 +99,9 @@ def _row(cells: list[Cell], columns: tuple[Column, ...], kind: str) -> str:
 
 
 def _cell(cell: Cell, kind: Kind) -> str:
-    text = html.escape(short(cell, kind))
-    return f'<data value="{html.escape(exact(cell))}">{text}</data>' if kind in NUMBERS and cell is not None else text
+    if kind in NUMBERS and cell is not None:  # nothing in a number is to be escaped
+        return f'<data value="{exact(cell)}">{short(cell, kind)}</data>'
+    return html.escape(short(cell, kind))
 
 
 def _class(column: Column) -> str:

@@ -159,15 +159,16 @@ def _on_demand(said: _Said, usd: pa.Array, priced: pa.Array) -> pa.Array:
             None if rate is None else _over(rate * count, quantity)
             for rate, count, quantity in zip(rates, counts, said.values("quantity"), strict=True)
         ]
-        worth = nanos(pa.array(whole, pa.int64()))
+        worth = pa.array(whole, NANOS)
     else:
         worth = pa.nulls(said.rows, NANOS)
     return pc.if_else(priced, pc.coalesce(worth, pc.if_else(bought, usd, None)), None)
 
 
-def _over(rate: int, quantity: str) -> int:
+def _over(rate: int, quantity: str) -> Decimal:
+    """A price for so long may be more than 64 bits of nano-dollars, which money in the ledger never is."""
     top, _, bottom = quantity.partition("/")
-    return divide_half_even(rate * int(top), int(bottom or 1))
+    return _WIDE.scaleb(Decimal(divide_half_even(rate * int(top), int(bottom or 1))), -NANOS.scale)
 
 
 def nanos(whole: pa.Array) -> pa.Array:

@@ -20,7 +20,6 @@ from router.showback.report.asked import Asked, Beside, Variance
 from router.showback.report.cubes import months_of, of_extract, of_facts, utc
 from router.showback.report.making import make_report
 from router.showback.report.values import Report
-from router.wiring.reconciling import matched
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,6 +72,8 @@ def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, to
         with extract.current(store.ledger, told.reads) as manifest, connect() as connection:
             cubes = of_extract(connection, extract.folder, manifest, months_of(asked.month))
             return make_report(cubes, asked, _beside(store, asked, manifest, told))
+    from router.wiring.reconciling import matched  # takes a while to import
+
     with extract.current(store.ledger, told.reads) as manifest:
         pass  # `matched` has the folder for itself, and reads what came meanwhile
     months = months_of(asked.month)

@@ -101,9 +101,10 @@ def figures(home: Path, rows: int, new: int) -> Iterator[str]:
         ("again", "html", ["-o", "html"]),
         ("again", "json", ["-o", "json", "--by", "team,project,cloud"]),
     ):
-        seconds, kib = _run([*arguments, "--out", str(home / f"november.{form}")], home)
+        seconds, cpu, kib = _run([*arguments, "--out", str(home / f"november.{form}")], home)
         aim = f"(wanted: {SECONDS:.0f} s, {GIB:.0f} GiB or less)"
-        yield f"  report, {form}, {name:17}{seconds:6.1f} s {kib / _KIB_A_GIB:6.2f} GiB at most {aim}"
+        took = f"{seconds:6.1f} s (of a processor {cpu:.1f}) {kib / _KIB_A_GIB:6.2f} GiB at most"
+        yield f"  report, {form}, {name:17}{took} {aim}"
 
 
 def _begin_with(store: Store, last: Row) -> None:
@@ -157,11 +158,11 @@ def _entries(first: int) -> list[Entry]:
     ]  # fmt: skip
 
 
-def _run(arguments: list[str], home: Path) -> tuple[float, int]:
-    """Seconds, and the most memory in KiB."""
+def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
+    """Seconds, those of processors, and the most memory in KiB."""
     told = home / "most"
     wanted = ["showback", "--month", "2026-11", "--now", NOW.isoformat(), *arguments]
-    began = time.perf_counter()
+    began, before = time.perf_counter(), os.times()
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, str(told), *wanted],
@@ -170,7 +171,9 @@ def _run(arguments: list[str], home: Path) -> tuple[float, int]:
     took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{' '.join(wanted)} failed with {done.returncode}: {done.stderr}")
-    return took, int(told.read_text())
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return took, cpu, int(told.read_text())
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def by_currency(report: Any, section: str, column: str) -> dict[str, Decimal | N
 def test_the_parts_of_a_grouping_are_the_whole(facts: list[dict[str, Any]], by: tuple[str, ...], how: Method) -> None:
     report = report_of_rows(facts, by=by, share=how)
     spent = [fact for fact in facts if fact["source"] != "planned" and fact["month"] == "2026-11"]
+    wanted: dict[str, Decimal | None] = {}
     for basis in ("billed", "effective"):
         wanted = {
             currency: added(fact[basis] for fact in spent if fact["currency"] == currency)
