@@ -49,7 +49,8 @@ def export(
     whole or not at all, takes the place of one of that name, and is the same again for the same books.
 
     \b
-    stepfare ledger export november.parquet --month 2026-11 --accounts showback.yaml
+    stepfare ledger export november.parquet --month 2026-11
+    stepfare ledger export november.csv --accounts showback.yaml
     stepfare ledger export all.csv --focus-version 1.2
     """
     from router.cli.options import moment_of_planning
@@ -68,8 +69,12 @@ def export(
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise CommandError(f"{file}: cannot be written: {why}", remedy="make room, or name another file") from None
+        archives = store.archives.all()
     noun = "charge" if done.charges == 1 else "charges"
     console.note(f"{file}: {done.charges:,} {noun}, FOCUS {focus_version.value}")
+    if archives and (period is None or period < archives[-1].before):
+        names = ", ".join(one.file for one in archives)
+        console.note(f"left out, for they are archived ({names}): months before {archives[-1].before}", "warning")
     for line in unpriced_lines(done.left):
         console.note(line, "warning")
     if accounts is None and done.charges:

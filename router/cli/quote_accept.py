@@ -59,5 +59,7 @@ def accepted(
     console.note(
         f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${most.dollars():,.2f}"
     )
+    if quote.spot_share > 0:
+        console.note(f"the quote counts on {quote.policy}: `policy: foresight` in the deploy file")
     console.out(table(plan))
     return int(ExitCode.OK)

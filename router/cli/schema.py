@@ -23,9 +23,9 @@ class Kind(StrEnum):
     POOL = "pool"
     SANDBOX = "sandbox"
     DEPLOY = "deploy"
-    SHOWBACK = "showback"
     PLAN = "plan"
     QUOTE = "quote"
+    SHOWBACK = "showback"
     REPORT = "report"
 
 

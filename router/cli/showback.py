@@ -174,10 +174,15 @@ def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 
 def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
     from router.prices.home import bills_folder, extract_folder, quotes_folder
+    from router.wiring.budgets import budgeted
     from router.wiring.outcomes import dues, quoted
     from router.wiring.showback import Told, add_archive, report_of_ledger
 
-    told = Told(dues=dues, quotes=lambda store: quoted(store, quotes_folder(), asked.month))
+    told = Told(
+        dues=dues,
+        quotes=lambda store: quoted(store, quotes_folder(), asked.month),
+        budgets=lambda store: budgeted(store, asked.month, asked.now),
+    )
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)

@@ -305,7 +305,8 @@ class _Run:
         more = -(-takes_s // self.g)
         window = now.window[which]
         self.spare_s[window] = more * self.g - takes_s
-        self.spare_usd[window] = self.spare_s[window] / HOUR_S * self.scene.on_demand_usd[zone]
+        usd = self.scene.on_demand_usd[zone]
+        self.spare_usd[window] = self.spare_s[window] / HOUR_S * np.where(np.isfinite(usd), usd, 0.0)
         self.demand[window] += more
         if self.one_price is None:
             self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S

@@ -101,7 +101,9 @@ def goes_on_from(
         return before
     count = pace.moved if moved is None else moved.bytes
     limits = Limits.model_validate_json(limits_text(site.store, attempt.plan))
-    usd = egress_usd(wanted, count, book, limits)
+    usd, tariff = egress_usd(wanted, count, book, limits), tariff_of(wanted.origin, wanted.to, book)
+    if tariff is not None:
+        details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
     details |= {"bytes": count, "seconds": round(time.monotonic() - began, 3), "usd": None if usd is None else str(usd)}
     price = "at a price that nobody knows" if usd is None else f"egress ${usd}"
     what = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"

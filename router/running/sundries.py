@@ -100,6 +100,8 @@ def _moved(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
         cloud=cloud,
         region=region,
         resource=str(note.details.get("from") or ""),
+        price_as_of=str(note.details.get("price_as_of") or ""),
+        price_source=str(note.details.get("price_source") or ""),
         reference=f"{note.details.get('from', '')} -> {note.details.get('to', '')}",
         **whose(attempt, at),
     )

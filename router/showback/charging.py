@@ -84,6 +84,7 @@ def charges(
 ) -> Iterator[Charge]:
     """A charge for each metered or added entry, in their order. One without a price has no charge, for a cost of 0
     would be a wrong sum: ``left`` counts those. ``accounts`` says who bills whom."""
+    known: dict[str, Account] = {}
     for entry in entries:
         if entry.kind is Kind.PLANNED:
             continue
@@ -91,7 +92,9 @@ def charges(
             if left is not None:
                 left.add(entry)
             continue
-        yield charge_of(entry, accounts.account(entry.cloud), corrects=books.corrected(entry))
+        if entry.cloud not in known:
+            known[entry.cloud] = accounts.account(entry.cloud)
+        yield charge_of(entry, known[entry.cloud], corrects=books.corrected(entry))
 
 
 def category_of(kind: Kind) -> str | None:

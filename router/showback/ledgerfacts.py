@@ -154,9 +154,10 @@ def _on_demand(said: _Said, usd: pa.Array, priced: pa.Array) -> pa.Array:
     bought = pc.fill_null(pc.equal(said.text("market"), Market.ON_DEMAND.value), fill_value=False)
     rates = said.values("on_demand_usd_per_hour_nanos")
     if any(rate is not None for rate in rates):
+        counts = (1 if count is None else count for count in said.values("machines"))
         whole = [
-            None if rate is None else _over(rate, quantity)
-            for rate, quantity in zip(rates, said.values("quantity"), strict=True)
+            None if rate is None else _over(rate * count, quantity)
+            for rate, count, quantity in zip(rates, counts, said.values("quantity"), strict=True)
         ]
         worth = nanos(pa.array(whole, pa.int64()))
     else:

@@ -58,23 +58,23 @@ def reconciled(store: Store, extracts: Path, bills: Path, month: Month, basis: B
 
 @contextmanager
 def matched(
-    store: Store, extracts: Path, bills: Path, month: Month
+    store: Store, extracts: Path, bills: Path, month: Month, *, since: Month | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
     """A connection with ``facts`` and ``actual`` around a month, the ids of the bills in it, the ledger's head, and how
     many entries had been archived unread. Books of later months are there too, for what was metered late stands in
-    them; those of the month before, for what ran over its end."""
+    them; those of the month before, for what ran over its end, or ``since`` another one."""
     found = {each.bill.id: each for each in BillStore(bills).bills() if each.replaced_by is None}
     BillStore(bills).current()  # refuses where one is gone
-    since = str(_before(month))
+    first = str(since or _before(month))
     with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         connection.execute("SET enable_progress_bar = false")
         connection.register("no_facts", COLUMNS.empty_table())
         connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
         for name, standing in sorted(found.items()):
-            _take_in(connection, BillStore(bills).path(standing), name, since)
+            _take_in(connection, BillStore(bills).path(standing), name, first)
         folder = Extract(extracts, store.id).folder
-        parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= since]
+        parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
         ours = parquet(parts) if parts else "no_facts"
         connection.execute(f"CREATE VIEW facts AS FROM {ours} UNION ALL BY NAME FROM bill_facts")
         reconcile(connection, "facts")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +17,16 @@ from router.showback.duck import connect, parquet
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest
 from router.showback.report.asked import Asked, Beside, Variance
-from router.showback.report.cubes import Cubes, months_of, of_extract, of_facts, utc
+from router.showback.report.cubes import months_of, of_extract, of_facts, utc
 from router.showback.report.making import make_report
 from router.showback.report.values import Report
+from router.wiring.reconciling import matched
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from router.showback.report.asked import Due, Quoted
+    from router.showback.report.asked import Budgeted, Due, Quoted
     from router.state.store import Store
 
 _DIGITS = 16
@@ -38,6 +39,7 @@ class Told:
     reads: Callable[[int], None] = lambda _: None
     dues: Callable[[Store, Month], dict[str, Due]] | None = None
     quotes: Callable[[Store], tuple[Quoted, ...]] | None = None
+    budgets: Callable[[Store], tuple[Budgeted, ...]] | None = None
 
 
 def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
@@ -67,26 +69,37 @@ def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, to
     """Of the ledger, its extract brought up to date under ``extracts``; where bills were imported under ``bills``, of
     them and of what they do not have. StateError, InvalidInputError, OSError."""
     extract = Extract(extracts, store.id)
-    standing = BillStore(bills).bills()
-    current = {each.bill.id: BillStore(bills).path(each) for each in standing if each.replaced_by is None}
-    with extract.current(store.ledger, told.reads) as manifest, connect() as connection:
-        if current:
-            BillStore(bills).current()  # refuses where one is gone
-            cubes, through, variance = _reconciled(connection, extract.folder, manifest, current, asked)
-        else:
+    if not any(each.replaced_by is None for each in BillStore(bills).bills()):
+        with extract.current(store.ledger, told.reads) as manifest, connect() as connection:
             cubes = of_extract(connection, extract.folder, manifest, months_of(asked.month))
-            through, variance = None, None
-        beside = Beside(
-            origin=f"ledger of {manifest.head:,} entries" + (f", {len(current)} bills" if current else ""),
-            input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *sorted(current)]),
-            bills_through=through,
-            closed=any(closing.period >= asked.month for closing in store.periods.closings()),
-            dues={} if told.dues is None else told.dues(store, asked.month),
-            quotes=None if told.quotes is None else told.quotes(store),
-            variance=variance,
-            warnings=tuple(_missing(store, manifest, asked)),
+            return make_report(cubes, asked, _beside(store, asked, manifest, told))
+    with extract.current(store.ledger, told.reads) as manifest:
+        pass  # `matched` has the folder for itself, and reads what came meanwhile
+    months = months_of(asked.month)
+    with matched(store, extracts, bills, asked.month, since=months[-1]) as (connection, standing, head, _):
+        connection.execute(
+            "CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'"
         )
-        return make_report(cubes, asked, beside)
+        beside = replace(
+            _beside(store, asked, manifest, told),
+            origin=f"ledger of {head:,} entries, {len(standing)} bills",
+            input_hash=_hash([manifest.state, str(head), store.ledger.hash_at(head) or "", *standing]),
+            bills_through=_reach(connection, asked),
+            variance=_variance(connection, asked),
+        )
+        return make_report(of_facts(connection, "counted", months), asked, beside)
+
+
+def _beside(store: Store, asked: Asked, manifest: Manifest, told: Told) -> Beside:
+    return Beside(
+        origin=f"ledger of {manifest.head:,} entries",
+        input_hash=_hash([manifest.state, str(manifest.head), manifest.hash]),
+        closed=any(closing.period >= asked.month for closing in store.periods.closings()),
+        dues={} if told.dues is None else told.dues(store, asked.month),
+        quotes=None if told.quotes is None else told.quotes(store),
+        budgets=None if told.budgets is None else told.budgets(store),
+        warnings=tuple(_missing(store, manifest, asked)),
+    )
 
 
 def add_archive(store: Store, extracts: Path, path: Path) -> None:
@@ -107,30 +120,13 @@ def ledger_facts(store: Store, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPy
         yield connection, _relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
 
 
-def _reconciled(
-    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, bills: dict[str, Path], asked: Asked
-) -> tuple[Cubes, datetime | None, tuple[Variance, ...]]:
-    """What bills say, with the words of what was metered, and what they do not have yet."""
-    import pyarrow as pa
-
-    from router.showback.focusfacts import read_bill
-    from router.showback.reconcile.matching import reconcile
-
-    months = months_of(asked.month)
-    table = pa.concat_tables([read_bill(path, name) for name, path in sorted(bills.items())])
-    connection.register("bill_rows", table)
-    names = {str(month) for month in months}
-    ours = _relation(connection, folder, manifest, names)
-    wanted = ", ".join(f"'{name}'" for name in sorted(names))
-    connection.execute(
-        f"CREATE TEMP TABLE every_fact AS FROM {ours} UNION ALL BY NAME FROM bill_rows WHERE month IN ({wanted})"
-    )
-    reconcile(connection, "every_fact", "actual")
-    connection.execute(
-        "CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM every_fact WHERE source = 'planned'"
-    )
-    variance = _variance(connection, asked)
-    return of_facts(connection, "counted", months), _through(table), variance
+def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | None:
+    """Until when bills of the month have usage; a row for weeks says nothing of that, where there are others."""
+    found = connection.sql(
+        f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
+        f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
+    ).to_arrow_table()
+    return utc(found["through"][0].as_py())
 
 
 def _variance(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
@@ -139,7 +135,7 @@ def _variance(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Vari
 
     found = grains(
         connection, Basis(asked.basis.value), month=str(asked.month), since=asked.month.begins,
-        until=max(min(asked.now, asked.month.ends), asked.month.begins), facts="every_fact", actual="actual",
+        until=max(min(asked.now, asked.month.ends), asked.month.begins),
     )  # fmt: skip
     return tuple(
         Variance(

@@ -16,7 +16,10 @@ import psutil
 import pytest
 
 from pricing.money import Usd
+from router.files.showback_file import Showback
 from router.ledger.entry import Kind, Use
+from router.showback.exporting import export
+from router.showback.focus.check import check_file
 from router.state.store import Store
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
@@ -100,12 +103,21 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
     with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         metered = store.ledger.entries(kind=Kind.METERED)
+        assert export(store, tmp_path / "demo.csv", Showback(), "1.4").charges == len(metered)
+    assert check_file(tmp_path / "demo.csv").counts == {}
     assert sorted(rank or 0 for rank in (r for _, r in {(e.attempt, e.rank) for e in metered})) == [0] * 4 + [1] * 4
     assert {entry.use for entry in metered} >= {Use.STARTUP, Use.WORK}
     assert sum(entry.steps for entry in metered) == 400
     again = len(metrics(folder / "checkpoints")) - 400
     assert sum(entry.lost_steps for entry in metered) == pytest.approx(again, abs=25)  # what was said last
     assert str(Usd.total(entry.usd for entry in metered)) == spent[1]
+    # Which machine it was, what priced it, and what it would have cost on demand.
+    assert len({entry.resource for entry in metered}) == 8
+    assert "" not in {entry.resource for entry in metered} | {entry.price_source for entry in metered}
+    for entry in metered:
+        assert entry.on_demand_usd_per_hour is not None
+        assert entry.usd_per_hour is not None
+        assert entry.on_demand_usd_per_hour >= entry.usd_per_hour
     if engine == "embedded":
         assert not calls.exists()
     else:

@@ -7,14 +7,17 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from router.showback.charging import Books, charges
 from router.showback.focus.writing import write_parquet
 from tests.support.focus_tools import use_cases
 from tests.support.golden_charges import END, START, golden_charges
+from tests.support.metered_month import ACCOUNTS, OCTOBER, month
 
 pytestmark = pytest.mark.slow
 ALL = 66
@@ -146,6 +149,17 @@ def test_all_run(queries: dict[str, str], table: duckdb.DuckDBPyConnection) -> N
         except duckdb.Error as error:
             failed[name] = str(error)
     assert failed == {}
+
+
+def test_all_run_on_what_was_metered(queries: dict[str, str], tmp_path: Path) -> None:
+    write_parquet(tmp_path / "metered.parquet", charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(f"CREATE VIEW focus_data_table AS FROM read_parquet('{tmp_path / 'metered.parquet'}')")
+        for sql in queries.values():
+            answer(connection, sql, ASKED)
+        corrections = answer(connection, queries["report_corrections"], ASKED)
+    assert {(row["ChargeCategory"], row["TotalBilledCost"]) for row in corrections} == {("Usage", 24), ("Credit", -10)}
 
 
 @pytest.mark.parametrize("name", list(ANSWERS))

@@ -6,20 +6,30 @@ import csv
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
 from router.files.showback_file import Showback
+from router.showback.billstore import BillStore
 from router.showback.charging import Books, charges
+from router.showback.exporting import export
 from router.showback.focus.check import check_file
 from router.showback.focus.reading import read_charges
 from router.showback.focus.writing import write_csv, write_parquet
+from router.showback.importing import import_bills
+from router.state.errors import StateError
+from router.state.ledger_rows import Row
+from router.state.ledger_store import LedgerStore
+from router.state.ledger_table import rows_after
 from router.state.store import Store
+from tests.support.books_steps import SEPTEMBER, of
 from tests.support.focus_tools import official_verdict
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
 from tests.support.repository import ROOT
@@ -107,6 +117,47 @@ def test_what_is_refused(home: Path, tmp_path: Path) -> None:
     assert "cannot be written" in run(home, tmp_path / "none" / "november.csv", code=1).stderr
     assert before.read_text(encoding="utf-8") == "what was there"
     assert {path.name for path in tmp_path.iterdir()} == {"november.csv", "showback.yaml"}
+
+
+def test_what_is_archived_is_said_to_be_missing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+        store.ledger.add([of(9, "s1"), of(11, "n1")])
+        store.periods.close(SEPTEMBER, who="anna", at=NOW)
+        store.archives.archive(OCTOBER, tmp_path / "old.gz", who="anna", at=NOW)
+    wanted = "left out, for they are archived (old.gz): months before 2026-10"
+    assert wanted in run(home, tmp_path / "all.csv").stderr
+    assert wanted in run(home, tmp_path / "september.csv", "--month", "2026-09").stderr
+    assert wanted not in run(home, tmp_path / "november.csv", "--month", "2026-11").stderr
+
+
+def test_what_was_exported_can_be_imported_once(tmp_path: Path) -> None:
+    path, bills = tmp_path / "november.csv", BillStore(tmp_path / "bills")
+    write_csv(path, charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
+    done = import_bills([path], bills, NOW)
+    assert (done.new, {gap.rule for gap in done.delivery.gaps}) == (True, set())
+    assert sum(Decimal(bill.sums["USD"]["BilledCost"] or 0) for bill in done.delivery.bills) == Decimal("1362.725")
+    before = {file: file.read_bytes() for file in (tmp_path / "bills").rglob("*") if file.is_file()}
+    assert import_bills([path], bills, NOW).new is False
+    assert {file: file.read_bytes() for file in (tmp_path / "bills").rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_what_ends_in_the_middle_leaves_what_was_there(form: str, home: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"november.{form}"
+    path.write_bytes(b"what was there")
+    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+        with mock.patch.object(LedgerStore, "batches", _breaking), pytest.raises(StateError, match="gone"):
+            export(store, path, ACCOUNTS, "1.4")
+        assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"what was there"]
+        assert export(store, path, ACCOUNTS, "1.4").charges == 19
+    assert check_file(path).rows == 19
+
+
+def _breaking(ledger: LedgerStore, **_: object) -> Iterator[list[Row]]:
+    with ledger._database.read() as connection:
+        yield rows_after(connection, 0, 5, 5)
+    raise StateError("the server is gone")
 
 
 def test_the_other_lint_is_clean(tmp_path: Path) -> None:

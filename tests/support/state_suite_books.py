@@ -176,6 +176,8 @@ class ArchiveSuite(StateSuite):
         assert store.archives.check(tmp_path / LATER) == later
         # Each key once, be it archived; and what was archived can be corrected.
         assert store.ledger.add([of(9, "s1"), of(10, "o2", 2, team="ops")]) == 11
+        months = store.ledger.months_of(["s1", "n1"])
+        assert months["s1"] < months["n1"] == NOVEMBER
         assert store.ledger.add([fee("f7", corrects="s2")]) == 12
         assert store.ledger.head() == 12
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import Kind
+from router.ledger.month import Month
 from router.state.chain import verify
 from router.state.errors import ConflictError, MovedError, StateError
 from router.state.ledger_rows import NAMES
@@ -54,6 +55,17 @@ class LedgerSuite(StateSuite):
         with Store.open(new_url(), now=NOW) as store:
             assert store.ledger.append(given_entries, after=0) == len(given_entries)
             assert store.ledger.entries() == tuple(given_entries)
+
+    def test_rows_of_one_month_and_in_which_month_entries_stand(self, store: Store) -> None:
+        later = NOW + 31 * 24 * HOUR
+        month = {number: later if number % 3 else NOW for number in range(30)}
+        store.ledger.add([entry(f"k{n}", start=at, end=at + HOUR) for n, at in month.items()])
+        wanted = [f"k{n}" for n, at in month.items() if at == NOW]
+        batches = list(store.ledger.batches(period=Month.of(NOW), size=4))
+        assert [row[1] for batch in batches for row in batch] == wanted
+        assert list(store.ledger.batches(period=Month(2001, 1))) == []
+        assert store.ledger.months_of(["k0", "k1", "none"]) == {"k0": Month.of(NOW), "k1": Month.of(later)}
+        assert store.ledger.months_of([]) == {}
 
     def test_whoever_was_second_reads_again(self, store: Store) -> None:
         store.ledger.append([entry("k1")], after=0)

@@ -28,7 +28,9 @@ COPY: dict[str, Any] = {
 
 
 def test_what_was_copied_is_egress_of_where_it_came_from() -> None:
-    (one,) = moved_entries(attempt(), [note("copied", usd="0.225", **COPY)], NOW + HOUR)
+    priced = {"price_as_of": "2026-11-01", "price_source": "a list", **COPY}
+    (one,) = moved_entries(attempt(), [note("copied", usd="0.225", **priced)], NOW + HOUR)
+    assert (one.price_as_of, one.price_source) == ("2026-11-01", "a list")
     assert (one.what, one.quantity, one.unit, one.usd, one.unpriced) == (
         What.EGRESS, Fraction(5, 2), GB, Usd.parse("0.225"), False,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing.money import Usd
+from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
@@ -79,6 +79,16 @@ def test_what_has_no_price_has_no_amount() -> None:
     assert fact["unpriced"] is True
     assert [fact[name] for name in ("billed", "effective", "list", "on_demand", "hours")] == [None] * 5
     assert fact["quantity"] == 200
+
+
+def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
+    """Half an hour of three spot machines whose on-demand price is 55."""
+    planned = entry(
+        kind=Kind.PLANNED, machines=3, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
+        on_demand_usd_per_hour=UsdPerHour.parse("55"),
+    )  # fmt: skip
+    (fact,) = facts_of(list(sealed([raw(planned)], 0, BEGINNING))).to_pylist()
+    assert (fact["on_demand"], fact["hours"], fact["gpu_hours"]) == (Decimal("82.5"), Decimal("1.5"), 12)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
 from router.showback.focus.charge import Charge
-from router.showback.splitting import Share, ratios, split, split_charge
+from router.showback.focus.check import check_file
+from router.showback.focus.writing import write_csv
+from router.showback.splitting import Share, exact_sum, ratios, split, split_charge
 from tests.support.golden_charges import golden_charges, of_job
 
 
@@ -109,6 +112,23 @@ def test_a_cost_of_its_own_splits_by_itself() -> None:
     assert all(part.list_cost == part.list_unit_price * part.pricing_quantity for part in parts)  # type: ignore[operator]
     assert sum(part.list_cost for part in parts) == 50
     assert [part.commitment_discount_quantity for part in parts] == [10, 10, 10]
+
+
+def test_parts_of_a_dear_charge_keep_every_rule(tmp_path: Path) -> None:
+    """More digits than the usual context of decimals keeps, and thirds."""
+    part = next(c for c in golden_charges() if c.x_split_origin_id is not None)
+    price, hours = Decimal("1234567.123456789"), Decimal("719.123456789012")
+    cost = Decimal("887806177.458313047555672002468")
+    node = replace(
+        whole_of(part), list_unit_price=price, contracted_unit_price=price, pricing_quantity=hours,
+        pricing_currency_list_unit_price=price, pricing_currency_contracted_unit_price=price, billed_cost=cost,
+        effective_cost=cost, list_cost=cost, contracted_cost=cost, pricing_currency_effective_cost=cost,
+    )  # fmt: skip
+    shares = [Share(resource=name, weight=1, unit="Seconds", tags={"job": name}) for name in "abcdefg"]
+    parts = split_charge(node, shares, "even-v1", "node/1")
+    assert exact_sum(part.billed_cost for part in parts) == cost
+    write_csv(tmp_path / "parts.csv", parts)
+    assert check_file(tmp_path / "parts.csv").counts == {}
 
 
 def whole_of(part: Charge) -> Charge:

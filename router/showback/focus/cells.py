@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from router.showback.focus.charge import Charge
-from router.showback.focus.columns import BY_NAME, Column, Kind
+from router.showback.focus.columns import BY_NAME, Kind
 from router.showback.focus.texts import decimal_text, json_text, moment_text, read_decimal, read_json, read_moment
 from router.showback.focus.versions import NEWEST, RENAMED, sources, written_columns
 
@@ -18,12 +20,17 @@ def header(version: str) -> tuple[str, ...]:
 
 def values(charge: Charge, version: str) -> tuple[Any, ...]:
     """For a typed file: text, Decimal and datetime, JSON objects as text; None is null."""
-    return tuple(_value(charge, column) for column in written_columns(version))
+    fields, kinds = _written(version)
+    return tuple(
+        json_text(value) if kind is Kind.JSON and value is not None else value
+        for value, kind in zip(fields(charge), kinds, strict=True)
+    )
 
 
 def cells(charge: Charge, version: str) -> tuple[str, ...]:
     """For a text file; null is an empty cell."""
-    return tuple(_text(_value(charge, column), column.kind) for column in written_columns(version))
+    fields, kinds = _written(version)
+    return tuple("" if value is None else _text(value, kind) for value, kind in zip(fields(charge), kinds, strict=True))
 
 
 def charge_of(row: Mapping[str, str | None]) -> Charge:
@@ -44,17 +51,19 @@ def charge_of(row: Mapping[str, str | None]) -> Charge:
     return Charge(**found)
 
 
-def _value(charge: Charge, column: Column) -> Any:
-    field = BY_NAME[RENAMED.get(column.name, column.name)].field
-    value = getattr(charge, field)
-    return json_text(value) if column.kind is Kind.JSON and value is not None else value
+@cache
+def _written(version: str) -> tuple[Callable[[Charge], tuple[Any, ...]], tuple[Kind, ...]]:
+    """What takes the values of a row out of a charge, and what they are."""
+    columns = written_columns(version)
+    fields = attrgetter(*(BY_NAME[RENAMED.get(column.name, column.name)].field for column in columns))
+    return fields, tuple(column.kind for column in columns)
 
 
 def _text(value: Any, kind: Kind) -> str:
-    if value is None:
-        return ""
     if kind is Kind.DECIMAL:
         return decimal_text(value)
+    if kind is Kind.JSON:
+        return json_text(value)
     return moment_text(value) if kind is Kind.MOMENT else str(value)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 
 from router.showback.focus.columns import Column, Kind
 from router.showback.focus.texts import Json
@@ -103,15 +104,14 @@ class Charge:
     x_split_origin_cost: Decimal | None = None
 
     def __post_init__(self) -> None:
-        for column in _COLUMNS:
-            value = getattr(self, column.field)
-            if value is None and column.nullable:
-                continue
-            if (why := _wrong(column, value)) is not None:
+        # Most are null, and may be.
+        for column, value in zip(_COLUMNS, _VALUES(self), strict=True):
+            if (value is not None or not column.nullable) and (why := _wrong(column, value)) is not None:
                 raise ValueError(f"{column.name} {why}")
 
 
 _COLUMNS = written_columns(NEWEST)
+_VALUES = attrgetter(*(column.field for column in _COLUMNS))
 
 
 def _wrong(column: Column, value: object) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from enum import StrEnum
 
 from router.showback.focus import words
@@ -36,7 +37,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``since`` and ``removed`` are versions, ``words`` what may stand there; a price is not negative."""
+    """One column. ``since`` and ``removed`` are versions, ``words`` what may stand there; a price is not negative.
+    ``field`` is its name in :class:`~router.showback.focus.charge.Charge`: ``BilledCost`` is ``billed_cost``."""
 
     name: str
     kind: Kind
@@ -46,13 +48,13 @@ class Column:
     negative: bool = True
     words: frozenset[str] = frozenset()
     removed: str | None = None
+    field: str = dataclass_field(init=False, repr=False)
 
-    @property
-    def field(self) -> str:
-        """Its name in :class:`~router.showback.focus.charge.Charge`: ``BilledCost`` is ``billed_cost``."""
+    def __post_init__(self) -> None:
         own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        return f"x_{snake}" if own else snake
+        # Once, for it is asked for with every cell that is written.
+        object.__setattr__(self, "field", f"x_{snake}" if own else snake)
 
 
 # In the order in which they are written.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,9 @@ class Overlaps:
             yield Finding("overlap", "ResourceId", int(row), int(line) or None, f"row {int(other)}")
 
 
+_WIDE = Context(prec=100)
+
+
 @dataclass(slots=True)
 class _Split:
     name: str
@@ -115,8 +118,9 @@ class Splits:
                 group = self._groups[key] = _Split(shown(names[i] or resource or ""), batch.first + index, line)
             ratio = _ratio(ratios[i])
             group.whole = group.whole and ratio is not None and costs[i] is not None
-            group.ratio += ratio or 0
-            group.cost += costs[i] or 0
+            # The usual context of decimals keeps 28 digits, of which 24 are behind the point.
+            group.ratio = _WIDE.add(group.ratio, ratio or 0)
+            group.cost = _WIDE.add(group.cost, costs[i] or 0)
             group.origin = origins[i] if group.origin is None else group.origin
 
     def findings(self) -> Iterator[Finding]:

@@ -42,9 +42,8 @@ def read_decimal(text: str) -> Decimal:
 
 def moment_text(value: datetime) -> str:
     """``2026-11-01T00:00:00Z``; a fraction of a second only where there is one."""
-    text = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
-    return f"{value.year:04}{text[text.index('-') :]}{fraction}Z"
+    text = value.astimezone(UTC).replace(tzinfo=None).isoformat()
+    return f"{text.rstrip('0') if value.microsecond else text}Z"
 
 
 def read_moment(text: str) -> datetime:

@@ -1,0 +1,78 @@
+"""What the policy of quotes brings: the mean cost of the example night's jobs, on places as they are quoted, under
+plain Uniform Progress, under foresight as quotes fit it, and under foresight as the watcher fits it.
+
+    python -m tests.bench.quoted_policies [JOB ...] [--full]
+
+All in the same made-up weather, in dollars, without the recalibration. ``--full`` takes some seconds a job more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
+
+from router.prices.books import load_book
+from router.quoting.asked import Ask, Asking, Trade
+from router.quoting.baselines import UniformProgress
+from router.quoting.explaining import sizes_alone
+from router.quoting.our_policy import policy_for, quoted_policy_for
+from router.quoting.quoting import DRAWS
+from router.quoting.scene import HOUR_S
+from router.quoting.stage import PolicyFor, clock_for
+from router.quoting.venues import Venue, chosen
+from router.wiring.quoting import QuoteOptions, asked
+from tests.support.repository import ROOT
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+NIGHTLY = ROOT / "examples" / "nightly"
+_TICKS, _LEAST_S, _MOST_S = 96, 120, 2 * HOUR_S
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description="What the policy of quotes brings.")
+    parser.add_argument("jobs", nargs="*", help="of examples/nightly; none: all of them")
+    parser.add_argument("--full", action="store_true", help="the fit of the watcher, too")
+    options = parser.parse_args(arguments)
+    paths = [str(NIGHTLY / f"{name}.yaml") for name in options.jobs] or [str(NIGHTLY)]
+    with TemporaryDirectory(prefix="stepfare-bench-") as home:
+        os.environ["STEPFARE_HOME"] = home  # no history of this machine
+        found = asked(paths, "embedded", NIGHTLY / "limits.yaml", NOW, QuoteOptions(), load_book)
+        for ask in found.asks:
+            if isinstance(ask, Ask):
+                for line in compared(ask, found.trade, full=options.full):
+                    print(line, flush=True)
+
+
+def compared(ask: Ask, trade: Trade, *, full: bool) -> Iterator[str]:
+    """A line, where there is spot to count on."""
+    asking = Asking(ask, trade)
+    if asking.refused() is not None:
+        return
+    everything = asking.linked(chosen(asking.venues, asking.steps, asking.window_h))
+    alone = sizes_alone(asking, everything)
+    menu = alone[0][1] if alone else everything
+    if all(v.sure for v in menu) or not any(v.sure for v in menu):
+        return
+    policies: dict[str, PolicyFor] = {
+        "uniform progress": lambda _outlook, _like: UniformProgress(hysteresis=False),
+        "foresight, quick": quoted_policy_for,
+    }
+    if full:
+        policies["foresight"] = policy_for
+    told = [f"{name} {_usd(ask, replace(trade, policy_for=made), menu):,.2f}" for name, made in policies.items()]
+    yield f"{ask.job.name:28} {len(menu)} places   " + "   ".join(told)
+
+
+def _usd(ask: Ask, trade: Trade, menu: Sequence[Venue]) -> float:
+    asking = Asking(ask, trade)
+    clock = clock_for(int(asking.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
+    return float(asking.stage(menu, clock, DRAWS, seed=1).play(clock.ticks).usd.mean())
+
+
+if __name__ == "__main__":
+    main()
