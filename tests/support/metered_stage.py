@@ -78,6 +78,7 @@ class Life:
     saving: Sequence[timedelta] = ()
     copied: Mapping[str, object] | None = None
     disk_gib: int | None = None
+    seen: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class Stage:
         for number, took in enumerate(life.saving):
             told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
             self.store.note(attempt.id, SAVED, life.gone, seconds=took.total_seconds(), **told)
-        self.now = life.gone + MINUTE
+        self.now = life.seen or life.gone + MINUTE
         ended = release(self.site, attempt, life.reason, life.reason)
         self.machines += [(ended, node) for node in self.store.nodes(attempt.id)]
         self._before[job.name] = ended
