@@ -56,7 +56,7 @@ def reconcile(
 
     \b
     stepfare bills reconcile --month 2026-11
-    stepfare bills reconcile --month 2026-11 --by team,job -o csv --out november.csv
+    stepfare bills reconcile --month 2026-11 --by team,job -o csv --out nov.csv
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid

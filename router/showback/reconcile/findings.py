@@ -18,7 +18,7 @@ class Kind(StrEnum):
     """What is odd."""
 
     PLAN = "plan"
-    """More or less was spent than planned."""
+    """More or less was spent than planned; of what was neither planned nor metered, other findings tell."""
     PRICE = "bill-price"
     """Bills charge another price for metered time than the meter reckons with."""
     CURRENCY = "currency"
@@ -74,7 +74,7 @@ def findings(variances: Iterable[Variance], found: Outcome, tolerance: Tolerance
 def _of_plans(variances: Iterable[Variance], tolerance: Tolerance) -> Iterator[Finding]:
     for each in variances:
         difference = exact_sum([each.actual, each.planned.copy_negate()])
-        if each.planned and tolerance.exceeded(difference, each.planned):
+        if (each.planned or each.metered) and tolerance.exceeded(difference, each.planned):
             yield Finding(Kind.PLAN, _named(each.group), each.currency, difference, each.planned, _largest(each))
         if each.unpriced:
             why = f"{each.unpriced} without a known price, in no sum"
