@@ -20,7 +20,8 @@ class Entry:
     """One cloud: how people call it, the ``module:function`` that makes its provider from (cloud, session), the
     extra of this package that installs its SDK ("" for none), what makes the provider of its public prices where the
     first needs an account ("" where it does not), whether it is asked without being configured, what makes its
-    fleet ("" where nothing is made by attempts that could be left there), and what hears its announcements.
+    fleet ("" where nothing is made by attempts that could be left there), what hears its announcements, and what its
+    bills call it beside our name and the title.
     """
 
     title: str
@@ -30,6 +31,7 @@ class Entry:
     by_default: bool = True
     fleet: str = ""
     notices: str = ""
+    sellers: tuple[str, ...] = ()
 
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
@@ -42,16 +44,28 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
             "aws",
             fleet="providers.aws.fleet:make",
             notices="providers.aws.interruptions:make",
+            sellers=("Amazon Web Services", "Amazon Web Services, Inc.", "Amazon"),
         ),
         "gcp": Entry(
-            "Google Compute Engine", "providers.gcp.provider:make", "gcp", _NEOCLOUD, fleet="providers.gcp.fleet:make"
+            "Google Compute Engine",
+            "providers.gcp.provider:make",
+            "gcp",
+            _NEOCLOUD,
+            fleet="providers.gcp.fleet:make",
+            sellers=("Google Cloud", "Google Cloud Platform", "Google"),
         ),
-        "azure": Entry("Azure", "providers.azure.provider:make", "azure", fleet="providers.azure.fleet:make"),
-        "lambda": Entry("Lambda", _NEOCLOUD),
-        "nebius": Entry("Nebius", _NEOCLOUD),
+        "azure": Entry(
+            "Azure",
+            "providers.azure.provider:make",
+            "azure",
+            fleet="providers.azure.fleet:make",
+            sellers=("Microsoft Azure", "Microsoft", "Microsoft Corporation"),
+        ),
+        "lambda": Entry("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
+        "nebius": Entry("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
         "runpod": Entry("RunPod", _NEOCLOUD),
-        "verda": Entry("Verda (DataCrunch)", _NEOCLOUD),
-        "vast": Entry("Vast.ai", _NEOCLOUD),
+        "verda": Entry("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
+        "vast": Entry("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
         "static": Entry("hosts of your own", "providers.static.provider:make", by_default=False),
         "sandbox": Entry(
             "sandbox on this machine",
@@ -61,6 +75,16 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
         ),
     }
 )
+
+
+def cloud_called(name: str) -> str | None:
+    """Our name (a key of :data:`CLOUDS`) of the cloud that a bill calls ``name``, in capitals or not; None where none
+    is called that."""
+    wanted = name.strip().casefold()
+    for cloud, entry in CLOUDS.items():
+        if wanted in {word.casefold() for word in (cloud, entry.title, *entry.sellers)}:
+            return cloud
+    return None
 
 
 def open_provider(cloud: str, session: Session) -> Provider:

@@ -139,6 +139,8 @@ class _Work:
     def judged(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
         """What would be done, today's prices of it, and everything that speaks against it. InvalidInputError."""
         from pricing.money import Usd
+        from router.ledger.budget import holding
+        from router.ledger.month import Month
         from router.running.accepting import errands_of, over_budget
         from router.running.choices import most_at_risk
         from router.running.deploying import standing
@@ -163,7 +165,7 @@ class _Work:
         refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
         budgets = over_budget(
             open_orders, plan, self._jobs, self._limits, _this_month(site), site.store.attempts(alive=True),
-            now )  # fmt: skip
+            now, holding(site.store.budgets.all(), Month.of(now)))  # fmt: skip
         return accepted, prices, (*refused, *budgets)
 
     def was_agreed(self, accepted: Accepted) -> bool:

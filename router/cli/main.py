@@ -57,6 +57,10 @@ COMMANDS = {
     "ledger backup": Entry("Write the ledger into a file.", "router.cli.ledger_backup", "backup"),
     "ledger restore": Entry("Put a backup into a new state.", "router.cli.ledger_backup", "restore"),
     "ledger archive": Entry("Move entries of closed months to a file.", "router.cli.ledger_archive", "archive"),
+    "budget list": Entry("What may be spent in a month, by whom.", "router.cli.budget", "list_budgets"),
+    "budget set": Entry("Set the budget of all, a team or a project.", "router.cli.budget", "set_budget"),
+    "budget remove": Entry("Take a budget away.", "router.cli.budget", "remove"),
+    "budget check": Entry("How far budgets are, and warn.", "router.cli.budget_check", "check"),
     "audit": Entry("Who did what, with how much money at stake.", "router.cli.audit", "audit"),
     "checkpoint push": Entry("Copy checkpoints to durable storage.", "router.cli.checkpoint", "push"),
     "checkpoint pull": Entry("Fetch the newest good checkpoint.", "router.cli.checkpoint", "pull"),
@@ -77,7 +81,11 @@ COMMANDS = {
     "bills import": Entry("Take bills of clouds in (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"),
     "bills list": Entry("The bills that were imported.", "router.cli.bills", "list_bills"),
     "bills show": Entry("One bill: sums, files, and what is missing in it.", "router.cli.bills", "show"),
+    "bills reconcile": Entry(
+        "Lay bills beside what was planned and metered.", "router.cli.bills_reconcile", "reconcile"
+    ),
     "ledger check": Entry("Hold a FOCUS file against every rule.", "router.cli.ledger_check", "check"),
+    "showback": Entry("What a month came to: by team, project, job.", "router.cli.showback", "showback"),
     "stock": Entry("Where a gang is likely to be had.", "router.cli.stock", "stock"),
     "quotas": Entry("What the accounts may have and hold.", "router.cli.quotas", "quotas"),
     "doctor": Entry("Whether each cloud can be asked, and what is missing.", "router.cli.doctor", "doctor"),

@@ -57,10 +57,11 @@ def plan(
     Exit code 3 when a job could not be placed; the plan is still written.
     """
     from router.cli.plan_text import table, wide
-    from router.cli.site_options import remember_planned, remembered_shortages
+    from router.cli.site_options import remember_planned, remembered, say_budgets
     from router.files.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
+    from router.wiring.budgets import Held
     from router.wiring.planning import PlanOptions, plan_request
 
     moment = moment_of_planning(now)
@@ -75,13 +76,15 @@ def plan(
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    # A plan for another moment is a question, not tonight's: what ran short just now says nothing about it.
-    shortages = remembered_shortages(moment) if now is None else ()
+    # A plan for another moment is a question, not tonight's: what ran short just now says nothing about it, nor does
+    # what is spent by now.
+    shortages, held = remembered(moment) if now is None else ((), Held())
     if shortages:
         console.note(
             f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
         )
-    prepared = plan_request(paths, book, limits, moment, options, shortages)
+    prepared = plan_request(paths, book, limits, moment, options, shortages, held.limits)
+    say_budgets(prepared.budgets if now is None else (), moment)
     request = prepared.request
     if prepared.offers_too_old:
         console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")

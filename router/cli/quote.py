@@ -72,7 +72,7 @@ def quote(
         from router.cli.quote_accept import accepted
 
         _only_with_accept(paths, by, budget, html)
-        return accepted(accept, usd_of("--ceiling", ceiling), out, book, limits, moment)
+        return accepted(accept, usd_of("--ceiling", ceiling), out, book, limits, moment, tonight=now is None)
     for name, value in (("--ceiling", ceiling), ("--out", out)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")

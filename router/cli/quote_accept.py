@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from pricing.money import Usd
 
 
-def accepted(name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime) -> int:
-    """Writes the plan and that it was accepted. InvalidInputError, CommandError."""
+def accepted(
+    name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
+) -> int:  # fmt: skip
+    """Writes the plan and that it was accepted. ``tonight``: ``now`` is the present, and budgets hold.
+    InvalidInputError, CommandError."""
     from router.cli.plan_text import table
-    from router.cli.site_options import remember_planned, who
+    from router.cli.site_options import remember_planned, remembered, who
     from router.files.limits_file import read_limits
     from router.files.quote_files import Acceptance, accept, find_quote
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
     from router.prices.home import quotes_folder
     from router.wiring.accepting import plan_request_of
+    from router.wiring.budgets import Held
 
     if out is None:
         raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
@@ -36,7 +40,8 @@ def accepted(name: str, ceiling: Usd | None, out: Path | None, book: str, limits
     if most is None:
         what = "the quote names no most: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
-    request = plan_request_of(quote, most, book, limits, now)
+    held = remembered(now)[1] if tonight else Held()
+    request = plan_request_of(quote, most, book, limits, now, held.limits)
     with console.progress(f"planning {quote.job}"):
         plan = make_plan(request)
     if plan.unplaced:

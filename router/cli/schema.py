@@ -26,13 +26,15 @@ class Kind(StrEnum):
     PLAN = "plan"
     QUOTE = "quote"
     SHOWBACK = "showback"
+    REPORT = "report"
 
 
 def schema(
     kind: Annotated[Kind, typer.Argument(help="Of what.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a file that you write, of a plan, or of a quote.
+    """Print the JSON Schema (draft 2020-12) of a file that you write, of a plan, of a quote, or of a
+    showback report.
 
     An editor with YAML support checks a file while you type when its first line is, with the path seen from the file,
     # yaml-language-server: $schema=docs/schema/job.json
@@ -47,6 +49,8 @@ def schema(
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is Kind.QUOTE:
         text = import_module("router.quoting.quote_schema").quote_schema_text()
+    elif kind is Kind.REPORT:
+        text = import_module("router.showback.report.as_json").report_schema_text()
     else:
         text = schema_text(schema_of_file(kind))
     write(text, out)

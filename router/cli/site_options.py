@@ -19,13 +19,16 @@ from router.cli import console
 from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import length_of_time
+from router.cli.text import dollars
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
+    from router.running.budgets import Source
     from router.running.site import Site, Tell
     from router.state.records import Shortage
     from router.state.store import Store
+    from router.wiring.budgets import Held
     from router.wiring.deploying import Opened
 
 DEPLOY_HELP = "How machines are made; see `schema deploy`."
@@ -78,14 +81,27 @@ def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, mome
         console.note(f"what was planned was not kept, {remedy}: {error}", "warning")
 
 
-def remembered_shortages(moment: datetime) -> tuple[Shortage, ...]:
-    """Pools that could not deliver lately. Asking makes no state."""
+def remembered(moment: datetime) -> tuple[tuple[Shortage, ...], Held]:
+    """Pools that could not deliver lately, and the budgets of the month with what is spent. Asking makes no state."""
+    from router.wiring.budgets import Held, held_to
+
     try:
         with opened_store(None, None, makes=False) as (_, store):
-            return store.shortages(moment)
+            return store.shortages(moment), held_to(store, moment)
     except (CommandError, InvalidInputError) as error:
-        console.note(f"what ran short lately is not known: {error}", "warning")
-        return ()
+        console.note(f"what ran short lately, and what budgets are left, is not known: {error}", "warning")
+        return (), Held()
+
+
+def say_budgets(budgets: Sequence[Source], moment: datetime) -> None:
+    """Where the budgets of a plan come from, where that is not the limits file alone."""
+    for each in budgets:
+        whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
+        spent = "by the ledger" if each.counted else "by the limits file"
+        console.note(
+            f"team {each.team}: {dollars(each.spent)} of the {whose} of {dollars(each.usd)} for {moment:%Y-%m} is "
+            f"spent, {spent}"
+        )
 
 
 @contextmanager

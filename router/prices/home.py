@@ -1,4 +1,5 @@
-"""Where stepfare keeps what it fetched, price books and price history, the quotes that it gave, and imported bills."""
+"""Where stepfare keeps what it fetched, price books and price history, the quotes that it gave, imported bills, and the
+ledger's extract."""
 
 from __future__ import annotations
 
@@ -43,3 +44,8 @@ def weather_fit_file() -> Path:
 def bills_folder() -> Path:
     """Bills that were imported, and what came with which delivery."""
     return home() / "bills"
+
+
+def extract_folder() -> Path:
+    """The ledger as columns, a folder a state: made from the ledger, and safe to delete."""
+    return home() / "extract"

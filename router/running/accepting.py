@@ -11,10 +11,12 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from router.ledger.budget import Budget, Scope
 from router.ledger.entry import Entry, Kind
 from router.ledger.month import Month
 from router.planning.market import listings_by_accelerator
 from router.planning.plan import Plan
+from router.running.budgets import with_hard
 from router.running.choices import choices_of, most_at_risk
 from router.running.deploying import Errand
 from router.running.guardrails import Cause, Refusal
@@ -75,23 +77,31 @@ def errands_of(
 
 def over_budget(
     orders: Sequence[Order], plan: Plan, jobs: Mapping[str, Job], limits: Limits, ledger: Iterable[Entry],
-    running: Iterable[Attempt], month: datetime,
+    running: Iterable[Attempt], month: datetime, budgets: Iterable[Budget] = (),
 ) -> tuple[Refusal, ...]:  # fmt: skip
     """Budgets that the orders would break: what the ledger says was metered this month, UTC (or ``spent`` of the limits
     file where that is more), what runs now at its ceilings, and what the orders are expected to cost. An attempt at one
-    of the orders is that order, taken up again: it counts once."""
+    of the orders is that order, taken up again: it counts once. ``budgets``: those that hold in the month; hard ones of
+    teams count like those of the limits file, the lower of the two; those of projects and of all like them."""
     teams = {job.job: job.team for job in plan.jobs}
     asked = {(order.job, order.gang, order.start) for order in orders}
     others = [a for a in running if (a.job, a.gang, a.start) not in asked]
     refused = []
     entries = [e for e in ledger if e.kind is Kind.METERED]
-    for budget in limits.teams:
+    held = tuple(budgets)
+    for budget in with_hard(limits, held).teams:
         metered = Usd.total(e.usd_in(Month.of(month)) for e in entries if e.team == budget.team)
         committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
         wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
         total = max(metered, budget.spent) + committed + wanted
         if wanted.nanos and total > budget.budget:
             refused.append(_refusal("", f"team {budget.team}", total, budget.budget))
+    for hard in (each for each in held if each.hard and each.scope is not Scope.TEAM):
+        spent = Usd.total(e.usd_in(Month.of(month)) for e in entries if hard.counts(e.team, e.project))
+        committed = Usd.total(a.at_risk_usd for a in others if hard.counts(a.team, a.project))
+        wanted = Usd.total(order.expected_usd for order in orders if hard.counts(*_whose(order, teams, jobs)))
+        if wanted.nanos and hard.usd is not None and (total := spent + committed + wanted) > hard.usd:
+            refused.append(_refusal("", hard.title, total, hard.usd))
     for name in sorted({order.job for order in orders}):
         job = jobs.get(name)
         if job is None or job.budget is None:
@@ -100,6 +110,11 @@ def over_budget(
         if wanted > job.budget:
             refused.append(_refusal(name, "the job", wanted, job.budget))
     return tuple(refused)
+
+
+def _whose(order: Order, teams: Mapping[str, str], jobs: Mapping[str, Job]) -> tuple[str, str | None]:
+    job = jobs.get(order.job)
+    return teams.get(order.job, ""), None if job is None else job.project
 
 
 def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:

@@ -14,6 +14,7 @@ from pricing.places import RegionId
 from router.coordinator.saves import Answers, saved_for_all
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from router.ledger.budget import holding
 from router.ledger.entry import Kind
 from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
@@ -25,6 +26,7 @@ from router.planning.whats_left import checkpoint_interval, job_left
 from router.quoting.places import parted
 from router.quoting.policy import Event, Greedy, Move, Observation, Policy
 from router.quoting.safety import SafetyNet
+from router.running.budgets import with_hard
 from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from
 from router.running.deadlines import as_of
@@ -166,12 +168,13 @@ class Replanner:
     ) -> dict[str, Usd]:  # fmt: skip
         """What teams with a budget may still spend this month, beside what runs on, at its ceilings, and what was spent
         on what leaves."""
-        if not limits.teams:
+        teams = with_hard(limits, holding(self.site.store.budgets.all(), Month.of(now))).teams
+        if not teams:
             return {}
         month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
         stays, left = {attempt.id for attempt in staying}, {}
-        for budget in limits.teams:
+        for budget in teams:
             metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
             gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}

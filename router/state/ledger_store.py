@@ -16,7 +16,16 @@ from router.state.errors import ConflictError, MovedError
 from router.state.forms import kept
 from router.state.ledger_checking import Checked, check
 from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed
-from router.state.ledger_table import archived_keys, insert_rows, known_rows, last_of, rows_after, rows_of, selected
+from router.state.ledger_table import (
+    archived_keys,
+    hash_of_row,
+    insert_rows,
+    known_rows,
+    last_of,
+    rows_after,
+    rows_of,
+    selected,
+)
 from router.state.periods import closed_through
 from router.state.tables import LEDGER
 
@@ -93,6 +102,12 @@ class LedgerStore:
                 return
             yield rows
             after = rows[-1][0]
+
+    def hash_at(self, seq: int) -> str | None:
+        """The hash of the entry with that number, be it archived; None where there is none. Together they tell whether
+        this is the ledger that somebody read before."""
+        with self._database.read() as connection:
+            return hash_of_row(connection, seq)
 
     def months_of(self, keys: Sequence[str]) -> dict[str, Month]:
         """In the books of which month the entries of these keys stand, those of them that there are; of archived ones a

@@ -33,6 +33,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         from router.state.attempts import Attempts
         from router.state.audit import Audit
+        from router.state.budgets import Budgets
         from router.state.journal import Journal, Shortages
         from router.state.ledger_archive import Archives
         from router.state.ledger_backup import Backups
@@ -52,6 +53,7 @@ class Store:
         self._audit = Audit(database)
         self.ledger = LedgerStore(database)
         self.periods = Periods(database)
+        self.budgets = Budgets(database)
         self.backups = Backups(database)
         self.archives = Archives(database)
         self.overview = Overview(database)

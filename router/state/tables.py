@@ -291,3 +291,17 @@ LEDGER_PERIODS = Table(
     _text("hash"),
     Index("ledger_periods_by_period", "period", unique=True),
 )
+
+# What holds from a month on; without an amount: nothing does any more.
+BUDGETS = Table(
+    "budgets",
+    METADATA,
+    _text("scope", primary=True),
+    _text("name", primary=True),
+    _text("since", primary=True),
+    _count("usd_nanos", null=True),
+    _count("hard"),
+    Column("warn", DETAILS, nullable=False),
+    _text("who"),
+    _moment("at"),
+)

@@ -16,7 +16,7 @@ from router.state.folders import settle_folder
 from router.state.places import File, Place
 from router.state.tables import FACTS
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest
@@ -15,9 +17,12 @@ from router.quoting.quote import Quote
 from router.wiring.reading import inputs
 
 
-def plan_request_of(quote: Quote, ceiling: Usd, book_name: str, limits_file: Path | None, now: datetime) -> PlanRequest:
-    """One job, on today's prices. The ceiling lowers the job's own budget, never raises it. InvalidInputError where the
-    job's file is gone, or the job is not the one that was quoted."""
+def plan_request_of(
+    quote: Quote, ceiling: Usd, book_name: str, limits_file: Path | None, now: datetime,
+    held: Callable[[Limits], Limits] = lambda limits: limits,
+) -> PlanRequest:  # fmt: skip
+    """One job, on today's prices. The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets
+    that the state knows. InvalidInputError where the job's file is gone, or the job is not the one that was quoted."""
     book = load_book(book_name)
     loaded, limits = inputs(quote.files, limits_file, now, book, own_deadlines=False)
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
@@ -28,7 +33,7 @@ def plan_request_of(quote: Quote, ceiling: Usd, book_name: str, limits_file: Pat
         raise InvalidInputError.single(
             f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
         )
-    return PlanRequest(jobs=(capped(job, quote.deadline, ceiling),), book=book, limits=limits, now=now)
+    return PlanRequest(jobs=(capped(job, quote.deadline, ceiling),), book=book, limits=held(limits), now=now)
 
 
 def capped(job: Job, deadline: datetime, ceiling: Usd) -> Job:

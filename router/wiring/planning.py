@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,7 @@ from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
+from router.running.budgets import Source, sources
 from router.state.records import Shortage
 from router.wiring.reading import inputs, young
 
@@ -32,21 +33,25 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left."""
+    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left. ``budgets``:
+    those of teams that are not the limits file's alone."""
 
     request: PlanRequest
     offers_too_old: int
     finished: tuple[str, ...]
+    budgets: tuple[Source, ...] = ()
 
 
 def plan_request(
     paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions,
-    shortages: Sequence[Shortage] = (),
+    shortages: Sequence[Shortage] = (), held: Callable[[Limits], Limits] = lambda limits: limits,
 ) -> Prepared:  # fmt: skip
     """Everything read and checked; pools in ``shortages`` are taken to have no more than what jobs run on there.
+    ``held`` adds the budgets that the state knows (:meth:`router.wiring.budgets.Held.limits`).
     InvalidInputError with every problem of the book, or else of jobs and limits."""
     book = load_book(book_name)
-    loaded, limits = inputs(paths, limits_file, now, book)
+    loaded, in_file = inputs(paths, limits_file, now, book)
+    limits = held(in_file)
     kept = young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
@@ -61,7 +66,7 @@ def plan_request(
         advisory=options.advisory,
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
-    return Prepared(request, len(book.offers) - len(kept), finished)
+    return Prepared(request, len(book.offers) - len(kept), finished, sources(in_file, limits))
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:

@@ -36,6 +36,7 @@ from tests.bench import (
     prices,
     quotes,
     reassign,
+    showback,
     storm,
     terraform_nodes,
     upload,
@@ -99,6 +100,8 @@ def main() -> None:
     upload.main(64, 1)
     print()
     bills.main(())
+    print()
+    showback.main(())
 
 
 def start_up() -> None:

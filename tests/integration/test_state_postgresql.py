@@ -18,6 +18,7 @@ from tests.support import books_steps
 from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
+from tests.support.state_suite_budgets import BudgetsSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -73,6 +74,10 @@ class TestMany(ManySuite):
 
 class TestLedger(LedgerSuite):
     pass
+
+
+class TestBudgets(BudgetsSuite):
+    """Budgets."""
 
 
 class TestClosing(ClosingSuite):

@@ -11,6 +11,7 @@ import pytest
 from router.state.store import Store
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
+from tests.support.state_suite_budgets import BudgetsSuite
 from tests.support.state_suite_crashes import CrashSuite, VersionsSuite
 from tests.support.state_suite_earlier import EarlierSuite
 from tests.support.state_suite_leases import LeaseSuite
@@ -65,6 +66,10 @@ class TestMany(ManySuite):
 
 class TestLedger(LedgerSuite):
     pass
+
+
+class TestBudgets(BudgetsSuite):
+    """Budgets."""
 
 
 class TestClosing(ClosingSuite):

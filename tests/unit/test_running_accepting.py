@@ -15,7 +15,9 @@ from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from router.ledger.budget import Budget, Scope
 from router.ledger.entry import Entry, Kind
+from router.ledger.month import Month
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_to_json
 from router.running.accepting import errands_of, over_budget, record
@@ -157,6 +159,40 @@ def metered(usd: str, start: datetime = NOW, hours: int = 1, **more: Any) -> Ent
         f"{start} {usd} {more}", team=more.pop("team", "red"), start=start, end=start + hours * HOUR,
         quantity=Fraction(hours), usd_per_hour=UsdPerHour(rate.nanos // hours), usd=rate, **more,
     )  # fmt: skip
+
+
+def held(plan: Plan, *budgets_: Budget, ledger: tuple[Entry, ...] = (), team: str = "", project: str = "") -> list[str]:
+    teams = [{"team": "red", "budget": f"${team}"}] if team else []
+    jobs = make_jobs(project=project) if project else make_jobs()
+    found = over_budget(orders_of(plan), plan, jobs, make_limits({"teams": teams}), ledger, (), NOW, budgets_)
+    return [refusal.what.partition(" would")[0] for refusal in found]
+
+
+def hard(scope: Scope, name: str, usd: Usd, *, is_hard: bool = True) -> Budget:
+    return Budget(scope=scope, name=name, since=Month.of(NOW), usd=usd, hard=is_hard, at=NOW)
+
+
+def test_hard_budgets_hold_to_the_nano_dollar_and_soft_ones_do_not(plan: Plan) -> None:
+    enough, short = cost(plan), Usd(cost(plan).nanos - 1)
+    for scope, name in ((Scope.TEAM, "red"), (Scope.ALL, ""), (Scope.PROJECT, "asr")):
+        assert held(plan, hard(scope, name, enough), project="asr") == []
+        assert held(plan, hard(scope, name, short), project="asr") == [f"{scope.value} {name}".strip()]
+        assert held(plan, hard(scope, name, short, is_hard=False), project="asr") == []
+    assert held(plan, hard(Scope.PROJECT, "tts", short), hard(Scope.TEAM, "blue", short), project="asr") == []
+
+
+def test_the_lower_of_the_files_and_the_hard_budget_counts(plan: Plan) -> None:
+    enough, short = cost(plan), Usd(cost(plan).nanos - 1)
+    assert held(plan, hard(Scope.TEAM, "red", short), team=str(enough)) == ["team red"]
+    assert held(plan, hard(Scope.TEAM, "red", enough), team=str(short)) == ["team red"]
+    assert held(plan, hard(Scope.TEAM, "red", enough), team=str(enough)) == []
+
+
+def test_what_was_metered_counts_towards_a_hard_budget(plan: Plan) -> None:
+    room = cost(plan) + Usd.parse(100)
+    spent = (metered("60", project="asr"), metered("41", NOW - HOUR, team="blue"))
+    assert held(plan, hard(Scope.ALL, "", room), ledger=spent) == ["all"]
+    assert held(plan, hard(Scope.PROJECT, "asr", room), ledger=spent, project="asr") == []
 
 
 def test_what_the_ledger_says_was_spent_this_month_counts(plan: Plan) -> None:

@@ -1,0 +1,146 @@
+"""``stepfare bills reconcile``: planned, metered and invoiced laid beside each other."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.ledger_options import LedgerFormat, month_of
+from router.cli.options import moment_of_planning, refused
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+
+if TYPE_CHECKING:
+    from router.cli.bills_reconcile_text import Shown
+    from router.showback.reconcile.currencies import Rate
+    from router.showback.reconcile.findings import Tolerance
+
+_RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+))?")
+
+
+class BasisChoice(StrEnum):
+    """As :class:`router.showback.reconcile.grains.Basis`."""
+
+    BILLED = "billed"
+    EFFECTIVE = "effective"
+
+
+def reconcile(
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="team, project, job, attempt, cloud, ...")] = "job",
+    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
+    share: Annotated[str, typer.Option("--tolerance", metavar="PERCENT", help="A smaller difference is fine.")] = "1",
+    amount: Annotated[str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="So is one below this.")] = "5",
+    rate: Annotated[
+        list[str] | None, typer.Option(metavar="EUR=1.08@DATE", help="Dollars for one; else a currency stands apart.")
+    ] = None,
+    most: Annotated[int, typer.Option(min=0, metavar="N", help="So many rows without counterpart in the table.")] = 10,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where there is a finding.")] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+) -> ExitCode:
+    """Lay the imported bills beside what was planned and metered: which rows match, why money differs, what has no
+    counterpart on either side. docs/reconcile.md has the formulas.
+
+    \b
+    stepfare bills reconcile --month 2026-11
+    stepfare bills reconcile --month 2026-11 --by team,job -o csv --out nov.csv
+    stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
+
+    Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
+    input. csv is the table of differences alone, json is everything.
+    """
+    from router.cli import bills_reconcile_text as text
+    from router.ledger.month import Month
+    from router.prices.home import bills_folder, extract_folder
+    from router.showback.reconcile.grains import Basis
+    from router.wiring.reconciling import reconciled
+
+    moment = moment_of_planning(now)
+    period = Month.of(moment) if month is None else month_of("--month", month)
+    words, tolerance = _words(by), _tolerance(share, amount)
+    rates = dict(_rate(each) for each in rate or [])
+    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
+        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment)
+    shown = _shown(text.Told(period, moment, basis.value, words, rates), found, tolerance)
+    if not found.bills:
+        console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
+    if found.archived:
+        console.note(f"{found.archived:,} entries were archived before they were read, and are missing", "warning")
+    if output is LedgerFormat.JSON:
+        console.write(text.as_json(shown), out)
+    elif output is LedgerFormat.CSV:
+        console.write(text.as_csv(shown), out)
+    else:
+        console.write(text.as_table(shown, most), out)
+    return ExitCode.FAILURE if strict and shown.findings else ExitCode.OK
+
+
+def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
+    from router.cli.bills_reconcile_text import Shown, Told
+    from router.showback.reconcile.currencies import converted
+    from router.showback.reconcile.findings import findings
+    from router.showback.reconcile.variance import variances
+    from router.wiring.reconciling import Reconciled
+
+    assert isinstance(told, Told)
+    assert isinstance(found, Reconciled)
+    summed = converted(found.grains, told.rates)
+    by_group = variances(summed, told.by)
+    return Shown(told, found.outcome, by_group, variances(summed, ()), findings(by_group, found.outcome, tolerance))
+
+
+def _words(by: str) -> tuple[str, ...]:
+    from router.showback.reconcile.grains import WORDS
+
+    words = tuple(word.strip() for word in by.split(","))
+    wrong = next((word for word in words if word not in WORDS or words.count(word) > 1), None)
+    if wrong is not None:
+        what = f"{wrong!r} is there twice" if wrong in WORDS else f"{wrong!r} is no word of a charge"
+        raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(WORDS)}")
+    return words
+
+
+def _tolerance(share: str, amount: str) -> Tolerance:
+    from router.showback.reconcile.findings import Tolerance
+
+    return Tolerance(
+        Fraction(_number("--tolerance", share.strip().removesuffix("%"))) / 100, _number("--tolerance-amount", amount)
+    )
+
+
+def _number(option: str, text: str) -> Decimal:
+    try:
+        value = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation:
+        value = Decimal(-1)
+    if not value.is_finite() or value < 0:
+        raise InvalidInputError.single(f"{text!r} is no number from 0 up", field=option, remedy="write 1 or 2.5")
+    return value
+
+
+def _rate(text: str) -> tuple[str, Rate]:
+    from router.showback.reconcile.currencies import Rate
+
+    found = _RATE.fullmatch(text.strip())
+    try:
+        if found is None or found[1] == "USD" or not Decimal(found[2]):
+            raise ValueError(f"{text!r} is no rate")
+        return found[1], Rate("USD", Decimal(found[2]), date.fromisoformat(found[3]), found[4] or "named by hand")
+    except ValueError as error:
+        remedy = "write EUR=1.0842@2026-11-30, dollars for one euro on that day, and who says so after a space"
+        raise InvalidInputError.single(
+            str(refused("--rate", error).problems[0].what), field="--rate", remedy=remedy
+        ) from None

@@ -1,0 +1,199 @@
+"""``stepfare budget list``, ``set`` and ``remove``: what may be spent in a month."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.bills_text import plain
+from router.cli.console import CommandError, ExitCode
+from router.cli.ledger_options import LedgerFormat, month_of, show
+from router.cli.options import moment_of_planning, usd_of
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.text import dollars
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from router.ledger.budget import Budget, Scope
+    from router.ledger.month import Month
+
+Team = Annotated[str | None, typer.Option(metavar="NAME", help="Of this team.")]
+Project = Annotated[str | None, typer.Option(metavar="NAME", help="Of this project.")]
+Everybody = Annotated[bool, typer.Option("--all", help="Of all together.")]
+Since = Annotated[str | None, typer.Option("--from", metavar="2026-12", help="From this month on; else that of --now.")]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")]
+DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
+CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
+_TABLE = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
+
+
+def list_budgets(
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="What holds in it; else in that of --now.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="All that was ever set.")] = False,
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+) -> ExitCode:
+    """List budgets. A hard one is what plans and orders are held to.
+
+    \b
+    stepfare budget list
+    stepfare budget list --month 2026-12 -o json
+    stepfare budget list --history
+    """
+    from router.ledger.budget import holding
+
+    period = _month(month, "--month", moment_of_planning(now))
+    with opened_store(deploy, clouds, makes=False) as (_, store):
+        budgets = store.budgets.all()
+    shown = budgets if history else holding(budgets, period)
+    rows = [_row(each, output) for each in shown]
+    show(output, "budgets", rows, _TABLE, frozenset({"USD"}), f"no budget holds in {period}")
+    return ExitCode.OK
+
+
+def set_budget(
+    amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars a month: 12000 or 12,000.50.")],
+    team: Team = None,
+    project: Project = None,
+    everybody: Everybody = False,
+    hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that go over it.")] = False,
+    warn: Annotated[str, typer.Option(metavar="PERCENTS", help="Tell people at these; empty: never.")] = "50,80,100",
+    since: Since = None,
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+) -> ExitCode:
+    """Set the budget of all, a team or a project for each month from now on. Earlier months keep theirs. Who set it
+    stands in the audit log.
+
+    \b
+    stepfare budget set 12000 --team research
+    stepfare budget set 5000 --project asr --hard --warn 80,95,100
+    stepfare budget set 90000 --all --from 2027-01
+    """
+    from pricing.money import ZERO
+
+    usd = usd_of("AMOUNT", amount)
+    moment = moment_of_planning(now)
+    scope, name = _whose(team, project, everybody=everybody)
+    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
+    with opened_store(deploy, clouds) as (_, store):
+        store.budgets.put(budget)
+        store.audit(
+            who(), "budget set", "", usd or ZERO, moment, budget=budget.title, since=str(budget.since), hard=hard,
+            warn=list(budget.warn),
+        )  # fmt: skip
+    kind = "hard budget" if hard else "budget"
+    console.note(f"{plain(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
+    return ExitCode.OK
+
+
+def remove(
+    team: Team = None,
+    project: Project = None,
+    everybody: Everybody = False,
+    since: Since = None,
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+) -> ExitCode:
+    """Take a budget away, from a month on; earlier months keep it.
+
+    \b
+    stepfare budget remove --team research
+    stepfare budget remove --all --from 2027-01
+
+    Exit code 1 where none holds in that month.
+    """
+    from pricing.money import ZERO
+    from router.ledger.budget import holding
+
+    moment = moment_of_planning(now)
+    scope, name = _whose(team, project, everybody=everybody)
+    budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
+    with opened_store(deploy, clouds, makes=False) as (_, store):
+        if not any((each.scope, each.name) == (scope, name) for each in holding(store.budgets.all(), budget.since)):
+            remedy = "`stepfare budget list` shows those that do"
+            raise CommandError(f"no budget of {plain(budget.title)} holds in {budget.since}", remedy=remedy)
+        store.budgets.put(budget)
+        store.audit(who(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
+    console.note(f"{plain(budget.title)}: no budget from {budget.since} on")
+    return ExitCode.OK
+
+
+def _budget(scope: Scope, name: str, since: Month, at: datetime, **said: object) -> Budget:
+    from router.cli.options import refused
+    from router.ledger.budget import Budget
+
+    try:
+        return Budget(scope=scope, name=name, since=since, who=who(), at=at, **said)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise refused("--warn", error) from None
+
+
+def _whose(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
+    from router.ledger.budget import Scope
+
+    given = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
+    given += [(Scope.ALL, "")] * everybody
+    if len(given) != 1:
+        what = "whose budget is not said" if not given else "a budget is of one"
+        raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
+    scope, name = given[0]
+    if scope is not Scope.ALL and not name.strip():
+        raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
+    return scope, name
+
+
+def _percents(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each.strip().removesuffix("%")) for each in text.split(",") if each.strip())
+    except ValueError:
+        remedy = "write whole percents: 50,80,100"
+        raise InvalidInputError.single(f"{text!r} is no list of percents", field="--warn", remedy=remedy) from None
+
+
+def _month(text: str | None, option: str, moment: datetime) -> Month:
+    from router.ledger.month import Month
+
+    return Month.of(moment) if text is None else month_of(option, text)
+
+
+def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
+    row: dict[str, object] = {
+        "scope": each.scope.value,
+        "name": each.name,
+        "since": str(each.since),
+        "usd": None if each.usd is None else str(each.usd),
+        "hard": each.hard,
+        "warn": list(each.warn),
+        "who": each.who,
+        "at": each.at.isoformat(),
+    }
+    if output is LedgerFormat.JSON:
+        return row
+    from router.showback.report.text import harmless
+
+    row["warn"] = ",".join(map(str, each.warn))
+    if output is LedgerFormat.CSV:
+        return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
+    kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
+    usd = "" if each.usd is None else dollars(each.usd)
+    by = plain(each.who)[:24]
+    return {
+        **row,
+        "budget_of": plain(each.title)[:28],
+        "usd": usd,
+        "kind": kind,
+        "who": by,
+        "at": f"{each.at:%Y-%m-%d}",
+    }

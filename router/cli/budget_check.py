@@ -1,0 +1,107 @@
+"""``stepfare budget check``: how far budgets are, and who is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from router.cli import console
+from router.cli.bills_text import plain
+from router.cli.budget import CloudsFile, DeployFile, Now
+from router.cli.console import ExitCode
+from router.cli.ledger_options import LedgerFormat, month_of, show
+from router.cli.options import moment_of_planning
+from router.cli.site_options import opened_store
+from router.cli.text import dollars
+
+if TYPE_CHECKING:
+    from router.ledger.budget import Standing
+    from router.ledger.month import Month
+    from router.state.store import Store
+    from router.wiring.deploying import Opened
+
+_TABLE = ("budget_of", "budget", "spent", "used", "forecast", "state")
+
+
+def check(
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
+    notify: Annotated[bool, typer.Option("--notify/--no-notify", help="Tell the deploy file's channels.")] = True,
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+) -> ExitCode:
+    """How far each budget is, and what it is likely to come to; people are told of each percent that is passed, and of
+    a forecast above the budget, once a month each. Spent is what the ledger has, and what machines that still run have
+    cost so far. Run it by the hour.
+
+    \b
+    stepfare budget check
+    stepfare budget check --month 2026-11 --no-notify -o json
+
+    Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
+    """
+    from router.ledger.month import Month
+    from router.wiring.budgets import standings
+
+    moment = moment_of_planning(now)
+    period = Month.of(moment) if month is None else month_of("--month", month)
+    with opened_store(deploy, clouds, makes=False) as (opened, store):
+        found = standings(store, period, moment)
+        if notify:
+            _tell(opened, store, period, found)
+    rows = [_row(each, output) for each in found]
+    right = frozenset({"BUDGET", "SPENT", "USED", "FORECAST"})
+    show(output, "budgets", rows, _TABLE, right, f"no budget holds in {period}: `stepfare budget set` makes one")
+    exceeded = [each for each in found if each.budget.hard and each.is_over]
+    for each in exceeded:
+        console.note(f"{plain(each.budget.title)} is over its hard budget", "error")
+    return ExitCode.OVER_BUDGET if exceeded else ExitCode.OK
+
+
+def _tell(opened: Opened, store: Store, month: Month, found: tuple[Standing, ...]) -> None:
+    from router.running.budget_notices import tell
+    from router.running.channels import channels
+
+    wanted = opened.deploy.notify
+    to = channels(wanted.addresses(opened.environment))
+    silent = tell(store, to, wanted.events, month, found)
+    for name in silent:
+        console.note(f"{name} did not take the message", "warning")
+
+
+def _row(each: Standing, output: LedgerFormat) -> dict[str, object]:
+    budget = each.budget
+    row: dict[str, object] = {
+        "scope": budget.scope.value,
+        "name": budget.name,
+        "usd": str(each.usd),
+        "hard": budget.hard,
+        "spent_usd": str(each.spent),
+        "percent": each.percent,
+        "forecast_usd": None if each.forecast is None else str(each.forecast),
+        "passed": list(each.passed),
+        "over": each.is_over,
+        "will_be_over": each.will_be_over,
+    }
+    if output is LedgerFormat.JSON:
+        return row
+    from router.showback.report.text import harmless
+
+    row["passed"] = ",".join(map(str, each.passed))
+    if output is LedgerFormat.CSV:
+        return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
+    return {
+        "budget_of": plain(budget.title)[:28], "budget": dollars(each.usd), "spent": dollars(each.spent),
+        "used": "" if each.percent is None else f"{each.percent} %",
+        "forecast": "" if each.forecast is None else dollars(each.forecast), "state": _state(each),
+    }  # fmt: skip
+
+
+def _state(each: Standing) -> str:
+    if each.is_over:
+        return "OVER, hard" if each.budget.hard else "over"
+    if each.will_be_over:
+        return "will be over"
+    return f"past {each.passed[-1]} %" if each.passed else "fine"

@@ -1,0 +1,225 @@
+"""``stepfare showback``: what a month came to, for finance."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.ledger_options import month_of
+from router.cli.options import moment_of_planning, refused
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+
+if TYPE_CHECKING:
+    from router.showback.report.asked import Asked, Budgeted
+    from router.showback.report.values import Report
+    from router.state.store import Store
+
+
+class ShowbackFormat(StrEnum):
+    """How it is written."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    CSV = "csv"
+    XLSX = "xlsx"
+    PARQUET = "parquet"
+    JSON = "json"
+    FOCUS = "focus"
+
+
+class BasisChoice(StrEnum):
+    """As :class:`router.showback.report.asked.Basis`."""
+
+    BILLED = "billed"
+    EFFECTIVE = "effective"
+
+
+class ShareChoice(StrEnum):
+    """As :class:`router.showback.sharing.Method`."""
+
+    NONE = "none"
+    WEIGHTED = "weighted"
+    EVEN = "even"
+    FIXED = "fixed"
+
+
+_TO_FILES = frozenset({ShowbackFormat.XLSX, ShowbackFormat.PARQUET, ShowbackFormat.FOCUS})
+_EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
+
+
+def showback(
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Grouped by: team, project, job, cloud, ...")] = "team",
+    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
+    share_idle: Annotated[ShareChoice, typer.Option(help="How what nobody owns is shared.")] = ShareChoice.NONE,
+    share: Annotated[list[str] | None, typer.Option(metavar="GROUP=PART", help="A fixed part: research=0.6.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files instead of the ledger.")
+    ] = None,
+    archive: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="What `ledger archive` wrote, read again.")
+    ] = None,
+    accounts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Whose accounts, for -o focus; see `schema showback`.")
+    ] = None,
+    focus_version: Annotated[str, typer.Option(help="For -o focus: 1.4 or 1.2.")] = "1.4",
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+) -> ExitCode:
+    """What a month came to: planned, metered and invoiced, by team, project and job; unit costs, waste, what spot
+    saved, and why it is more or less than last month. The same numbers in every format. docs/showback.md.
+
+    \b
+    stepfare showback --month 2026-11
+    stepfare showback --by team,project -o html --out november.html
+    stepfare showback --share-idle weighted -o xlsx --out november.xlsx
+    stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
+    stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
+
+    Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx, parquet and
+    focus need --out; focus writes the charges of the month, as `ledger export`.
+    """
+    from router.cli.web_page import check_places
+
+    moment = moment_of_planning(now)
+    asked = _asked(month, moment, by, basis, share_idle, share or [])
+    if output in _TO_FILES and out is None:
+        what = f"{output} is not for a terminal"
+        raise InvalidInputError.single(
+            what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}"
+        )
+    check_places(out)
+    if output is ShowbackFormat.FOCUS and out is not None:
+        return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)
+    if files:
+        from router.wiring.showback import report_of_files
+
+        if archive:
+            raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
+        report = report_of_files(files, asked)
+    else:
+        report = _of_ledger(asked, archive or [], deploy, clouds)
+    for note in report.section("head").notes:
+        console.note(note, "warning")
+    _write(report, output, out, moment)
+    return ExitCode.OK
+
+
+def _focus(
+    asked: Asked, out: Path, from_files: bool, accounts: Path | None, version: str, deploy: Path | None,
+    clouds: Path | None, now: str | None,
+) -> ExitCode:  # fmt: skip
+    """The charges themselves, which `ledger export` writes."""
+    from router.cli.ledger_export import FocusVersion, export
+
+    if from_files:
+        what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from"
+        raise InvalidInputError.single(what, field="-o focus", remedy=remedy)
+    try:
+        chosen = FocusVersion(version)
+    except ValueError:
+        what = f"{version!r} is not written"
+        raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
+    return export(out, str(asked.month), chosen, accounts, now, deploy, clouds)
+
+
+def _asked(
+    month: str | None, now: datetime, by: str, basis: BasisChoice, share_idle: ShareChoice, shares: list[str]
+) -> Asked:
+    from router.ledger.month import Month
+    from router.showback.report.asked import Asked, Basis
+    from router.showback.sharing import Method
+
+    names = tuple(name.strip() for name in by.split(","))
+    method = Method(share_idle.value)
+    if shares and method is not Method.FIXED:
+        raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
+    if method is Method.FIXED and not shares:
+        what = "names no parts"
+        raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
+    fixed = dict(_part(text, len(names)) for text in shares) if method is Method.FIXED else None
+    if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
+        raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
+    period = Month.of(now) if month is None else month_of("--month", month)
+    try:
+        return Asked(month=period, now=now, by=names, basis=Basis(basis.value), share=method, fixed=fixed)
+    except ValueError as error:
+        raise refused("--by", error) from None
+
+
+def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
+    group, _, part = text.rpartition("=")
+    try:
+        amount = Decimal(part)
+        if not group or not amount.is_finite() or not 0 < amount <= 1 or len(group.split("/")) != names:
+            raise ValueError(text)
+    except (InvalidOperation, ValueError):
+        remedy = "write research=0.6, or team/project=0.6 for --by team,project"
+        raise InvalidInputError.single(
+            f"{text!r} is no part of 1 for a group", field="--share", remedy=remedy
+        ) from None
+    return tuple(group.split("/")), amount
+
+
+def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
+    from router.prices.home import bills_folder, extract_folder, quotes_folder
+    from router.wiring.outcomes import dues, quoted
+    from router.wiring.showback import Told, add_archive, report_of_ledger
+
+    told = Told(
+        dues=dues,
+        quotes=lambda store: quoted(store, quotes_folder(), asked.month),
+        budgets=lambda store: _budgets(store, asked),
+    )
+    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
+        for path in archives:
+            add_archive(store, extract_folder(), path)
+        return report_of_ledger(store, asked, extract_folder(), bills_folder(), told)
+
+
+def _budgets(store: Store, asked: Asked) -> tuple[Budgeted, ...]:
+    if not store.budgets.all():
+        return ()
+    from router.wiring.budgets import budgeted  # takes a while to import
+
+    return budgeted(store, asked.month, asked.now)
+
+
+def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
+    from router.cli.web_page import put
+    from router.showback.report import tidy
+
+    if output in _TO_FILES and out is not None:
+        put(out, tidy.as_workbook(report, now) if output is ShowbackFormat.XLSX else tidy.as_parquet(report))
+    else:
+        console.write(_text(report, output), out)
+
+
+def _text(report: Report, output: ShowbackFormat) -> str:
+    if output is ShowbackFormat.JSON:
+        from router.showback.report.as_json import as_json
+
+        return as_json(report)
+    if output is ShowbackFormat.CSV:
+        from router.showback.report.tidy import as_csv
+
+        return as_csv(report)
+    if output is ShowbackFormat.HTML:
+        from router.cli.showback_page import page
+
+        return page(report)
+    from router.cli.showback_text import as_markdown, as_table
+
+    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report)

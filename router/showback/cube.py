@@ -1,0 +1,107 @@
+"""Cubes: facts added up by all their words but the one machine, so that a report asks thousands of rows, not millions.
+
+Two of them, as SQL for DuckDB. ``sums`` is exact, to the last digit of the facts. ``days`` spreads each fact over the
+days (UTC) of its time, in billionths: the days of a fact add up to it. Both can be added up again. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What a row of ``sums`` says, beside its sums. ``route``: of data that was moved, from where to where.
+KEYS: Final = (
+    "month", "source", "state", "category", "correction", "team", "project", "cost_center", "job", "plan", "attempt",
+    "what", "use", "cloud", "account", "region", "instance_type", "market", "accelerator", "unit", "useful_unit",
+    "currency", "unpriced", "route", "split_method",
+)  # fmt: skip
+_MADE: Final = {
+    "correction": "corrects IS NOT NULL",
+    "route": "CASE WHEN what = 'egress' THEN coalesce(reference, region) END",
+}
+AMOUNTS: Final = ("quantity", "hours", "gpu_hours", "useful", "lost", "billed", "effective", "list", "on_demand")
+# Costs of those facts alone whose on-demand price is known: what savings are the difference to.
+_COMPARED: Final = ("billed", "effective")
+
+DAY_KEYS: Final = ("day", "month", "source", "category", "team", "project", "job", "cloud", "what", "currency")
+_DAY_AMOUNTS: Final = ("billed", "effective", "hours", "count")
+_NANO: Final = 1_000_000_000
+_NANOS: Final = "DECIMAL(38, 9)"
+
+
+def compared(name: str) -> str:
+    """The column of ``sums`` with that cost of the facts whose on-demand price is known."""
+    return f"{name}_compared"
+
+
+def sums_of(facts: str) -> str:
+    """``facts`` is a relation with the columns of facts."""
+    keys = ", ".join(f"{_MADE[name]} AS {name}" if name in _MADE else name for name in KEYS)
+    amounts = ", ".join(f"sum({name}) AS {name}" for name in AMOUNTS)
+    beside = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared(n)}" for n in _COMPARED)
+    return (
+        f"SELECT {keys}, count(*)::BIGINT AS facts, {amounts}, {beside}, min(start) AS first_start, "
+        f'max("end") AS last_end, max(recorded_at) AS recorded_at FROM {facts} GROUP BY ALL'
+    )
+
+
+def sums_again(sums: str, keys: tuple[str, ...] = KEYS) -> str:
+    """Sums of sums, by fewer keys where wanted."""
+    names = (*AMOUNTS, *(compared(name) for name in _COMPARED))
+    amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
+    return (
+        f"SELECT {', '.join(keys)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
+        f"max(last_end) AS last_end, max(recorded_at) AS recorded_at FROM {sums} GROUP BY ALL"
+    )
+
+
+def days_of(facts: str) -> str:
+    """What was spent a day, corrections of other months and what is only planned left out. ``count``: how many facts
+    began on it."""
+    words = ", ".join(name for name in DAY_KEYS if name != "day")
+    money = ", ".join(f"({name}::{_NANOS} * {_NANO})::HUGEINT AS {name}" for name in ("billed", "effective"))
+    spent = "source <> 'planned' AND corrects IS NULL"
+    return f"""
+WITH spent AS (
+    SELECT {words}, {money}, hours::DOUBLE AS hours, epoch_us(start) AS begins, epoch_us("end") AS ends,
+           {_day_of("start")} AS first_day, {_day_of('"end" - INTERVAL 1 microsecond')} AS last_day
+    FROM {facts} WHERE {spent}
+), whole AS (
+    SELECT first_day AS day, {words}, billed, effective, hours, 1 AS count FROM spent WHERE last_day <= first_day
+), parts AS (
+    SELECT {words}, billed, effective, hours, begins, ends, first_day,
+           unnest(range(first_day::BIGINT, last_day::BIGINT + 1)) AS day
+    FROM spent WHERE last_day > first_day
+), shares AS (
+    SELECT *, greatest(day * {_DAY_US} - begins, 0)::HUGEINT AS before,
+           least((day + 1) * {_DAY_US}, ends)::HUGEINT - begins AS until, (ends - begins)::HUGEINT AS whole FROM parts
+), cut AS (
+    SELECT day, {words}, billed * until // whole - billed * before // whole AS billed,
+           effective * until // whole - effective * before // whole AS effective,
+           hours * (until - before)::DOUBLE / whole::DOUBLE AS hours, (day = first_day)::INTEGER AS count FROM shares
+), together AS (FROM whole UNION ALL FROM cut)
+SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_AMOUNTS)} FROM together GROUP BY ALL"""
+
+
+def days_again(days: str) -> str:
+    """Sums of days."""
+    amounts = ", ".join(
+        f"sum({name})::BIGINT AS {name}" if name == "count" else f"sum({name}) AS {name}" for name in _DAY_AMOUNTS
+    )
+    return f"SELECT {', '.join(DAY_KEYS)}, {amounts} FROM {days} GROUP BY ALL"
+
+
+_DAY_US = 86_400_000_000
+
+
+def _day_of(moment: str) -> str:
+    """Days since 1970 in UTC, whatever the connection's time zone."""
+    return f"(epoch_us({moment}) // {_DAY_US})"
+
+
+def _day_sum(name: str) -> str:
+    if name == "count":
+        return "sum(count)::BIGINT AS count"
+    if name == "hours":
+        return "sum(hours)::DECIMAL(38, 9) AS hours"
+    # Billionths back into dollars without a division that would round.
+    return f"(sum({name})::DECIMAL(38, 0) * 0.000000001::{_NANOS})::{_NANOS} AS {name}"

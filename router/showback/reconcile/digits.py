@@ -1,0 +1,16 @@
+"""Fractions as decimals. Pure."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+from pricing.money import divide_half_even
+
+_WIDE: Final = Context(prec=400)
+
+
+def rounded(value: Fraction, places: int) -> Decimal:
+    """To so many places, half to even."""
+    return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _WIDE)

@@ -1,0 +1,186 @@
+"""How a bill's row finds the metered time that it is about: by resource and hour, by tags, by kind of machine and day.
+
+A level looks at the rows that no level before it has matched, and, but for the first, at the time that none has
+covered. All rows of a level see the same time, so that their order does not matter; several may cover the same time (an
+hour of a machine that is half on a commitment has two rows).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class Level(StrEnum):
+    """How a row was matched, the surest first."""
+
+    RESOURCE = "resource"
+    """The provider's id of the resource, and hours that overlap."""
+    TAGS = "tags"
+    """The attempt or job in its tags, and time that overlaps; of what is no machine's usage, the tags alone."""
+    DAY = "sku_day"
+    """Account, region, kind of machine or SKU, and the day."""
+    NONE = "none"
+    """Not at all: it stands as the bill has it."""
+
+
+_DAY_US: Final = 24 * 3600 * 10**6
+
+# ARNs and paths end in the id that others write alone.
+_KEYS: Final = """
+CREATE OR REPLACE TEMP TABLE {table}_key AS
+SELECT {id}, s, e, resource AS k, true AS whole FROM {table} WHERE resource IS NOT NULL
+UNION ALL
+SELECT {id}, s, e, tail, false FROM (SELECT *, split_part(resource, '/', -1) AS tail FROM {table})
+WHERE tail <> resource AND NOT ends_with(resource, '/')
+"""
+
+_BY_RESOURCE: Final = """
+CREATE OR REPLACE TEMP TABLE rc_found AS
+SELECT r.b, t.m, t.m AS f, greatest(r.s, t.s) AS os, least(r.e, t.e) AS oe, r.is_usage AND r.what = t.what AS covers
+FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = tk.k AND rk.s < tk.e AND tk.s < rk.e AND (rk.whole OR tk.whole)
+JOIN rc_row r ON r.b = rk.b JOIN rc_stretch t ON t.m = tk.m
+WHERE r.cloud IS NULL OR t.cloud IS NULL OR r.cloud = t.cloud OR r.cloud NOT IN (SELECT cloud FROM rc_cloud)
+QUALIFY r.what = t.what OR NOT bool_or(r.what = t.what) OVER (PARTITION BY r.b)
+"""
+
+# A machine that we know is never another one: what is billed of it outside its metered hours stays unmatched.
+_KNOWN: Final = """
+CREATE OR REPLACE TEMP TABLE rc_known AS
+SELECT rk.b, min(tk.m) AS m FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = tk.k AND (rk.whole OR tk.whole)
+ANTI JOIN rc_pair p ON p.b = rk.b GROUP BY rk.b
+"""
+
+# Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered.
+_SURE: Final = """
+CREATE OR REPLACE TEMP TABLE rc_sure AS
+SELECT m FROM rc_stretch t WHERE resource IS NOT NULL AND EXISTS (
+    SELECT 1 FROM (SELECT DISTINCT n.cloud, n.what FROM rc_pair p JOIN rc_stretch n ON n.m = p.m WHERE p.covers) n
+    WHERE n.what = t.what AND n.cloud IS NOT DISTINCT FROM t.cloud)
+"""
+
+_TAGS: Final = """
+CREATE OR REPLACE TEMP TABLE rc_tag AS
+SELECT r.b, CASE WHEN r.attempt IN (SELECT attempt FROM rc_stretch WHERE attempt IS NOT NULL)
+                 THEN 'attempt ' || r.attempt ELSE 'job ' || r.job END AS k
+FROM rc_row r ANTI JOIN rc_pair p ON p.b = r.b
+WHERE r.job IS NOT NULL OR r.attempt IS NOT NULL
+"""
+
+_BY_TAGS: Final = """
+CREATE OR REPLACE TEMP TABLE rc_found AS
+WITH free AS (
+    SELECT f.*, t.what, t.team, t.instance_type, f.m IN (SELECT m FROM rc_sure) AS sure,
+           unnest(['attempt ' || t.attempt, 'job ' || t.job]) AS k
+    FROM rc_free f JOIN rc_stretch t ON t.m = f.m)
+SELECT r.b, f.m, f.f, greatest(r.s, f.s) AS os, least(r.e, f.e) AS oe, true AS covers
+FROM rc_tag g JOIN rc_row r ON r.b = g.b JOIN free f ON f.k = g.k AND r.s < f.e AND f.s < r.e
+WHERE r.b NOT IN (SELECT b FROM rc_known) AND r.is_usage AND r.what = f.what AND coalesce(r.team = f.team, true)
+      AND coalesce(r.instance_type = f.instance_type, true) AND NOT (f.sure AND r.resource IS NOT NULL)
+"""
+
+# Rows of a day have that day's machines; rows of hours those of their hours, and where none ran then those of the day.
+_BY_DAY: Final = """
+CREATE OR REPLACE TEMP TABLE rc_found AS
+WITH rows AS (
+    SELECT r.*, unnest(range(r.s // {day}, (r.e - 1) // {day} + 1)) AS d
+    FROM rc_row r ANTI JOIN rc_pair p ON p.b = r.b
+    WHERE r.is_usage AND r.e > r.s AND r.region IS NOT NULL AND r.b NOT IN (SELECT b FROM rc_known)),
+row_keys AS (
+    SELECT b, s, e, d, what, account, region, market, team, job, resource, 'type ' || instance_type AS k FROM rows
+    WHERE instance_type IS NOT NULL
+    UNION ALL
+    SELECT b, s, e, d, what, account, region, market, team, job, resource, 'sku ' || sku FROM rows
+    WHERE instance_type IS NULL AND sku IS NOT NULL),
+free AS (
+    SELECT f.*, t.what, t.account, t.region, t.market, t.team, t.job, t.instance_type, t.sku,
+           f.m IN (SELECT m FROM rc_sure) AS sure,
+           unnest(range(f.s // {day}, (f.e - 1) // {day} + 1)) AS d
+    FROM rc_free f JOIN rc_stretch t ON t.m = f.m WHERE t.region IS NOT NULL),
+free_keys AS (
+    SELECT * EXCLUDE (instance_type, sku), unnest(['type ' || instance_type, 'sku ' || sku]) AS k FROM free)
+SELECT DISTINCT r.b, f.m, f.f, greatest({row_start}, f.s) AS os, least({row_end}, f.e) AS oe, true AS covers
+FROM row_keys r JOIN free_keys f ON r.k = f.k AND r.region = f.region AND r.d = f.d
+WHERE r.what = f.what AND {row_start} < f.e AND f.s < {row_end}
+      AND coalesce(r.account = f.account, true) AND coalesce(r.market = f.market, true)
+      AND coalesce(r.team = f.team, true) AND coalesce(r.job = f.job, true)
+      AND NOT (f.sure AND r.resource IS NOT NULL)
+"""
+_AT_THE_TIME: Final = {"row_start": "r.s", "row_end": "r.e", "day": _DAY_US}
+_THAT_DAY: Final = {
+    "row_start": f"((r.s // {_DAY_US}) * {_DAY_US})",
+    "row_end": f"(((r.e - 1) // {_DAY_US} + 1) * {_DAY_US})",
+    "day": _DAY_US,
+}
+
+# Row b lies on stretch m from os until oe; of that, fs until fe is time that no row before it in order has covered.
+_KEEP: Final = """
+INSERT INTO rc_pair
+SELECT '{level}', b, m, os, oe, covers,
+       CASE WHEN covers AND oe > coalesce(reached, os) THEN greatest(os, coalesce(reached, os)) END,
+       CASE WHEN covers AND oe > coalesce(reached, os) THEN oe END
+FROM (SELECT *, max(oe) OVER (PARTITION BY f, covers ORDER BY os, oe DESC, b
+                              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM rc_found)
+"""
+
+_LEFT: Final = """
+CREATE OR REPLACE TEMP TABLE rc_free AS
+WITH covered AS (
+    SELECT f, os, oe, max(oe) OVER (PARTITION BY f ORDER BY os, oe DESC, b
+                                    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+    FROM rc_found WHERE covers),
+gaps AS (
+    SELECT f.m, coalesce(c.reached, f.s) AS s, c.os AS e FROM covered c JOIN rc_free f ON f.f = c.f
+    WHERE c.os > coalesce(c.reached, f.s)
+    UNION ALL
+    SELECT f.m, max(c.oe), any_value(f.e) FROM covered c JOIN rc_free f ON f.f = c.f GROUP BY f.f, f.m
+    HAVING max(c.oe) < any_value(f.e)
+    UNION ALL
+    SELECT f.m, f.s, f.e FROM rc_free f ANTI JOIN covered c ON c.f = f.f)
+SELECT row_number() OVER (ORDER BY m, s) AS f, m, s, e FROM gaps
+"""
+
+_LEVELS: Final = f"""
+CREATE OR REPLACE TEMP TABLE rc_level AS
+SELECT r.b, CASE WHEN p.level IS NOT NULL THEN p.level
+                 WHEN g.b IS NOT NULL AND NOT (r.is_usage AND r.what = 'machine') THEN '{Level.TAGS}'
+                 ELSE '{Level.NONE}' END AS level
+FROM rc_row r LEFT JOIN (SELECT b, any_value(level) AS level FROM rc_pair GROUP BY b) p ON p.b = r.b
+LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
+               SELECT 'attempt ' || attempt AS k FROM rc_stretch UNION SELECT 'job ' || job FROM rc_stretch) USING (k)
+          ) g ON g.b = r.b
+"""
+
+
+def match(connection: duckdb.DuckDBPyConnection) -> None:
+    """From ``rc_stretch`` and ``rc_row``: ``rc_pair`` (what lies on what, and which time it is the first to cover),
+    ``rc_free`` (metered time that no row covers) and ``rc_level`` (how each row was matched)."""
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rc_pair "
+        "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
+    )
+    connection.execute("CREATE OR REPLACE TEMP TABLE rc_free AS SELECT m AS f, m, s, e FROM rc_stretch")
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
+    )
+    connection.execute(_KEYS.format(table="rc_row", id="b"))
+    connection.execute(_KEYS.format(table="rc_stretch", id="m"))
+    _level(connection, Level.RESOURCE, _BY_RESOURCE)
+    connection.execute(_KNOWN)
+    connection.execute(_SURE)
+    connection.execute(_TAGS)
+    _level(connection, Level.TAGS, _BY_TAGS)
+    _level(connection, Level.DAY, _BY_DAY.format(**_AT_THE_TIME))
+    _level(connection, Level.DAY, _BY_DAY.format(**_THAT_DAY))
+    connection.execute(_LEVELS)
+    for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found", "rc_sure"):
+        connection.execute(f"DROP TABLE {table}")
+
+
+def _level(connection: duckdb.DuckDBPyConnection, level: Level, finding: str) -> None:
+    connection.execute(finding)
+    connection.execute(_KEEP.format(level=level.value))
+    connection.execute(_LEFT)

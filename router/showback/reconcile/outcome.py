@@ -1,0 +1,176 @@
+"""What matching came to, as values: sums by level, what stands alone on either side, how far bills reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
+
+from router.showback.reconcile.grains import Basis, rows_of
+from router.showback.reconcile.levels import Level
+from router.showback.splitting import exact_sum
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSum:
+    """Rows of bills that were matched at a level. ``unknown`` of them have no such amount."""
+
+    level: Level
+    currency: str
+    rows: int
+    amount: Decimal
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alone:
+    """What has no counterpart. Of a bill: a row (``origin``, ``row``). Of the meter (``origin`` is the ledger): all
+    that is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they
+    should have it."""
+
+    origin: str
+    row: int
+    start: datetime
+    end: datetime
+    what: str
+    cloud: str | None
+    account: str | None
+    region: str | None
+    instance_type: str | None
+    resource: str | None
+    sku: str | None
+    team: str | None
+    job: str | None
+    attempt: str | None
+    currency: str
+    amount: Decimal | None
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Until when the bills of an account have usage (``through``); of rows in the books of the month."""
+
+    cloud: str | None
+    account: str | None
+    through: datetime
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What bills charge for metered time (in ``currency``), and what the meter says of the same time, at our prices
+    (in ``metered_currency``)."""
+
+    team: str | None
+    job: str | None
+    currency: str
+    metered_currency: str
+    metered: Decimal
+    invoiced: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Of a month (None: of all). ``estimated``: which part of what was spent is on no bill, by currency; None where
+    nothing was spent."""
+
+    month: str | None
+    levels: tuple[LevelSum, ...]
+    unmatched: tuple[Alone, ...]
+    unbilled: tuple[Alone, ...]
+    reaches: tuple[Reach, ...]
+    compared: tuple[Compared, ...]
+    estimated: dict[str, Fraction | None]
+
+
+_ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, currency"
+_DAY_US: Final = 24 * 3600 * 10**6
+_IN: Final = "($month IS NULL OR {0}month = $month)"
+
+_LEVEL_SUMS: Final = f"""
+SELECT l.level, f.currency, count(*) AS rows, coalesce(sum({{basis}}), 0) AS amount,
+       count(*) - count({{basis}}) AS unknown
+FROM rc_level l JOIN rc_row r USING (b)
+JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
+WHERE {_IN.format("f.")} GROUP BY ALL ORDER BY ALL
+"""
+_UNMATCHED: Final = f"""
+SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for name in _ALONE.split(","))},
+       a.{{basis}} AS amount, false AS due
+FROM rc_level l JOIN rc_row r USING (b)
+JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
+WHERE l.level = '{Level.NONE}' AND {_IN.format("a.")} ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
+"""
+# A bill that names no account may be any account's, and so may metering that names none.
+_UNBILLED: Final = f"""
+WITH reach AS ({{reach}})
+SELECT origin, min("row") AS "row", min("start") AS "start", max("end") AS "end", {_ALONE}, sum({{basis}}) AS amount,
+       max("end") <= (SELECT max(through) FROM reach WHERE reach.cloud IS NOT DISTINCT FROM a.cloud
+                      AND coalesce(reach.account = a.account, true)) AS due
+FROM {{actual}} a WHERE source = 'metered' AND {_IN.format("")}
+GROUP BY origin, {_ALONE}, attempt, rank, {{basis}} IS NULL
+ORDER BY abs(amount) DESC NULLS FIRST, origin, "row"
+"""
+# The clouds of bills in the words of what they were matched with. A row for a month says nothing of how far it reaches.
+_REACH: Final = f"""
+SELECT coalesce(t.cloud, r.cloud) AS cloud, r.account,
+       make_timestamptz(coalesce(max(r.e) FILTER (r.e - r.s <= {_DAY_US}), max(r.e))) AS through, count(*) AS rows
+FROM rc_row r LEFT JOIN (
+    SELECT p.b, min(t.cloud) AS cloud FROM rc_pair p JOIN rc_stretch t USING (m) GROUP BY p.b) t USING (b)
+WHERE r.is_usage AND {_IN.format("r.")} GROUP BY ALL
+"""
+_COMPARED: Final = f"""
+WITH covered AS (
+    SELECT p.b, sum(rc_between(t.units, p.fs, p.fe, t.s, t.e)) AS units
+    FROM rc_pair p JOIN rc_stretch t USING (m) WHERE p.fs IS NOT NULL GROUP BY p.b),
+whose AS (
+    SELECT p.b, any_value(t.team) AS team, any_value(t.job) AS job, any_value(t.currency) AS currency
+    FROM rc_pair p JOIN rc_stretch t USING (m)
+    WHERE p.covers GROUP BY p.b)
+SELECT w.team, w.job, f.currency, w.currency AS metered_currency,
+       coalesce(sum(rc_money(c.units)), 0) AS metered, coalesce(sum(f.{{basis}}), 0) AS invoiced
+FROM whose w LEFT JOIN covered c USING (b) JOIN rc_row r USING (b)
+JOIN {{facts}} f ON f.source = 'billed' AND f.origin = r.origin AND f."row" = r."row"
+WHERE {_IN.format("f.")} AND f.what = 'machine' GROUP BY ALL ORDER BY ALL
+"""
+_ESTIMATED: Final = f"""
+SELECT currency, sum({{basis}}) AS whole, sum({{basis}}) FILTER (source = 'metered') AS part FROM {{actual}}
+WHERE {_IN.format("")}
+GROUP BY 1 ORDER BY 1
+"""
+
+
+def outcome(
+    connection: duckdb.DuckDBPyConnection, basis: Basis, month: str | None = None, *, facts: str = "facts",
+    actual: str = "actual",
+) -> Outcome:  # fmt: skip
+    """After :func:`router.showback.reconcile.matching.reconcile`, in its connection: of the books of ``month``."""
+
+    def asked(query: str) -> list[dict[str, Any]]:
+        words = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
+        return rows_of(connection, query.format(**words), {"month": month})
+
+    return Outcome(
+        month=month,
+        levels=tuple(LevelSum(**{**row, "level": Level(row["level"])}) for row in asked(_LEVEL_SUMS)),
+        unmatched=tuple(Alone(**row) for row in asked(_UNMATCHED)),
+        unbilled=tuple(Alone(**{**row, "due": bool(row["due"])}) for row in asked(_UNBILLED)),
+        reaches=tuple(Reach(**row) for row in asked(f"{_REACH} ORDER BY ALL")),
+        compared=tuple(Compared(**row) for row in asked(_COMPARED)),
+        estimated={row["currency"]: _share(row["part"], row["whole"]) for row in asked(_ESTIMATED)},
+    )
+
+
+def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
+    return Fraction(part or 0) / Fraction(whole) if whole else None
+
+
+def total(found: tuple[Alone, ...], currency: str) -> Decimal:
+    """Of those whose price is known."""
+    return exact_sum(each.amount for each in found if each.currency == currency and each.amount is not None)

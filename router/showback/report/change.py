@@ -1,0 +1,134 @@
+"""Why a month cost more or less than the one before: volume, price, mix, and what has no quantity. Without remainder.
+
+Of what has a quantity (machine hours, gigabytes), by unit, with c the costs, q the quantities and Q their sum in the
+month before (0) and this one (1), and for each kind g of thing (cloud, region, machine type, market):
+
+    volume = (Q1 - Q0) x C0 / Q0                 as much more of everything, at last month's mean price
+    price  = sum over g in both of (c1/q1 - c0/q0) x q1
+    mix    = C1 - C0 - volume - price            other kinds than last month; what is rounded goes here
+
+A unit that one of the months does not have is volume. The rest (fees, taxes, credits, corrections) is ``other``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+
+from router.showback.report.setting import Setting
+from router.showback.report.values import Cell, Column, Kind, Section, added, section
+
+BUCKETS = ("volume", "price", "mix", "other")
+COLUMNS = (
+    Column("currency", "Currency", rank=0),
+    Column("bucket", "Because of", rank=0),
+    Column("amount", "Change", Kind.MONEY, 0),
+)
+_PLACES = 9
+_WIDE = Context(prec=100)
+_WHAT = {
+    "volume": "more or fewer hours and gigabytes, at last month's mean price",
+    "price": "other prices for what both months had",
+    "mix": "other places, machines and markets",
+    "other": "fees, taxes, credits, corrections: what has no quantity",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """What one kind of thing cost in a month; ``quantity`` None: it has none."""
+
+    kind: tuple[str | None, ...]
+    unit: str | None
+    cost: Decimal
+    quantity: Decimal | None
+
+
+def change(setting: Setting) -> Section:
+    """A row for each currency and bucket; none where the month before has nothing."""
+    by_month: dict[str, dict[str, list[Thing]]] = {}
+    rows = setting.cubes.ask(
+        f"SELECT month, currency, what, cloud, region, instance_type, market, unit, correction OR category <> 'Usage' "
+        f"AS apart, sum({setting.cost}) AS cost, sum(quantity) AS quantity, sum(hours) AS hours "
+        f"FROM sums WHERE source <> 'planned' GROUP BY ALL"
+    )
+    for row in rows:
+        kind = tuple(row[name] for name in ("what", "cloud", "region", "instance_type", "market"))
+        quantity = row["hours"] if row["what"] == "machine" else row["quantity"]
+        known = None if row["apart"] or row["unit"] is None else quantity
+        thing = Thing(kind, row["unit"], row["cost"] or Decimal(0), known or None)
+        by_month.setdefault(row["month"], {}).setdefault(row["currency"], []).append(thing)
+    before, now = by_month.get(setting.before, {}), by_month.get(setting.month, {})
+    made: list[dict[str, Cell]] = [
+        {"currency": currency, "bucket": bucket, "amount": amount}
+        for currency in sorted(before.keys() | now.keys())
+        if before
+        for bucket, amount in explained(before.get(currency, ()), now.get(currency, ())).items()
+    ]
+    notes = [f"{name}: {text}." for name, text in _WHAT.items()] if made else ["There is no month before it."]
+    return section("change", "Change on last month", COLUMNS, made, *notes)
+
+
+def explained(before: Iterable[Thing], now: Iterable[Thing]) -> dict[str, Decimal]:
+    """The amount of each bucket; together they are what changed, to the last digit."""
+    found = dict.fromkeys(BUCKETS, Decimal(0))
+    units: dict[str | None, tuple[list[Thing], list[Thing]]] = defaultdict(lambda: ([], []))
+    for place, things in enumerate((before, now)):
+        for thing in things:
+            units[thing.unit if thing.quantity is not None else None][place].append(thing)
+    for unit, (old, new) in units.items():
+        rest = _WIDE.subtract(_sum(new), _sum(old))
+        if unit is None:
+            found["other"] = _plus(found["other"], rest)
+            continue
+        volume, price = _volume(old, new), _price(old, new)
+        found["volume"] = _plus(found["volume"], volume)
+        found["price"] = _plus(found["price"], price)
+        found["mix"] = _plus(found["mix"], _WIDE.subtract(_WIDE.subtract(rest, volume), price))
+    return found
+
+
+def _volume(old: list[Thing], new: list[Thing]) -> Decimal:
+    if not old or not new:
+        return _WIDE.subtract(_sum(new), _sum(old))
+    before, after = _quantity(old), _quantity(new)
+    return _rounded((after - before) * Fraction(_sum(old)) / before) if before else Decimal(0)
+
+
+def _price(old: list[Thing], new: list[Thing]) -> Decimal:
+    first, second = _by_kind(old), _by_kind(new)
+    if not old or not new:
+        return Decimal(0)
+    total = Fraction(0)
+    for kind in first.keys() & second.keys():
+        (cost, quantity), (cost_now, quantity_now) = first[kind], second[kind]
+        if quantity:
+            total += cost_now - cost / quantity * quantity_now
+    return _rounded(total)
+
+
+def _by_kind(things: list[Thing]) -> dict[tuple[str | None, ...], tuple[Fraction, Fraction]]:
+    found: dict[tuple[str | None, ...], tuple[Fraction, Fraction]] = {}
+    for thing in things:
+        cost, quantity = found.get(thing.kind, (Fraction(0), Fraction(0)))
+        found[thing.kind] = (cost + Fraction(thing.cost), quantity + Fraction(thing.quantity or 0))
+    return found
+
+
+def _sum(things: list[Thing]) -> Decimal:
+    return added(thing.cost for thing in things) or Decimal(0)
+
+
+def _quantity(things: list[Thing]) -> Fraction:
+    return sum((Fraction(thing.quantity or 0) for thing in things), Fraction(0))
+
+
+def _plus(one: Decimal, other: Decimal) -> Decimal:
+    return _WIDE.add(one, other)
+
+
+def _rounded(amount: Fraction) -> Decimal:
+    return _WIDE.scaleb(Decimal(round(amount * 10**_PLACES)), -_PLACES)

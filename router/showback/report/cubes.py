@@ -1,0 +1,114 @@
+"""The cubes that a report asks: two months of sums, nine weeks of days, and the corrections, in a DuckDB of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from router.ledger.month import Month
+from router.showback import cube
+from router.showback.duck import parquet
+from router.showback.extractparts import Manifest
+
+if TYPE_CHECKING:
+    import duckdb
+
+# So far back days are compared with the same days of the week.
+WEEKS = 9
+_EPOCH = date(1970, 1, 1)
+Found = dict[str, Any]
+
+
+class Cubes:
+    """Asks tables ``sums``, ``days`` and ``corrections`` of a connection. Amounts come as Decimal, exact; null is
+    None."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str) -> list[Found]:
+        """The rows of a query by name."""
+        found: list[Found] = self._connection.sql(sql).arrow().read_all().to_pylist()
+        return found
+
+
+def of_extract(
+    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month]
+) -> Cubes:
+    """Of an extract (:meth:`~router.showback.extract.Extract.current`): ``months`` are the one that is reported and
+    those before it that are looked at, the newest first."""
+    parts = manifest.of_months(str(month) for month in months)
+    if not parts:
+        return of_facts(connection, _nothing(connection), months)
+    near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
+    sums = parquet([part.path(folder, "sums") for part in near]) if near else None
+    days = parquet([part.path(folder, "days") for part in parts])
+    if sums is None:
+        _put(connection, "sums", f"{cube.sums_of(_nothing(connection))}")
+    else:
+        _put(connection, "sums", cube.sums_again(sums))
+    _put(connection, "days", cube.days_again(days))
+    some = [part.path(folder, "facts") for part in near]
+    _corrections(connection, parquet(some) if some else _nothing(connection), months[0])
+    return Cubes(connection)
+
+
+def of_facts(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month]) -> Cubes:
+    """Of a relation of the connection with the columns of facts."""
+    near = ", ".join(f"'{month}'" for month in months[:2])
+    every = ", ".join(f"'{month}'" for month in months)
+    _put(connection, "sums", cube.sums_of(f"(FROM {facts} WHERE month IN ({near}))"))
+    _put(connection, "days", cube.days_of(f"(FROM {facts} WHERE month IN ({every}))"))
+    _corrections(connection, facts, months[0])
+    return Cubes(connection)
+
+
+def months_of(month: Month) -> tuple[Month, ...]:
+    """The month and those before it that a report looks at, the newest first."""
+    found, first = [month], month.begins - timedelta(weeks=WEEKS)
+    while found[-1].begins > first:
+        found.append(Month.of(found[-1].begins - timedelta(microseconds=1)))
+    return tuple(found)
+
+
+def day_number(day: date) -> int:
+    """As cubes count days."""
+    return (day - _EPOCH).days
+
+
+def day_of(number: int) -> date:
+    """The other way round."""
+    return _EPOCH + timedelta(days=number)
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    """A moment as DuckDB gives it, in UTC."""
+    return None if moment is None else moment.astimezone(UTC)
+
+
+def zero(amount: Decimal | None) -> Decimal:
+    """Of what adds up to a total: a sum of nothing is 0."""
+    return Decimal(0) if amount is None else amount
+
+
+def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+
+def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:
+    names = (
+        "origin", "row", "corrects", "category", "what", "team", "project", "job", "cloud", "start", '"end"',
+        "recorded_at", "currency", "billed", "effective", "reason", "who", "reference",
+    )  # fmt: skip
+    where = f"corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
+    _put(connection, "corrections", f"SELECT {', '.join(names)} FROM {facts} WHERE {where}")
+
+
+def _nothing(connection: duckdb.DuckDBPyConnection) -> str:
+    from router.showback.facts import COLUMNS
+
+    connection.register("no_facts", COLUMNS.empty_table())
+    return "no_facts"

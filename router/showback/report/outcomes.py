@@ -1,0 +1,119 @@
+"""What was promised and planned, beside what came of it: budgets, quotes, plans, and the reconciliation's variance."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from decimal import Decimal
+
+from router.showback.report.asked import Variance
+from router.showback.report.setting import Setting
+from router.showback.report.values import Cell, Column, Kind, Section, less, ratio, section
+
+BUDGETS = (
+    Column("scope", "Budget of", rank=0),
+    Column("currency", "Currency", rank=0),
+    Column("budget", "Budget", Kind.MONEY, 0),
+    Column("spent", "Spent", Kind.MONEY, 0),
+    Column("used", "Used", Kind.SHARE, 0),
+    Column("forecast", "Forecast", Kind.MONEY, 1),
+    Column("hard", "Hard", Kind.FLAG, 1),
+    Column("mark", "Mark", rank=0),
+)
+QUOTES = (
+    Column("job", "Job", rank=0),
+    Column("quote", "Quote", rank=2),
+    Column("cost", "Cost", Kind.MONEY, 0),
+    Column("p50", "Half below", Kind.MONEY, 0),
+    Column("p90", "9 of 10 below", Kind.MONEY, 0),
+    Column("within_p90", "Kept", Kind.FLAG, 0),
+    Column("promised", "Promised on time", Kind.SHARE, 1),
+    Column("deadline", "Deadline", Kind.MOMENT, 1),
+    Column("done_at", "Done at", Kind.MOMENT, 1),
+    Column("p50_at", "Half by", Kind.MOMENT, 3),
+    Column("p90_at", "9 of 10 by", Kind.MOMENT, 3),
+    Column("on_time", "On time", Kind.FLAG, 0),
+)
+PLANS = (
+    Column("plan", "Plan", rank=0),
+    Column("currency", "Currency", rank=0),
+    Column("planned", "Planned", Kind.MONEY, 0),
+    Column("actual", "Actual", Kind.MONEY, 0),
+    Column("difference", "Difference", Kind.MONEY, 0),
+    Column("planned_hours", "Hours planned", Kind.AMOUNT, 1),
+    Column("actual_hours", "Hours", Kind.AMOUNT, 1),
+    Column("planned_steps", "Steps planned", Kind.AMOUNT, 2),
+    Column("actual_steps", "Steps", Kind.AMOUNT, 2),
+)
+VARIANCE = (
+    Column("job", "Job", rank=0),
+    Column("currency", "Currency", rank=0),
+    *(Column(name, name.capitalize(), Kind.MONEY, 0) for name in ("planned", "metered", "invoiced")),
+    *(
+        Column(f"by_{name}", name.capitalize(), Kind.MONEY, rank)
+        for name, rank in zip(
+            ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing"), (1, 1, 1, 1, 1, 2, 2), strict=True
+        )
+    ),
+)
+_SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
+_PLAN_DIGITS = 12
+
+
+def budgets(setting: Setting) -> Section:
+    """A row for each budget of the month. ``mark``: the last of 50, 80 and 100 % that is passed, or that the forecast
+    is above all of it."""
+    made: list[dict[str, Cell]] = []
+    for each in setting.beside.budgets or ():
+        used = ratio(each.spent, each.budget)
+        passed = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
+        over = each.forecast is not None and each.forecast > each.budget
+        mark = "over" if passed == 1 else "forecast over" if over else None if passed is None else f"{passed:.0%}"
+        fields = ("scope", "currency", "budget", "spent", "forecast", "hard")
+        made.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
+    notes = () if setting.beside.budgets is not None else ("Budgets were not looked at.",)
+    return section("budgets", "Budgets", BUDGETS, made, *notes)
+
+
+def quotes(setting: Setting) -> Section:
+    """A row for each accepted quote whose job is over; money in dollars."""
+    made: list[dict[str, Cell]] = [
+        {
+            **asdict(each),
+            "within_p90": None if each.p90 is None else each.cost <= each.p90,
+            "on_time": each.done_at is not None and each.done_at <= each.deadline,
+        }
+        for each in setting.beside.quotes or ()
+    ]
+    notes = ["Dollars of machines alone, of all months of the job."] if made else []
+    if setting.beside.quotes is None:
+        notes = ["Quotes were not looked at."]
+    return section("quotes", "Quotes and what came of them", QUOTES, made, *notes)
+
+
+def plans(setting: Setting) -> Section:
+    """A row for each plan and currency; what no plan is named for is in no row."""
+    rows = setting.cubes.ask(
+        f"SELECT left(plan, {_PLAN_DIGITS}) AS plan, currency, "
+        f"sum({setting.cost}) FILTER (source = 'planned') AS planned, "
+        f"sum({setting.cost}) FILTER (source <> 'planned') AS actual, "
+        f"sum(hours) FILTER (source = 'planned') AS planned_hours, "
+        f"sum(hours) FILTER (source <> 'planned') AS actual_hours, "
+        f"sum(useful) FILTER (source = 'planned' AND useful_unit = 'Steps') AS planned_steps, "
+        f"sum(useful) FILTER (source <> 'planned' AND useful_unit = 'Steps') AS actual_steps "
+        f"FROM sums WHERE month = '{setting.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
+    )
+    made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
+    note = "A plan that goes over the end of a month stands in both, with the part of each."
+    return section("plans", "Plans and what came of them", PLANS, made, note)
+
+
+def variance(setting: Setting) -> Section:
+    """A row for each job that reconciliation looked at; its buckets add up to invoiced less planned."""
+    made = [_bridge(each) for each in setting.beside.variance or ()]
+    notes = () if setting.beside.variance is not None else ("No bill was reconciled.",)
+    return section("variance", "Planned, metered, invoiced", VARIANCE, made, *notes)
+
+
+def _bridge(each: Variance) -> dict[str, Cell]:
+    said = ("job", "currency", "planned", "metered", "invoiced")
+    return {name if name in said else f"by_{name}": amount for name, amount in asdict(each).items()}

@@ -1,0 +1,63 @@
+"""Cells as text: exact for programs, short for people, and harmless in a spreadsheet. Pure."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Context, Decimal
+
+from router.showback.report.values import Cell, Kind
+
+UNKNOWN = "-"
+# What a spreadsheet takes for the beginning of a formula, in its full-width forms too (OWASP ASVS 1.2.10).
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_WIDE = Context(prec=100)
+_CENT = Decimal("0.01")
+
+
+def exact(cell: Cell) -> str:
+    """All digits; moments as ``2026-11-01T00:00:00Z``; empty for what is not known."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, Decimal):
+        return f"{cell:f}"
+    if isinstance(cell, datetime):
+        text = f"{cell:%Y-%m-%dT%H:%M:%S}"
+        return f"{text}.{cell.microsecond:06}Z" if cell.microsecond else f"{text}Z"
+    return cell.isoformat() if isinstance(cell, date) else str(cell)
+
+
+def harmless(text: str) -> str:
+    """For files that people open in a spreadsheet: nothing in it is a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def short(cell: Cell, kind: Kind) -> str:
+    """For people: money to the cent, but never 0.00 for what is not nothing; what is not known is ``-``."""
+    if cell is None:
+        return UNKNOWN
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, Decimal):
+        return _number(cell, kind)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, datetime):
+        return f"{cell:%Y-%m-%d %H:%M}"
+    return cell.isoformat() if isinstance(cell, date) else printable(cell)
+
+
+def printable(text: str) -> str:
+    """With nothing in it that a terminal would obey."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def _number(value: Decimal, kind: Kind) -> str:
+    if kind is Kind.SHARE:
+        return f"{_WIDE.multiply(value, Decimal(100)).quantize(Decimal('0.1'), context=_WIDE)}%"
+    if kind is Kind.AMOUNT and value == value.to_integral_value(context=_WIDE):
+        return f"{value:,.0f}"
+    if value and abs(value) < _CENT:
+        return f"{value:.2g}" if abs(value) >= Decimal("0.0001") else f"{value:.1e}"
+    return f"{value.quantize(_CENT, context=_WIDE):,}"

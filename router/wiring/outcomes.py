@@ -1,0 +1,88 @@
+"""What became of jobs and of quotes, for a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from router.ledger.month import Month
+from router.showback.report.asked import Due, Quoted
+
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+    from router.state.store import Store
+
+_FINISHED = "finished"
+_NANO = Decimal("0.000000001")
+
+
+def dues(store: Store, month: Month) -> dict[str, Due]:
+    """By job: of those that had machines in the month, their deadline and when they were done."""
+    jobs: dict[str, list[Attempt]] = {}
+    for attempt in store.attempts():
+        if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
+            jobs.setdefault(attempt.job, []).append(attempt)
+    specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
+
+    @cache
+    def made(plan: str) -> datetime | None:
+        text = store.plan(plan)
+        return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
+
+    found = {}
+    for job, attempts in jobs.items():
+        last = attempts[-1]
+        done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]
+        over = bool(done) or all(attempt.phase.is_over for attempt in attempts)
+        deadline = _deadline(specs.get(last.job_digest), made(last.plan) or last.created_at)
+        found[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=over)
+    return found
+
+
+def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
+    from router.jobs.spec import Job  # takes longer to import than most reports
+
+    try:
+        deadline = None if spec is None else Job.model_validate_json(spec).deadline
+    except ValueError:  # of a version that wrote it otherwise
+        return None
+    return None if deadline is None else deadline.at(as_of)
+
+
+def quoted(store: Store, folder: Path, month: Month) -> tuple[Quoted, ...]:
+    """Accepted quotes of jobs that were over in the month, by quote. InvalidInputError for a damaged file."""
+    return tuple(_of_month(_all(store, folder), month)) if any(folder.glob("quote-*.json")) else ()
+
+
+def _all(store: Store, folder: Path) -> Iterable[Quoted]:
+    from router.files.quote_files import stored_quotes
+    from router.wiring.endings import ending
+
+    for name, quote, accepted in stored_quotes(folder):
+        how = None if accepted is None else ending(quote, accepted, store)
+        if how is not None:
+            p50, p90 = quote.usd.p50, quote.usd.p90
+            yield Quoted(
+                quote=name,
+                job=quote.job,
+                deadline=quote.deadline,
+                promised=Decimal(repr(quote.on_time)),
+                p50=None if p50 is None else p50.nanos * _NANO,
+                p90=None if p90 is None else p90.nanos * _NANO,
+                cost=how.usd.nanos * _NANO,
+                p50_at=quote.finish_p50,
+                p90_at=quote.finish_p90,
+                done_at=how.done_at,
+            )
+
+
+def _of_month(quotes: Iterable[Quoted], month: Month) -> Iterable[Quoted]:
+    for each in quotes:
+        at = each.done_at or each.deadline
+        if month.begins <= at < month.ends:
+            yield each

@@ -1,0 +1,216 @@
+"""``stepfare budget`` as people run it, who is told, and that plans keep to hard budgets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import Result
+
+from pricing.money import Usd, UsdPerHour
+from router.cli.console import ExitCode
+from router.ledger.entry import Entry
+from router.running import channels
+from router.running.channels import Channel
+from router.running.happenings import Level
+from router.state.chain import verify
+from router.state.store import Store
+from tests.support.command import run, write_job
+from tests.support.state_values import NOW, attempt, entry, node
+
+MONTH = datetime(2026, 11, 1, tzinfo=UTC)
+AT = "2026-11-11T00:00:00Z"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    monkeypatch.setenv("STEPFARE_HOME", str(folder))
+    return folder
+
+
+def opened(home: Path) -> Store:
+    return Store.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+
+
+def daily(days: int, usd: str, **said: Any) -> list[Entry]:
+    """An hour of each day from the first of the month."""
+    starts = [MONTH + timedelta(days=day) for day in range(days)]
+    return [
+        entry(f"{said.get('team')} {at}", start=at, end=at + timedelta(hours=1), usd=Usd.parse(usd), **said)
+        for at in starts
+    ]
+
+
+def budget(*arguments: object, code: ExitCode = ExitCode.OK, at: str = AT) -> Result:
+    done = run("budget", *arguments, "--now", at)
+    assert done.exit_code == code, done.stderr
+    return done
+
+
+def records(*arguments: object, **said: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(budget(*arguments, "-o", "json", **said).stdout)["budgets"]
+    return found
+
+
+def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Path) -> None:
+    assert "no budget holds in 2026-11" in budget("list").stdout
+    budget("set", "12,000.50", "--team", "research", "--hard", "--warn", "80,100")
+    budget("set", "$90000", "--all", "--from", "2026-12")
+    budget("set", "7", "--project", "asr", "--warn", "")
+    lines = budget("list").stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["BUDGET", "OF", "SINCE", "USD"], ["team", "research", "2026-11", "$12,000.50"],
+        ["project", "asr", "2026-11", "$7.00"],
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 80
+    assert [each["scope"] for each in records("list", "--month", "2026-12")] == ["all", "team", "project"]
+    budget("remove", "--team", "research", "--from", "2026-12")
+    assert [each["scope"] for each in records("list", "--month", "2026-12")] == ["all", "project"]
+    assert records("list")[0]["usd"] == "12000.50"
+    assert [each["usd"] for each in records("list", "--history")] == ["90000.00", "7.00", "12000.50", None]
+    failed = budget("remove", "--team", "nobody", code=ExitCode.FAILURE)
+    assert "no budget of team nobody holds in 2026-11" in failed.stderr
+    with opened(home) as store:
+        log = store.audit_log()
+    assert [(one.what, one.details["budget"], str(one.usd)) for one in log] == [
+        ("budget set", "team research", "12000.50"), ("budget set", "all", "90000.00"),
+        ("budget set", "project asr", "7.00"), ("budget remove", "team research", "0.00"),
+    ]  # fmt: skip
+    assert verify(log) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("set", "5"), "whose budget is not said"),
+        (("set", "5", "--team", "a", "--all"), "a budget is of one"),
+        (("set", "5", "--team", " "), "--team: is empty"),
+        (("set", "much", "--all"), "AMOUNT"),
+        (("set", "5", "--all", "--warn", "80,50"), "rising"),
+        (("set", "5", "--all", "--warn", "half"), "'half' is no list of percents"),
+        (("set", "5", "--all", "--from", "december"), "--from"),
+        (("remove",), "give one of the three"),
+    ],
+)
+def test_what_is_no_budget_says_where(home: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in budget(*arguments, code=ExitCode.INVALID_INPUT).stderr
+    assert not home.exists()
+
+
+def test_check_has_what_is_spent_what_still_runs_and_a_forecast(home: Path) -> None:
+    budget("set", "100", "--team", "research")
+    with opened(home) as store:
+        store.ledger.add(daily(10, "5"))
+        store.add_attempt(attempt(), [node(made_at=NOW, gone_at=None, usd_per_hour=UsdPerHour.parse("2"))])
+    later = (NOW + timedelta(hours=3)).isoformat()
+    (found,) = records("check", at=later)
+    assert (found["spent_usd"], found["percent"], found["passed"]) == ("56.00", 56, [50])
+    # Ten days of five dollars, then none up to the 21st.
+    assert found["will_be_over"] is False
+    (found,) = records("check")
+    # On the 11th: 50 are spent, 20 days of 5 are left.
+    assert (found["spent_usd"], found["forecast_usd"], found["will_be_over"]) == ("50.00", "150.00", True)
+    lines = budget("check").stdout.splitlines()
+    assert lines[1].split() == ["team", "research", "$100.00", "$50.00", "50", "%", "$150.00", "will", "be", "over"]
+    (past,) = records("check", "--month", "2026-10")[:1] or ({"none": True},)
+    assert past == {"none": True}
+
+
+def test_a_hard_budget_that_is_exceeded_ends_with_four(home: Path) -> None:
+    budget("set", "49", "--team", "research")
+    budget("set", "10", "--project", "asr", "--hard")
+    with opened(home) as store:
+        store.ledger.add([*daily(10, "5"), *daily(2, "5", team="vision", project="asr")])
+    assert records("check")[0]["over"] is True
+    with opened(home) as store:
+        store.ledger.add(daily(1, "0.000000001", team="ops", project="asr"))
+    done = budget("check", "-o", "csv", code=ExitCode.OVER_BUDGET)
+    assert "project asr is over its hard budget" in done.stderr
+    assert [row["spent_usd"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["50.00", "10.000000001"]
+
+
+def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, str, Level]] = []
+    works = [False]
+
+    def send(title: str, text: str, level: Level) -> bool:
+        said.append((title, text, level))
+        return works[0]
+
+    monkeypatch.setattr(channels, "channels", lambda addresses: (Channel("pager", send),) if addresses else ())
+    monkeypatch.setenv("PAGER", "json://pager.invalid")
+    deploy = tmp_path / "deploy.yaml"
+    deploy.write_text("notify: {urls: [env:PAGER]}\n", encoding="utf-8")
+    budget("set", "100", "--team", "research", "--hard")
+    with opened(home) as store:
+        store.ledger.add(daily(9, "6"))
+
+    def check(*more: str, code: ExitCode = ExitCode.OK) -> Result:
+        return budget("check", "--deploy", deploy, *more, code=code)
+
+    check("--no-notify")
+    assert said == []
+    assert "pager did not take the message" in check().stderr
+    works[0] = True
+    check()
+    title, text, level = said[-1]
+    assert (title, level) == ("stepfare: team research: budget", Level.WARNING)
+    assert text.startswith("team research: $54.00 of $100.00 (54 %) of the hard budget of 2026-11 is spent; at this")
+    check()
+    assert len(said) == 2
+    with opened(home) as store:
+        store.ledger.add(daily(1, "47", team="research", project="new"))
+    check(code=ExitCode.OVER_BUDGET)
+    assert said[-1][1].endswith("is spent; plans and orders that go over it are refused")
+    assert said[-1][2] is Level.ERROR
+    check(code=ExitCode.OVER_BUDGET)
+    assert len(said) == 3
+    budget("set", "101", "--team", "research", "--hard")
+    check()
+    assert len(said) == 4
+
+
+def plan(folder: Path, *arguments: object) -> Result:
+    return run("plan", folder, "--book", "embedded", "-o", "json", *arguments)
+
+
+def test_tonights_plan_keeps_to_a_hard_budget_and_says_where_it_is_from(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.cli.options.chosen_clock", lambda: lambda: datetime.fromisoformat(AT))
+    jobs = tmp_path / "jobs"
+    write_job(jobs, "llama")
+    free = plan(jobs)
+    assert free.exit_code == ExitCode.OK, free.stderr
+    assert "budget" not in free.stderr
+    budget("set", "60", "--team", "research", "--hard")
+    with opened(home) as store:
+        store.ledger.add(daily(10, "5.99"))
+    held = plan(jobs)
+    assert held.exit_code == ExitCode.UNPLACED
+    assert (
+        "team research: $59.90 of the hard budget (`stepfare budget`) of $60.00 for 2026-11 is spent, by the ledger"
+        in held.stderr
+    )
+    (unplaced,) = json.loads(held.stdout)["unplaced"]
+    assert "budget" in json.dumps(unplaced)
+    # A plan for a named moment is the same everywhere: it knows of no state.
+    named = plan(jobs, "--now", AT)
+    assert named.exit_code == ExitCode.OK
+    assert named.stdout == free.stdout
+    # What the limits file says is spent is believed.
+    limits = tmp_path / "limits.yaml"
+    limits.write_text("teams: [{team: research, budget: $100000, spent: $0}]\n", encoding="utf-8")
+    believed = plan(jobs, "--limits", limits)
+    said = "$0.00 of the hard budget (`stepfare budget`) of $60.00 for 2026-11 is spent, by the limits file"
+    assert said in believed.stderr
+    # A budget that is overspent places nothing, and says so.
+    with opened(home) as store:
+        store.ledger.add(daily(1, "1000", team="research", project="more"))
+    assert plan(jobs).exit_code == ExitCode.UNPLACED

@@ -1,0 +1,150 @@
+"""A known amount put into each reason and each kind of waste comes back as exactly that amount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import duckdb
+import pytest
+
+from router.showback.reconcile.currencies import Rate, converted
+from router.showback.reconcile.findings import Kind, Tolerance, findings
+from router.showback.reconcile.grains import Basis, Grain, grains
+from router.showback.reconcile.outcome import Outcome, outcome
+from router.showback.reconcile.variance import Bucket, Variance, variances
+from tests.support.planted import planted
+from tests.support.reconciled import connected
+
+START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
+P, Q, M, W, U, C, T = Bucket
+# By job, as the head of the file has them: planned, actual, and the buckets that are not 0.
+JOBS: dict[str, tuple[str, str, dict[Bucket, str]]] = {
+    "price": ("100", "115", {P: "15"}),
+    "quantity": ("100", "120", {Q: "20"}),
+    "short": ("100", "70", {Q: "-30"}),
+    "mix": ("100", "160", {M: "60"}),
+    "blend": ("160", "190", {M: "30"}),
+    "waste": ("100", "182.5", {W: "82.5"}),
+    "extras": ("100", "115.3", {U: "15.3"}),
+    "money": ("100", "75", {C: "-25"}),
+    "euros": ("60", "0", {C: "-60"}),
+    "late": ("100", "100", {T: "-30"}),
+    "both": ("100", "146", {P: "12", Q: "20", W: "11", U: "3"}),
+    "surprise": ("0", "20", {U: "20"}),
+    "": ("0", "130.77", {W: "100", U: "30.77", T: "-8"}),
+}
+WASTE = {
+    "startup": "16", "failed_launch": "2.5", "checkpoint_overhead": "10", "restart_lost_work": "20",
+    "idle_allocated": "15", "overrun": "30", "commitment_unused": "40", "reservation_unused": "60",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def month() -> Iterator[duckdb.DuckDBPyConnection]:
+    with connected(planted()) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def summed(month: duckdb.DuckDBPyConnection) -> tuple[Grain, ...]:
+    return grains(month, Basis.BILLED, month="2026-11", since=START, until=END)
+
+
+@pytest.fixture(scope="module")
+def came_to(month: duckdb.DuckDBPyConnection) -> Outcome:
+    return outcome(month, Basis.BILLED, "2026-11")
+
+
+def of(found: tuple[Variance, ...], *group: str | None, currency: str = "USD") -> Variance:
+    return next(each for each in found if each.group == group and each.currency == currency)
+
+
+def said(variance: Variance) -> dict[Bucket, Decimal]:
+    return {bucket: amount for bucket, amount in variance.buckets.items() if amount}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_each_job_has_what_was_planted(summed: tuple[Grain, ...], job: str) -> None:
+    found = of(variances(summed, ["job"]), job or None)
+    planned, actual, buckets = JOBS[job]
+    assert said(found) == {bucket: Decimal(amount) for bucket, amount in buckets.items()}
+    assert (found.planned, found.actual) == (Decimal(planned), Decimal(actual))
+    assert found.invoiced == found.actual + Decimal(buckets.get(T, 0))
+
+
+def test_the_month_is_its_jobs(summed: tuple[Grain, ...]) -> None:
+    found = of(variances(summed, []))
+    amounts = (found.planned, found.metered, found.actual, found.invoiced)
+    assert amounts == tuple(map(Decimal, ("1120", "1332.5", "1424.57", "1386.57")))
+    want = {P: "27", Q: "10", M: "90", W: "193.5", U: "69.07", C: "-85", T: "-38"}
+    assert said(found) == {bucket: Decimal(amount) for bucket, amount in want.items()}
+    kinds = {kind: amount for (bucket, kind), amount in found.kinds.items() if bucket is W}
+    assert kinds == {kind: Decimal(amount) for kind, amount in WASTE.items()}
+    other = {kind: amount for (bucket, kind), amount in found.kinds.items() if bucket is C}
+    want_other = {"credit": "-50", "tax": "36", "adjustment": "-1", "correction": "-10", "currency": "-60"}
+    assert other == {kind: Decimal(amount) for kind, amount in want_other.items()}
+
+
+def test_teams_are_their_jobs(summed: tuple[Grain, ...]) -> None:
+    found = of(variances(summed, ["team"]), "speech")
+    assert said(found) == {P: Decimal(27), Q: Decimal(10), M: Decimal(60), W: Decimal(11), U: Decimal(23)}
+
+
+def test_attempts_use_the_plan_up(summed: tuple[Grain, ...]) -> None:
+    found = of(variances(summed, ["job", "attempt"]), "both", "both-1")
+    assert (found.planned, said(found)) == (
+        Decimal(100),
+        {P: Decimal(12), Q: Decimal(20), W: Decimal(11), U: Decimal(3)},
+    )
+
+
+def test_euros_stand_apart_until_somebody_names_a_rate(summed: tuple[Grain, ...]) -> None:
+    assert said(of(variances(summed, []), currency="EUR")) == {C: Decimal(54)}
+    rate = Rate("USD", Decimal("1.25"), date(2026, 11, 30), "treasury")
+    found = of(variances(converted(summed, {"EUR": rate}), ["job"]), "euros")
+    # 6 hours at 11.25 dollars where 10 were planned.
+    assert said(found) == {P: Decimal("7.5")}
+
+
+def test_levels_hold_the_bills_sum(came_to: Outcome) -> None:
+    found = {(each.level.value, each.currency): each.amount for each in came_to.levels}
+    want = {"resource": "956.5", "tags": "117.3", "sku_day": "190", "none": "122.77"}
+    assert found == {**{(level, "USD"): Decimal(v) for level, v in want.items()}, ("resource", "EUR"): Decimal(54)}
+
+
+def test_both_sides_list_what_stands_alone(came_to: Outcome) -> None:
+    assert [(each.what, each.amount) for each in came_to.unmatched] == [
+        ("machine", Decimal(60)), ("machine", Decimal(40)), ("other", Decimal(15)), ("machine", Decimal("7.77")),
+    ]  # fmt: skip
+    (late,) = came_to.unbilled
+    assert (late.job, late.amount, late.start, late.due) == (
+        "late",
+        Decimal(30),
+        datetime(2026, 11, 9, 7, tzinfo=UTC),
+        True,
+    )
+    assert came_to.estimated == {"USD": Fraction(30) / Fraction("1424.57"), "EUR": Fraction(0)}
+    assert [each.through for each in came_to.reaches] == [datetime(2026, 11, 13, 1, tzinfo=UTC)]
+
+
+def test_what_exceeds_a_hundredth_and_five_dollars_is_a_finding(
+    summed: tuple[Grain, ...], came_to: Outcome
+) -> None:  # fmt: skip
+    found = findings(variances(summed, ["job"]), came_to, Tolerance())
+    assert [(f.kind, f.where, f.difference) for f in found if f.kind is not Kind.PLAN] == [
+        (Kind.PRICE, "speech price", Decimal(15)),
+        (Kind.PRICE, "speech both", Decimal(13)),
+        (Kind.CURRENCY, "search euros", None),
+        (Kind.UNMATCHED, "aws - machine", Decimal("107.77")),
+        (Kind.UNMATCHED, "aws - other", Decimal(15)),
+        (Kind.UNBILLED, "aws - machine", Decimal(30)),
+    ]
+    plans = {f.where: f.why for f in found if f.kind is Kind.PLAN}
+    assert plans["waste"] == "mostly waste (overrun)"
+    assert plans["surprise"] == "mostly unplanned (machine)"
+    assert set(plans) == set(JOBS) - {"late", ""}
+    lenient = findings(variances(summed, ["job"]), came_to, Tolerance(amount=Decimal(1000)))
+    assert [f.kind for f in lenient] == [Kind.CURRENCY]

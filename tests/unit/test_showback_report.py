@@ -1,0 +1,347 @@
+"""What a report says, by small facts made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import openpyxl
+import pytest
+
+from router.cli.showback_page import page
+from router.cli.showback_text import as_markdown, as_table
+from router.ledger.month import Month
+from router.showback.report.asked import Asked, Basis, Beside, Budgeted, Due, Quoted, Variance
+from router.showback.report.change import Thing, explained
+from router.showback.report.forecast import forecast
+from router.showback.report.tidy import as_csv, as_workbook
+from router.showback.report.values import Report, added
+from router.showback.sharing import Method
+from tests.support.showback_reports import (
+    BESIDE,
+    NOVEMBER,
+    OVER,
+    cost,
+    exact_rows,
+    one,
+    report_of_rows,
+    rows_of,
+    short_forms,
+)
+
+FORMATS = ("json", "csv", "parquet", "xlsx", "html")
+NOON = datetime(2026, 11, 3, 12, tzinfo=UTC)
+
+
+def usage(amount: str, day: datetime = NOON, **said: Any) -> dict[str, Any]:
+    """An hour of eight accelerators."""
+    given: dict[str, Any] = {
+        "team": "research", "job": "llama", "cloud": "aws", "market": "spot", "hours": Decimal(1), "unit": "Hours",
+        "gpu_hours": Decimal(8), "quantity": Decimal(1), "start": day, "end": day + timedelta(hours=1),
+        "month": f"{day:%Y-%m}", **said,
+    }  # fmt: skip
+    return cost(amount, **given)
+
+
+def test_two_currencies_are_never_added() -> None:
+    report = report_of_rows([usage("10"), usage("7", currency="EUR")])
+    assert {row["currency"]: row["billed"] for row in report.section("totals").records()} == {"USD": 10, "EUR": 7}
+    for section in report.sections:
+        names = [column.name for column in section.columns]
+        money = [column for column in section.columns if column.kind in ("money", "rate")]
+        assert not money or "currency" in names or section.name == "quotes", section.name
+
+
+def test_both_bases_stand_side_by_side_and_one_is_reckoned_with() -> None:
+    covered = {**usage("0"), "effective": Decimal(30)}
+    accrual, cash = (report_of_rows([covered], basis=basis) for basis in (Basis.EFFECTIVE, Basis.BILLED))
+    for report in (accrual, cash):
+        row = one(report, "groups")
+        assert (row["billed"], row["effective"]) == (0, 30)
+    assert one(accrual, "jobs")["per_accelerator_hour"] == Decimal("3.75")
+    assert one(cash, "jobs")["per_accelerator_hour"] == 0
+
+
+def test_what_has_no_price_is_counted_and_in_no_sum() -> None:
+    disk = {"what": "disk", "unpriced": True, "team": "research", "unit": "GiB-Hours", "quantity": Decimal(200)}
+    report = report_of_rows([usage("10"), disk])
+    row = one(report, "totals")
+    assert (row["billed"], row["facts"], row["unpriced"]) == (10, 2, 1)
+    assert "Sums leave out unpriced rows" in " ".join(report.section("totals").notes)
+    moved = one(report, "movement", what="disk")
+    assert (moved["billed"], moved["quantity"], moved["unpriced"]) == (None, 200, 1)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_unknown_never_prints_as_nothing(form: str) -> None:
+    """SkyPilot #6680: machines of one's own showed as $0.00."""
+    own = {"what": "machine", "unpriced": True, "team": "lab", "job": "toy", "hours": Decimal(5), "cloud": "static"}
+    text = short_forms(report_of_rows([own]))[form].replace("|", " ")
+    line = next(line for line in text.splitlines() if line.split()[:1] == ["lab"])
+    assert "0.00" not in line
+    assert "-" in line.split()
+
+
+def test_planned_is_no_money_spent() -> None:
+    planned = usage("40", source="planned", plan="p1", state="Estimated")
+    report = report_of_rows([planned, usage("50", plan="p1")])
+    assert one(report, "totals")["billed"] == 50
+    job = one(report, "jobs")
+    assert (job["planned"], job["billed"], job["off_plan"]) == (40, 50, 10)
+    plan = one(report, "plans")
+    assert (plan["planned"], plan["actual"], plan["difference"]) == (40, 50, 10)
+
+
+def test_a_job_that_was_planned_and_never_ran_is_there() -> None:
+    report = report_of_rows([usage("40", source="planned", job="later"), usage("1")])
+    row = one(report, "jobs", job="later")
+    assert (row["planned"], row["billed"], row["off_plan"]) == (40, None, None)
+
+
+def test_a_failed_launch_costs_only_what_was_billed() -> None:
+    """SkyPilot #1751: launches that never got capacity showed as $880."""
+    report = report_of_rows([usage("2.5", use="failed_launch", attempt="a0"), usage("100", use="work", attempt="a1")])
+    assert one(report, "waste")["effective"] == Decimal("2.5")
+    assert one(report, "totals")["effective"] == Decimal("102.5")
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_totals_stand_at_the_bottom(form: str) -> None:
+    """SkyPilot #1751, #6681: sums at the bottom, of all teams."""
+    rows = [usage("10"), usage("5", team="product", job="b"), usage("2", team=None, job=None)]
+    lines = short_forms(report_of_rows(rows))[form].splitlines()
+    said = [" ".join(line.replace("|", " ").split()) for line in lines]
+    heads = [n for n, line in enumerate(said) if line.lstrip("# ").upper() == "TOTALS"]
+    assert heads
+    assert heads[0] > max(n for n, line in enumerate(said) if line.startswith("research"))
+    assert any(line.startswith("USD 17.00 17.00") for line in said[heads[0] :])
+    assert any(line.startswith("all USD 17.00 17.00") for line in said)
+
+
+IDLE: dict[str, Any] = {"use": "idle_allocated", "team": None, "job": None}
+
+
+def shared_month(method: Method, **more: Any) -> Report:
+    """Research cost 60, product 30; an idle machine 9 and a tax of 6 are nobody's."""
+    tax = cost("6", category="Tax", what="other")
+    rows = [usage("60"), usage("30", team="product", job="b"), usage("9", **IDLE), tax]
+    return report_of_rows(rows, share=method, **more)
+
+
+def test_idle_is_a_line_of_its_own_where_nothing_is_shared() -> None:
+    report = shared_month(Method.NONE)
+    assert {row["team"]: row["after"] for row in report.section("groups").records()} == {
+        "research": 60, "product": 30, "__unallocated__": 15,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(
+    ("method", "fixed", "wanted"),
+    [
+        (Method.WEIGHTED, None, {"research": "70", "product": "35"}),  # 15 x 60/90, 15 x 30/90
+        (Method.EVEN, None, {"research": "67.5", "product": "37.5"}),
+        (
+            Method.FIXED,
+            {("research",): Decimal("0.2"), ("product",): Decimal("0.6")},
+            {"research": "63", "product": "39"},
+        ),
+    ],
+    ids=["weighted", "even", "fixed"],
+)
+def test_shared_costs_are_in_every_format(form: str, method: Method, fixed: Any, wanted: dict[str, str]) -> None:
+    """Kubecost #665, #1367, #2318, #2319: shared costs were missing from CSV, PDF and mails."""
+    report = shared_month(method, fixed=fixed)
+    found = dict(exact_rows(report)[form])
+    groups = {row["team"]: row for row in found["groups"] if not row["pot"]}
+    assert {team: row["after"] for team, row in groups.items()} == wanted
+    assert {team: row["effective"] for team, row in groups.items()} == {"research": "60", "product": "30"}
+    pots = {row["pot"]: row["effective"] for row in found["groups"] if row["pot"]}
+    assert pots == {"idle": "9", "tax": "6"}
+    handed = {(row["pot"], row["group"]): row for row in found["shared"]}
+    row = handed["idle", "research"]
+    assert (row["method"], row["pot_amount"], row["before"], row["after"]) == (method, "9", "60", wanted["research"])
+    total = sum(Decimal(row["after"]) for row in found["groups"])
+    assert total == Decimal(105)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_shared_costs_are_in_what_is_mailed(form: str) -> None:
+    text = short_forms(shared_month(Method.WEIGHTED))[form].replace("|", " ")
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert any(re.match(r"research USD - 60\.00 60\.00 (57\.1% )?(- )?10\.00 70\.00", line) for line in lines), text
+    assert any("idle" in line and "research" in line and "weighted" in line and "6.00" in line for line in lines)
+
+
+def test_a_change_is_explained_to_the_last_digit() -> None:
+    """By hand: 10 h at 2 and 10 h at 4 become 30 h at 3 and 10 h at 4. C0 = 60, mean 3; C1 = 130.
+    volume (40 - 20) x 3 = 60; price (3 - 2) x 30 = 30; mix 130 - 60 - 60 - 30 = -20. A fee of 5 is other."""
+    a, b, fee = (
+        ("machine", "aws", "r", "a", "spot"),
+        ("machine", "gcp", "r", "b", "spot"),
+        ("other", None, None, None, None),
+    )
+    before = [Thing(a, "Hours", Decimal(20), Decimal(10)), Thing(b, "Hours", Decimal(40), Decimal(10))]
+    now = [
+        Thing(a, "Hours", Decimal(90), Decimal(30)), Thing(b, "Hours", Decimal(40), Decimal(10)),
+        Thing(fee, None, Decimal(5), None),
+    ]  # fmt: skip
+    assert explained(before, now) == {"volume": 60, "price": 30, "mix": -20, "other": 5}
+
+
+def test_the_change_of_a_report_is_that_of_its_totals() -> None:
+    october = datetime(2026, 10, 6, 12, tzinfo=UTC)
+    rows = [
+        usage("20", october),
+        usage("25"),
+        usage("25"),
+        usage("7", market="on_demand"),
+        cost("3", category="Tax", what="other"),
+    ]
+    report = report_of_rows(rows)
+    total = one(report, "totals")
+    assert (total["last_month"], total["change"]) == (20, 40)
+    buckets: dict[Any, Any] = {row["bucket"]: row["amount"] for row in report.section("change").records()}
+    assert buckets == {"volume": 40, "price": 10, "mix": -13, "other": 3}
+    assert added(buckets.values()) == total["change"]
+
+
+def test_a_forecast_is_a_range_around_what_days_cost() -> None:
+    """Ten days at 10: twenty left, no spread. Days of 5 and 15: sd = sqrt(10 x 25 / 9), x sqrt(20) x 1.2816."""
+    now = datetime(2026, 11, 11, tzinfo=UTC)
+    even = forecast(Decimal(100), [Decimal(10)] * 10, now, NOVEMBER)
+    assert [even.low, even.middle, even.high] == [300, 300, 300]
+    other = forecast(Decimal(100), [Decimal(5), Decimal(15)] * 5, now, NOVEMBER)
+    assert other.middle == 300
+    assert other.high == Decimal("330.21")
+    assert other.low == Decimal("269.79")
+    assert forecast(Decimal(100), [Decimal(10)] * 3, now, NOVEMBER).middle is None
+
+
+def test_a_month_that_is_over_has_no_forecast_and_an_open_one_has() -> None:
+    days = [usage("10", NOON + timedelta(days=n)) for n in range(8)]
+    over = report_of_rows(days)
+    assert one(over, "totals")["forecast"] is None
+    open_month = report_of_rows(days, now=datetime(2026, 11, 11, tzinfo=UTC))
+    assert one(open_month, "totals")["forecast"] == Decimal("80") + 20 * Decimal(10)
+
+
+def test_an_unusual_day_and_its_likely_cause() -> None:
+    """Tuesdays at 100 (10 machines, an hour, 10 dollars); on 2026-11-24 the price is four times that."""
+    tuesdays = [datetime(2026, 11, 24, 12, tzinfo=UTC) - timedelta(weeks=n) for n in range(1, 7)]
+    usual = [usage("10", day, rank=n) for day in tuesdays for n in range(10)]
+    dear = [usage("40", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n) for n in range(10)]
+    row = one(report_of_rows([*usual, *dear]), "anomalies")
+    assert (row["day"], row["team"], row["cost"], row["usual"]) == (date(2026, 11, 24), "research", 400, 100)
+    assert (row["cause"], row["times"]) == ("price of an hour", 4)
+    many = [usage("10", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n) for n in range(30)]
+    assert one(report_of_rows([*usual, *many]), "anomalies")["cause"] == "number of machines"
+    long = [
+        {**usage("30", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n), "hours": Decimal(3)} for n in range(10)
+    ]  # fmt: skip
+    assert one(report_of_rows([*usual, *long]), "anomalies")["cause"] == "run time"
+
+
+def test_small_sums_and_short_histories_are_no_anomalies() -> None:
+    tuesdays = [datetime(2026, 11, 24, 12, tzinfo=UTC) - timedelta(weeks=n) for n in range(1, 7)]
+    small = [usage("1", day) for day in tuesdays] + [usage("15", datetime(2026, 11, 24, 12, tzinfo=UTC))]
+    assert rows_of(report_of_rows(small), "anomalies") == []
+    short = [usage("100", day) for day in tuesdays[:3]] + [usage("900", datetime(2026, 11, 24, 12, tzinfo=UTC))]
+    assert rows_of(report_of_rows(short), "anomalies") == []
+
+
+def test_corrections_are_listed_with_their_row() -> None:
+    late = usage(
+        "-10", datetime(2026, 10, 20, tzinfo=UTC), month="2026-11", corrects="2026-10", reason="refund", row=77
+    )
+    row = one(report_of_rows([usage("50"), late]), "corrections")
+    assert (row["corrects"], row["billed"], row["reason"], row["row"]) == ("2026-10", -10, "refund", 77)
+
+
+def test_what_is_known_beside_the_facts() -> None:
+    done = datetime(2026, 11, 4, tzinfo=UTC)
+    beside = Beside(
+        origin="by hand",
+        input_hash="0" * 16,
+        closed=True,
+        budgets=(
+            Budgeted(scope="all", currency="USD", budget=Decimal(100), hard=True, spent=Decimal(50)),
+            Budgeted(scope="team research", currency="USD", budget=Decimal(40), hard=False, spent=Decimal(50)),
+        ),
+        dues={"llama": Due(job="llama", deadline=done + timedelta(hours=1), done_at=done)},
+        quotes=(
+            Quoted(
+                quote="quote-1", job="llama", deadline=done, promised=Decimal("0.9"), p50=Decimal(40), p90=Decimal(60),
+                cost=Decimal(50), p50_at=done, p90_at=done, done_at=done,
+            ),
+        ),
+        variance=(
+            Variance(job="llama", currency="USD", planned=Decimal(40), metered=Decimal(50), invoiced=Decimal(51),
+                     quantity=Decimal(10), price=Decimal(1)),
+        ),
+        warnings=("3 entries were archived",),
+    )  # fmt: skip
+    report = report_of_rows([usage("50")], beside=beside)
+    total = one(report, "totals")
+    assert (total["budget"], total["budget_used"]) == (100, Decimal("0.5"))
+    assert [row["mark"] for row in report.section("budgets").records()] == ["50%", "over"]
+    assert one(report, "jobs")["deadline_met"] is True
+    assert one(report, "quotes")["within_p90"] is True
+    assert one(report, "variance")["by_quantity"] == 10
+    assert "warning" in as_table(report)
+    assert "3 entries were archived" in page(report)
+    nothing = report_of_rows([usage("50")], beside=BESIDE)
+    assert nothing.section("variance").notes == ("No bill was reconciled.",)
+    assert nothing.section("budgets").notes == ("Budgets were not looked at.",)
+    assert one(nothing, "jobs")["deadline_met"] is None
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "＠x"]
+
+
+@pytest.mark.parametrize("text", FORMULAS, ids=[f"formula-{n}" for n in range(len(FORMULAS))])
+def test_nothing_is_a_formula_in_files_for_people(text: str) -> None:
+    report = report_of_rows([usage("10", team=text)])
+    rows = list(csv.DictReader(io.StringIO(as_csv(report), newline="")))
+    assert next(row["team"] for row in rows if row["section"] == "groups") == f"'{text}"
+    book = openpyxl.load_workbook(io.BytesIO(as_workbook(report, OVER)))
+    cell = book[report.section("groups").title]["A2"]
+    assert cell.data_type == "s"
+    assert str(cell.value).startswith("'")
+
+
+def test_negative_amounts_stay_numbers() -> None:
+    report = report_of_rows([usage("10"), cost("-4", category="Credit", what="other")])
+    rows = [row for row in csv.DictReader(io.StringIO(as_csv(report), newline="")) if row["section"] == "groups"]
+    assert [row["billed"] for row in rows] == ["10", "-4"]
+
+
+def test_a_page_opens_offline_and_lets_nothing_in() -> None:
+    evil = '<script>alert(1)</script>"&'
+    text = page(report_of_rows([usage("10", team=evil, job=evil)]))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "default-src 'none'" in text
+    assert "style-src 'sha256-" in text
+    for word in ("http://", "https://", "src=", " style=", "onload", "@import", "url("):
+        assert word not in text, word
+
+
+def test_markdown_and_terminals_obey_nothing() -> None:
+    report = report_of_rows([usage("10", team="a|b`c\x1b[31m*d*")])
+    assert "\x1b" not in as_table(report)
+    assert "\x1b" not in as_markdown(report)
+    assert "a\\|b\\`c" in as_markdown(report)
+
+
+def test_wrong_questions_are_refused() -> None:
+    for by in ((), ("colour",), ("team", "team")):
+        with pytest.raises(ValueError, match=r"group|once"):
+            Asked(month=NOVEMBER, now=OVER, by=by)
+    with pytest.raises(ValueError, match="fixed"):
+        Asked(month=NOVEMBER, now=OVER, share=Method.FIXED)
+    assert Asked(month=Month(2026, 1), now=OVER).before == Month(2025, 12)
