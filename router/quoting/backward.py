@@ -18,7 +18,6 @@ NEVER: Final = 1e12  # dollars of what cannot be done
 _FINE_S: Final = 2 * HOUR_S  # grid of slack: steps of a clock tick up to here, then longer ones
 _GROWS: Final = 1.15
 _RIDGE: Final = 1e-3
-_SWING: Final = 0.5
 _BEFORE_H: Final = 72.0
 _KEEPS: Final = 0.95
 Singles = NDArray[np.float32]
@@ -309,7 +308,7 @@ def _futures(
     changed."""
     hazards, mean = outlook.draw(draws, rng), outlook.mean()
     sky = outlook.usual(draws, rng, hazards)
-    swings = Swings.begin(regions, draws, _SWING, rng)
+    swings = Swings.begin(regions, draws, rng)
     lately = Lately.nothing(sky.up.shape)
     ups, ages, times = [], [], []
     hours = clock_s / HOUR_S

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from router.quoting.outlook import Outlook, Sky, play
+from router.quoting.outlook import Outlook, Sky, Swings, play
 from router.quoting.scene import HOUR_S, Scene
 from router.quoting.series import Bools, Floats, Ints, Series
 from router.quoting.simulation import Net, VectorPolicy, simulate
@@ -37,20 +37,21 @@ class Forecast:
 def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
     """``draws`` made-up windows of the task, ways and last prices of ``like``, one after the other in one series.
 
-    Each has hazards of its own. ``sky`` is [zone], or [draw, zone] where each has its own: at the last tick before a
-    window; None: after usual weather. Before each window lie ``PAST_H`` hours that agree with its sky, so that
-    :meth:`Scene.before` tells what was seen; further back lies another window. ValueError where ``outlook`` or ``sky``
-    is not of as many zones as ``like``.
+    Each has hazards of its own. Of several zones those of a region swing together. ``sky`` is [zone], or [draw, zone]
+    where each has its own: at the last tick before a window; None: after usual weather. Before each window lie
+    ``PAST_H`` hours that agree with its sky, so that :meth:`Scene.before` tells what was seen; further back lies
+    another window. ValueError where ``outlook`` or ``sky`` is not of as many zones as ``like``.
     """
     zones, tick_s = len(like.series.zones), like.tick_s
     if outlook.zones != zones or (sky is not None and sky.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"an outlook and a sky of the {zones} zones of the scene")
     hazards, past = outlook.draw(draws, rng), PAST_H * HOUR_S // tick_s
+    swings = _swings(like, draws, rng)
     if sky is None:
-        up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng)
+        up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
     else:
         now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
-        older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng)
+        older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng, swings)
         up = np.concatenate([older, newer], axis=2)
     return _joined(up, like, past)
 
@@ -76,6 +77,14 @@ def forecast(
         launches=got.launches,
         egress_usd=got.egress_usd,
     )
+
+
+def _swings(like: Scene, draws: int, rng: np.random.Generator) -> Swings | None:
+    """None for one zone: how it wanders is in its drift, and there is none that it could go with."""
+    if len(like.series.zones) < 2:
+        return None
+    names = list(dict.fromkeys(like.series.regions))
+    return Swings.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
 
 
 def _before(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:

@@ -21,6 +21,7 @@ CLASSES: Final = len(AGES_H) + 1
 POOL_EVENTS: Final = 0.5
 _PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
 DRIFT: Final = 0.5
+SWING: Final = 0.5
 SWING_H: Final = 24.0
 _NEVER_PER_HOUR: Final = 1e-5
 
@@ -135,31 +136,32 @@ class Outlook:
 @dataclass(eq=False, slots=True)
 class Swings:
     """How scarce spot is at the moment, by draw and region, forgetting what it was: an Ornstein-Uhlenbeck process
-    (Physical Review 1930) that forgets in ``SWING_H``. Scarcity a makes losses exp(a) times as frequent, and returns
-    exp(-a) times."""
+    (Physical Review 1930) of standard deviation ``SWING`` that forgets in ``SWING_H``. Scarcity a makes losses exp(a)
+    times as frequent, and returns exp(-a) times."""
 
     now: Floats
     regions: Ints
-    sd: float
 
     @classmethod
-    def begin(cls, regions: Ints, draws: int, sd: float, rng: np.random.Generator) -> Swings:
+    def begin(cls, regions: Ints, draws: int, rng: np.random.Generator) -> Swings:
         """As scarce as it usually is; ``regions``: [zone] the number of its region."""
-        return cls(rng.normal(0, sd, (draws, int(regions.max()) + 1)), regions, sd)
+        return cls(rng.normal(0, SWING, (draws, int(regions.max()) + 1)), regions)
 
     def step(self, hours: float, rng: np.random.Generator) -> Floats:
         """[draw, zone]: that much later."""
         keeps = np.exp(-hours / SWING_H)
-        self.now = keeps * self.now + np.sqrt(1 - keeps**2) * rng.normal(0, self.sd, self.now.shape)
+        self.now = keeps * self.now + np.sqrt(1 - keeps**2) * rng.normal(0, SWING, self.now.shape)
         return self.now[:, self.regions]
 
 
-def play(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+def play(
+    hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
+) -> Bools:
     """[draw, zone, tick]: weather of these hazards [draw, zone, up, class] after ``sky``, which is left as it is."""
-    now = sky.copy()
+    now, hours = sky.copy(), tick_s / HOUR_S
     found = np.empty((*sky.up.shape, ticks), dtype=bool)
     for i in range(ticks):
-        run(hazards, now, tick_s / HOUR_S, rng)
+        run(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
         found[..., i] = now.up
     return found
 

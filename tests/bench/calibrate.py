@@ -11,6 +11,8 @@ followed.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -125,16 +127,13 @@ def _each(quote: Pair, times: int) -> Pair:
     return quote[0].repeat(times, axis=0), quote[1].repeat(times, axis=0)
 
 
-def everything(only: str) -> Iterator[tuple[str, str, list[Judged]]]:
+def everything(only: str, processes: int = 1) -> Iterator[tuple[str, str, list[Judged]]]:
     """(what was judged on, set, rows); the last are all sets together."""
     pooled: dict[tuple[str, str], Heap] = {}
-    for number, kind in enumerate(kinds()):
-        if only not in kind.name:
-            continue
-        heaps: dict[tuple[str, str], Heap] = {}
-        chained(number, kind, heaps)
+    sets = [(number, kind) for number, kind in enumerate(kinds()) if only in kind.name]
+    for name_of_set, heaps in _all(sets, processes):
         for (name, where), heap in heaps.items():
-            yield where, kind.name, heap.judged(name)
+            yield where, name_of_set, heap.judged(name)
             pool = pooled.setdefault((name, where), Heap())
             for i in range(2):
                 pool.quoted[i].extend(heap.quoted[i])
@@ -144,15 +143,32 @@ def everything(only: str) -> Iterator[tuple[str, str, list[Judged]]]:
         yield where, "all", heap.judged(name, by_time=True)
 
 
+def _all(sets: list[tuple[int, Kind]], processes: int) -> Iterator[tuple[str, dict[tuple[str, str], Heap]]]:
+    """In order, as they are done."""
+    if processes < 2:
+        yield from map(_one, sets)
+        return
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap(_one, sets, chunksize=1)
+
+
+def _one(numbered: tuple[int, Kind]) -> tuple[str, dict[tuple[str, str], Heap]]:
+    number, kind = numbered
+    heaps: dict[tuple[str, str], Heap] = {}
+    chained(number, kind, heaps)
+    return kind.name, heaps
+
+
 def main() -> None:
     """Prints the tables and writes table and page."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--only", default="", help="sets whose name has this")
+    asked.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="as many sets at once")
     asked.add_argument("--out", type=Path, default=Path("out/calibration"), help="folder for table and page")
     options = asked.parse_args()
     began = time.perf_counter()
     rows: dict[str, list[Judged]] = {}
-    for where, name, found in everything(options.only):
+    for where, name, found in everything(options.only, options.processes):
         rows.setdefault(where, []).extend(replace(row, name=f"{name}: {row.name}") for row in found)
     options.out.mkdir(parents=True, exist_ok=True)
     for where, judged in rows.items():

@@ -103,8 +103,8 @@ def figures(home: Path, rows: int, new: int) -> Iterator[str]:
     ):
         seconds, cpu, kib = _run([*arguments, "--out", str(home / f"november.{form}")], home)
         aim = f"(wanted: {SECONDS:.0f} s, {GIB:.0f} GiB or less)"
-        took = f"{seconds:6.1f} s (of a processor {cpu:.1f}) {kib / _KIB_A_GIB:6.2f} GiB at most"
-        yield f"  report, {form}, {name:17}{took} {aim}"
+        told = f"{seconds:6.1f} s (of a processor {cpu:.1f}) {kib / _KIB_A_GIB:6.2f} GiB at most"
+        yield f"  report, {form}, {name:17}{told} {aim}"
 
 
 def _begin_with(store: Store, last: Row) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,10 +80,24 @@ def test_without_a_sky_weather_is_usual_before_and_after() -> None:
     outlook = rates(0.25, 0.75, hours=1e6, drift=0.0)
     scene = windows(outlook, None, like(), 3000, np.random.default_rng(4))
     up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
-    assert up[:, :, -1].mean() == pytest.approx(0.75, abs=0.02)
+    swung = 0.714  # the mean of 1 / (1 + exp(2 a) / 3) over the scarcities a
+    assert up[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
     length = scene.series.ticks // 3000
-    assert scene.up.reshape(2, 3000, length)[:, :, -1].mean() == pytest.approx(0.75, abs=0.02)
+    last = scene.up.reshape(2, 3000, length)[:, :, -1]
+    assert last.mean() == pytest.approx(swung, abs=0.02)
     assert (np.diff(scene.starts) == length).all()
+
+
+def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
+    outlook, usual = rates(0.5, 0.5, hours=1e6, drift=0.0), like()
+    one = replace(usual, series=Series(TICK_S, tuple(replace(z, region="r") for z in usual.series.zones)))
+    together = []
+    for scene in (one, usual):
+        made = windows(outlook, None, scene, 4000, np.random.default_rng(4))
+        last = made.up.reshape(2, 4000, -1)[:, :, -1]
+        together.append(float(np.mean(last[0] == last[1])))
+    assert together[0] > 0.53
+    assert together[1] == pytest.approx(0.5, abs=0.02)
 
 
 def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.outlook import AGES_H, CLASSES, DRIFT, SWING_H, Outlook, Sky, Swings, age_class, play, run
+from router.quoting.outlook import AGES_H, CLASSES, DRIFT, SWING, SWING_H, Outlook, Sky, Swings, age_class, play, run
 from router.quoting.series import Bools, Floats, Series, ZoneSeries
 
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])
@@ -93,8 +93,8 @@ def test_old_spot_may_live_longer_than_young() -> None:
 
 
 def test_scarcity_is_as_wide_as_said_forgets_and_is_shared() -> None:
-    rng, sd = np.random.default_rng(8), 0.6
-    swings = Swings.begin(np.array([0, 0, 1]), 30_000, sd, rng)
+    rng, sd = np.random.default_rng(8), SWING
+    swings = Swings.begin(np.array([0, 0, 1]), 30_000, rng)
     first = swings.step(0.0, rng)
     later = swings.step(SWING_H, rng)
     assert first.std(axis=0) == pytest.approx(sd, rel=0.03)
