@@ -22,6 +22,7 @@ from router.showback.reconcile.levels import Level
 from router.showback.reconcile.outcome import Alone, Outcome
 from router.showback.reconcile.variance import Bucket, Variance
 from router.showback.report.text import harmless
+from router.showback.splitting import exact_sum
 
 SCHEMA_VERSION = 1
 _LEVELS = {
@@ -122,22 +123,37 @@ def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
     if not found:
         return
     yield ""
+    things = _things(found)
     rows = [
-        (stamp(each.start)[:-1], each.what, _thing(each), _named((each.team, each.job)),
-         "unknown" if each.amount is None else money(each.amount), each.currency)
-        for each in found[:most]
+        (f"{min(each.start for each in rows):%Y-%m-%d}", f"{len(rows):,}", *words,
+         "unknown" if amount is None else money(amount), rows[0].currency)
+        for words, amount, rows in things[:most]
     ]  # fmt: skip
-    header = (title, "", "WHAT", "WHOSE", "AMOUNT", " ")
+    header = (title, "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
     if rows:
-        yield columns(header, rows, frozenset({"AMOUNT"}), {"WHAT": 16, "WHOSE": 16})
-    if len(found) > most:
-        yield (
-            f"... {len(found) - most:,} more; -o json has all" if rows else f"{title}: {len(found):,}; -o json has all"
-        )
+        yield columns(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 16, "WHOSE": 18})
+    if len(things) > most:
+        more = len(things) - most
+        yield f"... {more:,} more; -o json has all rows" if rows else f"{title}: {more:,}; -o json has all rows"
+
+
+def _things(found: Sequence[Alone]) -> list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]]:
+    """One for each thing, with its rows: of a machine there is one for each hour or day; the dearest first, before them
+    those whose price nobody knows."""
+    groups: dict[tuple[str, str, str, str, bool], list[Alone]] = {}
+    for each in found:
+        key = (each.what, _thing(each), _named((each.team, each.job)), each.currency, each.amount is None)
+        groups.setdefault(key, []).append(each)
+    made = [
+        (key[:3], None if key[-1] else exact_sum(each.amount for each in rows if each.amount is not None), rows)
+        for key, rows in groups.items()
+    ]
+    return sorted(made, key=lambda one: (one[1] is not None, -abs(one[1] or 0), one[0]))
 
 
 def _thing(each: Alone) -> str:
-    return plain(each.resource or each.sku or each.instance_type or each.attempt or each.cloud or "")
+    kind = "" if each.category == "Usage" else each.category.lower()
+    return plain(each.resource or each.sku or each.instance_type or each.attempt or kind or each.cloud or "")
 
 
 def _finding(each: Finding) -> str:
@@ -237,4 +253,6 @@ def percent(share: Fraction | None) -> str:
 
 
 def _named(group: Sequence[str | None]) -> str:
+    if group and not any(group):
+        return UNALLOCATED
     return clipped("/".join(plain(UNALLOCATED if word is None else word) for word in group), _GROUP_WIDTH) or "all"

@@ -16,7 +16,7 @@ KEYS: Final = (
 )  # fmt: skip
 _MADE: Final = {
     "correction": "corrects IS NOT NULL",
-    "route": "CASE WHEN what = 'egress' THEN coalesce(reference, region) END",
+    "route": "CASE WHEN what = 'egress' THEN CASE WHEN contains(reference, ' -> ') THEN reference ELSE region END END",
 }
 AMOUNTS: Final = ("quantity", "hours", "gpu_hours", "useful", "lost", "billed", "effective", "list", "on_demand")
 # Costs of those facts alone whose on-demand price is known: what savings are the difference to.

@@ -126,7 +126,12 @@ def _amounts(said: _Said) -> dict[str, Any]:
     machine = pc.and_(pc.equal(said.text("what"), What.MACHINE.value), pc.equal(said.text("unit"), HOURS))
     quantities = said.values("quantity")
     hours = _products(quantities, said.values("machines"), None)
-    gpus = _products(quantities, said.values("machines"), said.values("accelerators"))
+    # What is planned has the accelerators of all its machines together, as a plan's lines do.
+    counts = [
+        1 if kind == Kind.PLANNED.value else count
+        for kind, count in zip(said.values("kind"), said.values("machines"), strict=True)
+    ]
+    gpus = _products(quantities, counts, said.values("accelerators"))
     steps, lost = said.number("steps"), said.number("lost_steps")
     useful = pc.if_else(pc.greater(steps, 0), steps, None)
     lost = pc.if_else(pc.greater(lost, 0), lost, None)

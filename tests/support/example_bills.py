@@ -73,10 +73,7 @@ def _used_block(attempt: Attempt, node: NodeRecord) -> Iterator[Row]:
     """Covered by the block: nothing to pay any more, and worth what an hour of the block cost."""
     for row in AWS.machine(attempt, node, _RESERVED, "Machines"):
         yield {**row, "BilledCost": "0", "CapacityReservationId": "cr-made-up", "CapacityReservationStatus": "Used",
-               "PricingCategory": "Committed", "CommitmentDiscountId": "block-7", "CommitmentDiscountStatus": "Used",
-               "CommitmentDiscountCategory": "Usage", "CommitmentDiscountType": "Block",
-               "CommitmentDiscountName": "A week of one machine", "CommitmentDiscountUnit": "Hours",
-               "CommitmentDiscountQuantity": row["PricingQuantity"]}  # fmt: skip
+               "PricingCategory": "Standard"}  # fmt: skip
 
 
 def _block(machines: Machines) -> Iterator[Row]:
@@ -85,21 +82,17 @@ def _block(machines: Machines) -> Iterator[Row]:
     used = sorted(
         (n.made_at, n.gone_at) for _, n in machines if n.market is Market.RESERVED and n.made_at and n.gone_at
     )
-    said = {"CommitmentDiscountId": "block-7", "CommitmentDiscountCategory": "Usage", "CommitmentDiscountType": "Block",
-            "CommitmentDiscountName": "A week of one machine", "CommitmentDiscountUnit": "Hours",
-            "RegionId": "us-east-2", "Tags": tagged(team="vision", project="medical")}  # fmt: skip
+    said = {"RegionId": "us-east-2", "Tags": tagged(team="vision", project="medical")}
     yield AWS.used(start, end, "168", "Hours", _RESERVED, _MACHINE, "block", ChargeCategory="Purchase",
                    ChargeFrequency="One-Time", ChargeDescription="block of 168 hours", EffectiveCost="0",
-                   PricingCurrencyEffectiveCost="0", ConsumedQuantity="", ConsumedUnit="",
-                   CommitmentDiscountQuantity="168", **said)  # fmt: skip
+                   PricingCurrencyEffectiveCost="0", ConsumedQuantity="", ConsumedUnit="", **said)  # fmt: skip
     edges = [start, *(moment for pair in used for moment in pair), end]
     for begin, stop in zip(edges[::2], edges[1::2], strict=True):
         for one, other in days(begin, stop):
             idle = hours(other - one)
             yield AWS.used(one, other, idle, "Hours", _RESERVED, _MACHINE, "p5.48xlarge", BilledCost="0",
-                           PricingCategory="Committed", ConsumedQuantity="", ConsumedUnit="",
-                           CapacityReservationId="cr-made-up", CapacityReservationStatus="Unused",
-                           CommitmentDiscountStatus="Unused", CommitmentDiscountQuantity=idle, **said)  # fmt: skip
+                           ConsumedQuantity="", ConsumedUnit="", CapacityReservationId="cr-made-up",
+                           CapacityReservationStatus="Unused", **said)  # fmt: skip
 
 
 def _aws_rest() -> Iterator[Row]:

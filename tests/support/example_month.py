@@ -23,6 +23,7 @@ from tests.support.example_quotes import keep_promises
 from tests.support.made_up_jobs import simple_job
 from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned, stage
 
+LEDGER = "ledger.backup"
 OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)
 P5, A3 = "p5.48xlarge", "a3-highgpu-8g"
 EAST = Place("aws", "us-east-1", "us-east-1b", P5, Market.SPOT, "24", "55.04")
@@ -66,8 +67,9 @@ class ExampleMonth:
         for number in range(31):
             self._night(date(2026, 10, 1) + timedelta(days=number))
         self._small()
+        late = self._plan(SWEEP, IOWA, datetime(2026, 10, 30, 10, tzinfo=UTC), 3)
         self._stage.store.periods.close(OCTOBER, who="anna@finance", at=_at(4, 9))
-        self._late()
+        self._late(late)
         for number in range(29):
             self._night(date(2026, 11, 1) + timedelta(days=number))
         for play in (self._assistant, self._embed, self._retina, self._code, self._tts, self._sweep, self._smoke):
@@ -117,11 +119,9 @@ class ExampleMonth:
         self._run(plan, SMALL, IOWA, 2, made=start, met=start + 12 * MINUTE, ended=ended, step=15000, saved=15000,
                   saving=[3 * MINUTE] * 6)  # fmt: skip
 
-    def _late(self) -> None:
+    def _late(self, plan: str) -> None:
         """A machine of October, seen to be gone when that was closed: November's books correct October."""
         start = datetime(2026, 10, 30, 10, tzinfo=UTC)
-        line = planned(SWEEP, IOWA, start, 3, steps=3000)
-        plan = self._stage.accept(start - HOUR, [SWEEP], [line])
         ended = start + timedelta(hours=3)
         self._run(plan, SWEEP, IOWA, made=start, met=start + 6 * MINUTE, ended=ended, step=3000, saved=3000,
                   seen=_at(5, 8))  # fmt: skip
@@ -198,8 +198,9 @@ def make_files(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         played = make_home(home)
+        (folder / LEDGER).unlink(missing_ok=True)
         with Store.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
-            store.backups.write(folder / "ledger.backup")
+            store.backups.write(folder / LEDGER)
     write_bills(folder, played.machines)
 
 

@@ -32,7 +32,8 @@ def _quote(job: Job, start: datetime, takes: timedelta, p50: Usd, p90: Usd) -> Q
         start=start, deadline=job.deadline.at(start), valid_until=start, steps=job.steps, usd=Likely(p50, p90, p50),
         finish_p50=start + takes, finish_p90=start + takes * 1.15, on_time=0.95, on_time_low=0.93, on_time_high=0.97,
         confidence=0.9, spot_share=1.0, interruptions=1.0, usd_per_step=None, steps_per_usd=None,
-        earliest=start + takes, earliest_usd=p90, usd_levels=(p50,) * 39, finish_levels=(start + takes,) * 39, curve=(), drivers=(),
+        earliest=start + takes, earliest_usd=p90, usd_levels=(p50,) * 39, finish_levels=(start + takes,) * 39,
+        curve=(), drivers=(),
         dearest_risk="", alternatives=(), places=(), run=(), conditions=(), policy="made up", draws=400, seed=0,
         book_digest="0" * 64, book_as_of=datetime(2026, 11, 1, tzinfo=UTC),
     )  # fmt: skip

@@ -45,6 +45,7 @@ class Account:
             "PublisherName": self.provider, "ServiceCategory": service[0], "ServiceSubcategory": service[1],
             "ServiceName": service[2], "SubAccountId": self.sub_account, "SubAccountName": self.sub_account,
             "SubAccountType": "Account", "PricingCurrency": self.currency,
+            "PricingCurrencyEffectiveCost": _plain(cost),
         }  # fmt: skip
         return {**always, **{name: _plain(amount) for name, amount in money.items()}, **said}
 
@@ -57,7 +58,7 @@ class Account:
         priced = {
             "PricingCategory": "Standard", "PricingQuantity": quantity, "PricingUnit": unit,
             "ConsumedQuantity": quantity, "ConsumedUnit": unit, "ListUnitPrice": price, "ContractedUnitPrice": price,
-            "PricingCurrencyEffectiveCost": _plain(cost), "PricingCurrencyListUnitPrice": price,
+            "PricingCurrencyListUnitPrice": price,
             "PricingCurrencyContractedUnitPrice": price, "SkuId": sku, "SkuPriceId": f"{sku}-standard",
             "SkuMeter": service[2],
         }  # fmt: skip

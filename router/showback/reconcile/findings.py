@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
+from typing import Final
 
 from router.showback.reconcile.outcome import Alone, Outcome
 from router.showback.reconcile.variance import Bucket, Variance
 from router.showback.splitting import exact_sum
+
+_MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 
 
 class Kind(StrEnum):
@@ -59,10 +62,12 @@ class Finding:
 def findings(variances: Iterable[Variance], found: Outcome, tolerance: Tolerance) -> tuple[Finding, ...]:
     """All, by kind, the largest first."""
     due = [each for each in found.unbilled if each.due]
+    # Credits and taxes are in a bucket of their own, and would hide what was charged behind them.
+    charged = [each for each in found.unmatched if each.category not in _MONEY_ALONE]
     every = [
         *_of_plans(variances, tolerance),
         *_of_prices(found, tolerance),
-        *_of_alone(Kind.UNMATCHED, found.unmatched, tolerance, "on a bill, and nothing that was metered explains it"),
+        *_of_alone(Kind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"),
         *_of_alone(Kind.UNBILLED, due, tolerance, "metered, and on no bill of that time"),
     ]
     order = list(Kind)

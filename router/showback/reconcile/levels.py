@@ -29,29 +29,41 @@ class Level(StrEnum):
 
 _DAY_US: Final = 24 * 3600 * 10**6
 
-# ARNs and paths end in the id that others write alone.
+# ARNs and paths end in the id that others write alone; of a store (s3://BUCKET/PREFIX, abfs://NAME@ACCOUNT.HOST/PREFIX)
+# bills name the bucket or the account.
 _KEYS: Final = """
 CREATE OR REPLACE TEMP TABLE {table}_key AS
 SELECT {id}, s, e, resource AS k, true AS whole FROM {table} WHERE resource IS NOT NULL
 UNION ALL
 SELECT {id}, s, e, tail, false FROM (SELECT *, split_part(resource, '/', -1) AS tail FROM {table})
-WHERE tail <> resource AND NOT ends_with(resource, '/')
+WHERE tail <> resource AND NOT ends_with(resource, '/') AND NOT {store}
+UNION ALL
+SELECT {id}, s, e, coalesce(nullif(regexp_extract(resource, '://[^/]*@([^./]+)', 1), ''),
+                            nullif(regexp_extract(resource, '://([^/@]+)', 1), '')), true
+FROM {table} WHERE {store}
 """
+_STORE: Final = "(contains(resource, '://') AND NOT starts_with(resource, 'http'))"
 
-_BY_RESOURCE: Final = """
+# What is used of a bucket is not about the copies that were read from it; what is used of a machine is about its job.
+_IS_ABOUT: Final = "(r.what = t.what OR t.what = 'machine' OR NOT r.is_usage)"
+
+
+_BY_RESOURCE: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_found AS
 SELECT r.b, t.m, t.m AS f, greatest(r.s, t.s) AS os, least(r.e, t.e) AS oe, r.is_usage AND r.what = t.what AS covers
 FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = tk.k AND rk.s < tk.e AND tk.s < rk.e AND (rk.whole OR tk.whole)
 JOIN rc_row r ON r.b = rk.b JOIN rc_stretch t ON t.m = tk.m
-WHERE r.cloud IS NULL OR t.cloud IS NULL OR r.cloud = t.cloud OR r.cloud NOT IN (SELECT cloud FROM rc_cloud)
+WHERE {_IS_ABOUT}
+      AND (r.cloud IS NULL OR t.cloud IS NULL OR r.cloud = t.cloud OR r.cloud NOT IN (SELECT cloud FROM rc_cloud))
 QUALIFY r.what = t.what OR NOT bool_or(r.what = t.what) OVER (PARTITION BY r.b)
 """
 
 # A machine that we know is never another one: what is billed of it outside its metered hours stays unmatched.
-_KNOWN: Final = """
+_KNOWN: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_known AS
 SELECT rk.b, min(tk.m) AS m FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = tk.k AND (rk.whole OR tk.whole)
-ANTI JOIN rc_pair p ON p.b = rk.b GROUP BY rk.b
+JOIN rc_row r ON r.b = rk.b JOIN rc_stretch t ON t.m = tk.m
+ANTI JOIN rc_pair p ON p.b = rk.b WHERE {_IS_ABOUT} GROUP BY rk.b
 """
 
 # Where resources of a kind are known by the cloud's ids, another id is another thing, which nobody may have metered.
@@ -166,8 +178,8 @@ def match(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE rc_cloud AS SELECT DISTINCT cloud FROM rc_stretch WHERE cloud IS NOT NULL"
     )
-    connection.execute(_KEYS.format(table="rc_row", id="b"))
-    connection.execute(_KEYS.format(table="rc_stretch", id="m"))
+    connection.execute(_KEYS.format(table="rc_row", id="b", store=_STORE))
+    connection.execute(_KEYS.format(table="rc_stretch", id="m", store=_STORE))
     _level(connection, Level.RESOURCE, _BY_RESOURCE)
     connection.execute(_KNOWN)
     connection.execute(_SURE)

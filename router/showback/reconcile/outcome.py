@@ -8,6 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from router.ledger.entry import Use
 from router.showback.reconcile.grains import Basis, rows_of
 from router.showback.reconcile.levels import Level
 from router.showback.splitting import exact_sum
@@ -29,7 +30,8 @@ class LevelSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """What has no counterpart. Of a bill: a row (``origin``, ``row``). Of the meter (``origin`` is the ledger): all
+    """What has no counterpart. Of a bill: a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or
+    commitment is none, its use says what it is. Of the meter (``origin`` is the ledger): all
     that is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they
     should have it."""
 
@@ -47,6 +49,7 @@ class Alone:
     team: str | None
     job: str | None
     attempt: str | None
+    category: str
     currency: str
     amount: Decimal | None
     due: bool = False
@@ -89,7 +92,8 @@ class Outcome:
     estimated: dict[str, Fraction | None]
 
 
-_ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, currency"
+_ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, category, currency"
+_UNUSED: Final = f"'{Use.COMMITMENT_UNUSED}', '{Use.RESERVATION_UNUSED}'"
 _DAY_US: Final = 24 * 3600 * 10**6
 _IN: Final = "($month IS NULL OR {0}month = $month)"
 
@@ -105,7 +109,8 @@ SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for
        a.{{basis}} AS amount, false AS due
 FROM rc_level l JOIN rc_row r USING (b)
 JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
-WHERE l.level = '{Level.NONE}' AND {_IN.format("a.")} ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
+WHERE l.level = '{Level.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
+ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
 """
 # A bill that names no account may be any account's, and so may metering that names none.
 _UNBILLED: Final = f"""

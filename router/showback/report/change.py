@@ -1,7 +1,7 @@
 """Why a month cost more or less than the one before: volume, price, mix, and what has no quantity. Without remainder.
 
-Of what has a quantity (machine hours, gigabytes), by unit, with c the costs, q the quantities and Q their sum in the
-month before (0) and this one (1), and for each kind g of thing (cloud, region, machine type, market):
+Of what has a quantity (machine hours, gigabytes moved, ...), each apart, with c the costs, q the quantities and Q their
+sum in the month before (0) and this one (1), and for each kind g of thing (cloud, region, machine type, market):
 
     volume = (Q1 - Q0) x C0 / Q0                 as much more of everything, at last month's mean price
     price  = sum over g in both of (c1/q1 - c0/q0) x q1
@@ -59,7 +59,7 @@ def change(setting: Setting) -> Section:
         kind = tuple(row[name] for name in ("what", "cloud", "region", "instance_type", "market"))
         quantity = row["hours"] if row["what"] == "machine" else row["quantity"]
         known = None if row["apart"] or row["unit"] is None else quantity
-        thing = Thing(kind, row["unit"], row["cost"] or Decimal(0), known or None)
+        thing = Thing(kind, f"{row['what']} {row['unit']}", row["cost"] or Decimal(0), known or None)
         by_month.setdefault(row["month"], {}).setdefault(row["currency"], []).append(thing)
     before, now = by_month.get(setting.before, {}), by_month.get(setting.month, {})
     made: list[dict[str, Cell]] = [

@@ -34,6 +34,7 @@ QUOTES = (
     Column("on_time", "On time", Kind.FLAG, 0),
 )
 PLANS = (
+    Column("job", "Job", rank=0),
     Column("plan", "Plan", rank=0),
     Column("currency", "Currency", rank=0),
     Column("planned", "Planned", Kind.MONEY, 0),
@@ -91,9 +92,11 @@ def quotes(setting: Setting) -> Section:
 
 
 def plans(setting: Setting) -> Section:
-    """A row for each plan and currency; what no plan is named for is in no row."""
+    """A row for each plan and currency, those first that came to most else than was planned; what no plan is named for
+    is in no row."""
     rows = setting.cubes.ask(
-        f"SELECT left(plan, {_PLAN_DIGITS}) AS plan, currency, "
+        f"SELECT CASE WHEN count(DISTINCT job) > 1 THEN count(DISTINCT job) || ' jobs' ELSE max(job) END AS job, "
+        f"left(plan, {_PLAN_DIGITS}) AS plan, currency, "
         f"sum({setting.cost}) FILTER (source = 'planned') AS planned, "
         f"sum({setting.cost}) FILTER (source <> 'planned') AS actual, "
         f"sum(hours) FILTER (source = 'planned') AS planned_hours, "
@@ -103,6 +106,7 @@ def plans(setting: Setting) -> Section:
         f"FROM sums WHERE month = '{setting.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
     )
     made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
+    made.sort(key=lambda row: -abs(row["difference"] or 0))
     note = "A plan that goes over the end of a month stands in both, with the part of each."
     return section("plans", "Plans and what came of them", PLANS, made, note)
 

@@ -67,7 +67,7 @@ def totals(setting: Setting) -> Section:
     rows = setting.cubes.ask(
         f"SELECT month, currency, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list, "
         f"sum(facts)::BIGINT AS facts, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced, "
-        f"sum({cost}) FILTER (state = 'Estimated') AS estimated "
+        f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated "
         f"FROM sums WHERE source <> 'planned' GROUP BY ALL ORDER BY currency"
     )
     before = {row["currency"]: row[cost] for row in rows if row["month"] == setting.before}
