@@ -129,9 +129,10 @@ def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
          "unknown" if amount is None else money(amount), rows[0].currency)
         for words, amount, rows in things[:most]
     ]  # fmt: skip
-    header = (title, "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
+    header = ("SINCE", "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
     if rows:
-        yield columns(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 16, "WHOSE": 18})
+        yield title
+        yield columns(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 18, "WHOSE": 20})
     if len(things) > most:
         more = len(things) - most
         yield f"... {more:,} more; -o json has all rows" if rows else f"{title}: {more:,}; -o json has all rows"

@@ -82,9 +82,9 @@ def test_what_has_no_price_has_no_amount() -> None:
 
 
 def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
-    """Half an hour of three spot machines whose on-demand price is 55."""
+    """Half an hour of three spot machines whose on-demand price is 55; the plan's line has 24 accelerators in all."""
     planned = entry(
-        kind=Kind.PLANNED, machines=3, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
+        kind=Kind.PLANNED, machines=3, accelerators=24, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
         on_demand_usd_per_hour=UsdPerHour.parse("55"),
     )  # fmt: skip
     (fact,) = facts_of(list(sealed([raw(planned)], 0, BEGINNING))).to_pylist()

@@ -107,7 +107,7 @@ def plans(setting: Setting) -> Section:
     )
     made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
     made.sort(key=lambda row: -abs(row["difference"] or 0))
-    note = "A plan that goes over the end of a month stands in both, with the part of each."
+    note = "What was planned stands in the month in which it was to begin, what it came to in the months of its time."
     return section("plans", "Plans and what came of them", PLANS, made, note)
 
 
