@@ -151,7 +151,17 @@ def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
     commands.show("stepfare sweep")
     _tell("7. The same training in one process that nobody disturbs, to compare.")
     alone = undisturbed(place, steps, seed, commands.environment)
-    return _checked(commands, trained(place, steps), alone, gangs=1 if calm else 1 + len(_WEATHER))
+    had = _checked(commands, trained(place, steps), alone, gangs=1 if calm else 1 + len(_WEATHER))
+    _tell("8. What finance sees of it, by the ledger: `stepfare showback` in short, dollars.")
+    console.out(_showback(place / "home"))
+    return had
+
+
+def _showback(home: Path) -> str:
+    from router.cli.clock import wall_clock
+    from router.cli.demo_showback import spent_by_job
+
+    return spent_by_job(home, wall_clock())
 
 
 def _weather(place: Path, steps: int) -> list[Beside]:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from router.cli import svg
 from router.cli.svg import BLUE, GREY, ORANGE
 from router.cli.text import clipped
+from router.showback.facts import UNALLOCATED
 from router.showback.report.text import short
 from router.showback.report.values import Cell, Kind, Report, Section
 
@@ -72,7 +73,8 @@ def _labelled(section: Section, keys: Sequence[str], amount: str, currency: str)
     for row in section.records():
         cost: Cell = row[amount]
         if row["currency"] == currency and isinstance(cost, Decimal):
-            found.append((" / ".join(short(row[key], Kind.TEXT) for key in keys), cost))
+            names = [short(row[key], Kind.TEXT) for key in keys]
+            found.append((UNALLOCATED if set(names) == {UNALLOCATED} else " / ".join(names), cost))
     return found
 
 

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import psutil
@@ -17,7 +19,7 @@ import pytest
 
 from pricing.money import Usd
 from router.files.showback_file import Showback
-from router.ledger.entry import Kind, Use
+from router.ledger.entry import Entry, Kind, Use
 from router.showback.exporting import export
 from router.showback.focus.check import check_file
 from router.state.store import Store
@@ -118,10 +120,44 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         assert entry.on_demand_usd_per_hour is not None
         assert entry.usd_per_hour is not None
         assert entry.on_demand_usd_per_hour >= entry.usd_per_hour
+    _finance_sees_the_ledger(done.stdout, metered)
     if engine == "embedded":
         assert not calls.exists()
     else:
         assert calls.read_text().split().count("apply") == 8  # one makes, one releases
+
+
+def _finance_sees_the_ledger(printed: str, metered: Sequence[Entry]) -> None:
+    """The demo ends with figures that are those of its entries, reckoned here another way."""
+
+    def sum_of(*uses: Use) -> Decimal:
+        return Decimal(str(Usd.total(entry.usd for entry in metered if entry.use in uses)))
+
+    def on_demand(entry: Entry) -> Decimal:
+        assert entry.on_demand_usd_per_hour is not None
+        return Decimal(str(entry.on_demand_usd_per_hour.over(entry.end - entry.start)))
+
+    waste = {use: sum_of(use) for use in Use if use is not Use.WORK}
+    total, instead = sum_of(*Use), sum(map(on_demand, metered), Decimal(0))
+    first = min(metered, key=lambda entry: entry.start).attempt
+    restarts = sum(
+        (
+            on_demand(entry)
+            for entry in metered
+            if entry.use in (Use.RESTART_LOST_WORK, Use.FAILED_LAUNCH)
+            or (entry.use is Use.STARTUP and entry.attempt != first)
+        ),
+        Decimal(0),
+    )
+    amounts = (total, sum_of(Use.WORK), sum(waste.values()), total * 1000 / 400, instead, instead - total - restarts)
+    (row,) = re.findall(r"^demo +letters +(.+)$", printed, re.MULTILINE)
+    assert [float(word) for word in row.split()] == pytest.approx(list(map(float, amounts)), abs=0.0001)
+    said = re.search(r"^  waste: (.+?)(?=\n  \w|\n\n)", printed, re.MULTILINE | re.DOTALL)
+    assert said is not None
+    kinds = dict(part.split() for part in " ".join(said[1].split()).split(", "))
+    assert {name: float(usd) for name, usd in kinds.items()} == pytest.approx(
+        {use.value: float(usd) for use, usd in waste.items() if usd}, abs=0.0001
+    )
 
 
 def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
