@@ -40,10 +40,12 @@ def forecasts(ground: Ground, outlook: Outlook, zones: Ints, job: Task, at: Ints
 
 
 def played(scene: Scene, player: VectorPolicy, rows: int, columns: int) -> Pair:
-    """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]."""
+    """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]. Nothing is paid for
+    the rest of the last tick, as in quotes."""
     found, job = simulate(scene, player, Net.EXACT), scene.task
     demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
-    usd, finish = found.usd / demand, (found.finish_tick * scene.tick_s / job.deadline_s).astype(np.float64)
+    usd = (found.usd - found.spare_usd) / demand
+    finish = (found.finish_tick * scene.tick_s - found.spare_s) / job.deadline_s
     return usd.reshape(rows, columns), finish.reshape(rows, columns)
 
 

@@ -31,6 +31,7 @@ ALL: dict[str, Explorer] = {
     "SkyNomad barrier": SkyNomad(Value.BARRIER, gated=False), "dice 7": Dice(7), "dice 8": Dice(8),
     "UP": Believing(UniformProgress()), "wait": Believing(SpotOrWait(), 2), "sliced": Believing(TimeSliced(3)),
 }  # fmt: skip
+LONG = {"UP(A)", "UP(AP)", "lindy", "SkyNomad v100", "SkyNomad", "moves"}  # seconds each
 FREE: dict[str, VectorPolicy] = {
     "wait": SpotOrWait(), "UP": UniformProgress(), "UP plain": UniformProgress(False), "sliced": TimeSliced(3),
 }  # fmt: skip
@@ -43,7 +44,7 @@ def _foreseen(scene: Scene) -> Explorer:
     return ForeseenAsking.fitted(outlook, Terms.of(scene), scene.spot_usd.mean(axis=1))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALL])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
