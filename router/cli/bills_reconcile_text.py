@@ -141,15 +141,15 @@ def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
 def _things(found: Sequence[Alone]) -> list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]]:
     """One for each thing, with its rows: of a machine there is one for each hour or day; the dearest first, before them
     those whose price nobody knows."""
-    groups: dict[tuple[str, str, str, str, bool], list[Alone]] = {}
+    groups: dict[tuple[tuple[str, str, str], str, bool], list[Alone]] = {}
     for each in found:
-        key = (each.what, _thing(each), _named((each.team, each.job)), each.currency, each.amount is None)
-        groups.setdefault(key, []).append(each)
-    made = [
-        (key[:3], None if key[-1] else exact_sum(each.amount for each in rows if each.amount is not None), rows)
-        for key, rows in groups.items()
+        words = (each.what, _thing(each), _named((each.team, each.job)))
+        groups.setdefault((words, each.currency, each.amount is None), []).append(each)
+    made: list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]] = [
+        (words, None if unknown else exact_sum(each.amount for each in rows if each.amount is not None), rows)
+        for (words, _, unknown), rows in groups.items()
     ]
-    return sorted(made, key=lambda one: (one[1] is not None, -abs(one[1] or 0), one[0]))
+    return sorted(made, key=lambda one: (one[1] is not None, -abs(one[1] or Decimal(0)), one[0]))
 
 
 def _thing(each: Alone) -> str:

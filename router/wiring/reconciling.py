@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -63,12 +63,15 @@ def matched(
     """A connection with ``facts`` and ``actual`` around a month, the ids of the bills in it, the ledger's head, and how
     many entries had been archived unread. Books of later months are there too, for what was metered late stands in
     them; those of the month before, for what ran over its end, or ``since`` another one."""
+    import duckdb
+
     found = {each.bill.id: each for each in BillStore(bills).bills() if each.replaced_by is None}
     BillStore(bills).current()  # refuses where one is gone
     first = str(since or _before(month))
     with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        connection.execute("SET enable_progress_bar = false")
+        with suppress(duckdb.Error):  # a notebook without widgets has no bar, and cannot be told so
+            connection.execute("SET enable_progress_bar = false")
         connection.register("no_facts", COLUMNS.empty_table())
         connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
         for name, standing in sorted(found.items()):
