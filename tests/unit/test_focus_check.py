@@ -181,6 +181,13 @@ def test_an_overlap_with_a_row_long_before_is_found(tmp_path: Path) -> None:
     assert [(each.row, each.what) for each in checked.findings] == [(3, "overlaps row 1"), (4, "overlaps row 1")]
 
 
+@pytest.mark.parametrize(("unit", "found"), [("Hours", 1), ("GB-Months", 1), ("GB", 0), ("Requests", 0)])
+def test_only_what_is_metered_by_time_overlaps(unit: str, found: int, tmp_path: Path) -> None:
+    first = replace(nine()[0], pricing_unit=unit)
+    checked = check_file(changed(tmp_path / "f.csv", lambda rows: None, [first, first]))
+    assert sum(each.rule == "overlap" for each in checked.findings) == found
+
+
 def test_more_findings_than_are_kept_are_counted(tmp_path: Path) -> None:
     def change(rows: list[dict[str, str]]) -> None:
         for row in rows:

@@ -32,8 +32,12 @@ _ORIGIN = (
 )  # fmt: skip
 
 
+_BY_TIME = "(?i)(second|minute|hour|day|week|month|year)s?$"
+
+
 class Overlaps:
-    """Usage of one resource, on one meter and price, that is there twice for a moment."""
+    """Usage of one resource, on one meter and price, that is there twice for a moment; of what is metered by time:
+    two transfers may well go at once."""
 
     def __init__(self) -> None:
         self._seen: list[pd.DataFrame] = []
@@ -44,6 +48,8 @@ class Overlaps:
         metered = pc.and_(pc.equal(rows.column("ChargeCategory"), "Usage"), pc.less(start, end))
         for name in ("ChargeClass", "AllocatedMethodId", "x_SplitOriginId"):
             metered = pc.and_(metered, pc.is_null(rows.column(name)))
+        by_time = pc.match_substring_regex(rows.column("PricingUnit"), _BY_TIME)
+        metered = pc.and_(metered, pc.fill_null(by_time, True))
         at = indices(pc.and_(metered, rows.column("ResourceId").is_valid()))
         if not len(at):
             return
