@@ -86,7 +86,7 @@ def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, to
             origin=f"ledger of {head:,} entries, {len(standing)} bills",
             input_hash=_hash([manifest.state, str(head), store.ledger.hash_at(head) or "", *standing]),
             bills_through=_reach(connection, asked),
-            variance=_variance(connection, asked),
+            variance=variance_of(connection, asked),
         )
         return make_report(of_facts(connection, "counted", months), asked, beside)
 
@@ -130,7 +130,8 @@ def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | No
     return utc(found["through"][0].as_py())
 
 
-def _variance(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
+def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
+    """Job by job, of facts and actual facts in the connection (:mod:`router.showback.reconcile.matching`)."""
     from router.showback.reconcile.grains import Basis, grains
     from router.showback.reconcile.variance import Bucket, variances
 

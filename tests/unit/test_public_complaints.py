@@ -16,6 +16,7 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from router.cli.showback_page import page
 from router.jobs.limits import Limits
 from router.ledger.entry import Entry, What
 from router.planning.market import listings_by_accelerator
@@ -38,6 +39,7 @@ from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.metered_month import ACCOUNTS, OCTOBER, START, month
 from tests.support.scenes import NOW, a_job, plan_of
+from tests.support.showback_reports import cost, exact_rows, report_of_rows, short_forms
 from tests.support.state_values import HOUR, attempt, entry, node
 
 SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "0.98")
@@ -223,6 +225,16 @@ class TestIdle:
 
 class TestTokens:
     """FOCUS 1941, 2018, 2488: billing by the token, and what a token of one's own training costs."""
+
+    def test_1022_how_busy_accelerators_were_is_not_measured_and_no_zero(self) -> None:
+        """A cost beside a utilisation of 0 % reads as waste."""
+        report = report_of_rows([cost("50", hours=Decimal(1), gpu_hours=Decimal(8), use="work", team="red")])
+        texts = {**short_forms(report), "html": page(report)}
+        for form, text in texts.items():
+            assert "not measured" in text, form
+        for sections in exact_rows(report).values():
+            head = {row["name"]: row for row in dict(sections)["head"]}
+            assert head["utilisation"]["value"] == "not measured"
 
     def test_1941_a_charge_by_the_token_keeps_every_rule(self, tmp_path: Path) -> None:
         bought = [one for one in golden_charges() if one.pricing_unit == "1000 Tokens"]

@@ -48,12 +48,13 @@ PLANS = (
 VARIANCE = (
     Column("job", "Job", rank=0),
     Column("currency", "Currency", rank=0),
-    *(Column(name, name.capitalize(), Kind.MONEY, 0) for name in ("planned", "metered", "invoiced")),
     *(
-        Column(f"by_{name}", name.capitalize(), Kind.MONEY, rank)
-        for name, rank in zip(
-            ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing"), (1, 1, 1, 1, 1, 2, 2), strict=True
-        )
+        Column(name, name.capitalize(), Kind.MONEY, rank)
+        for name, rank in (("planned", 0), ("metered", 2), ("invoiced", 0))
+    ),
+    *(
+        Column(f"by_{name}", name.capitalize(), Kind.MONEY, 1)
+        for name in ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
     ),
 )
 _SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
