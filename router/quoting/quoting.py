@@ -27,7 +27,7 @@ from router.quoting.venues import Venue, chosen, fastest, only
 
 DRAWS: Final = 400
 _TRIED: Final = 100  # for all but the quote itself
-_TICKS, _MOST_TICKS = 64, 96  # of the window that was asked for: usually; where ticks get long
+_TICKS, _MOST_TICKS = 64, 80  # of the window that was asked for: usually; where ticks get long
 _LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
 _WORTH_A_TRY: Final = 0.97  # of what another choice is expected to cost
 _MORE: Final = 1  # choices of places for other deadlines alone
@@ -53,7 +53,7 @@ class _Quoting:
         window_s, longest_s = int(hours * HOUR_S), int(self.loosest_h * HOUR_S)
         most_s = max(_MOST_TICK_S, window_s // _MOST_TICKS)
         clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, most_s)
-        self.ticks = clock.ticks
+        self.ticks, self.coarser = clock.ticks, clock_for(window_s, _TICKS, _LEAST_TICK_S, window_s)
         self.windows_h = windows_h(self.earliest_h, self.loosest_h)
         one = longest_s <= _ONE_CLOCK * window_s
         self.clock = Clock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
@@ -145,7 +145,7 @@ class _Quoting:
         known = {t.stage.venues: t.got for t in tried}
         found = []
         for change, venues in without(self.asking, best.stage.venues):
-            got = known.get(venues) or self.asking.stage(venues, self.clock, _TRIED).play(self.ticks)
+            got = known.get(venues) or self.asking.stage(venues, self.coarser, _TRIED).play(self.coarser.ticks)
             found.append(other(change, got, self.start, self.asking.levels(venues)))
         return tuple(found)
 
