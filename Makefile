@@ -47,7 +47,7 @@ walk: $(READY) ## faults at every stage of apply and destroy and of a migration 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
-calibrate: $(READY) ## whether quotes hold on weather of measured traces that no model saw (under ten minutes)
+calibrate: $(READY) ## whether quotes hold on weather of measured traces that no model saw (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.calibrate
 
 format: $(READY) ## rewrite the sources in the one format, with safe fixes

@@ -20,7 +20,7 @@ from router.quoting.weathers import Weathers
 from router.quoting.weighing import Weigher
 
 _CERTAIN: Final = 1 - 1e-9
-_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 40, 200, 60
+_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 200, 60
 _PARTS: Final = 4  # of a tick: what launches are rounded up to; by a whole one they look too dear
 _USUAL_STEPS: Final = 200
 

@@ -29,6 +29,7 @@ DRAWS: Final = 400
 _TRIED: Final = 100  # for all but the quote itself
 _TICKS, _MOST_TICKS = 64, 80  # of the window that was asked for: usually; where ticks get long
 _LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
+_COARSE_TICKS: Final = 48  # of it for other choices
 _WORTH_A_TRY: Final = 0.97  # of what another choice is expected to cost
 _MORE: Final = 1  # choices of places for other deadlines alone
 _ONE_CLOCK: Final = 1.5  # times the window: the loosest deadline that is played on the clock of the one asked for
@@ -53,7 +54,7 @@ class _Quoting:
         window_s, longest_s = int(hours * HOUR_S), int(self.loosest_h * HOUR_S)
         most_s = max(_MOST_TICK_S, window_s // _MOST_TICKS)
         clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, most_s)
-        self.ticks, self.coarser = clock.ticks, clock_for(window_s, _TICKS, _LEAST_TICK_S, window_s)
+        self.ticks, self.coarser = clock.ticks, clock_for(window_s, _COARSE_TICKS, _LEAST_TICK_S, window_s)
         self.windows_h = windows_h(self.earliest_h, self.loosest_h)
         one = longest_s <= _ONE_CLOCK * window_s
         self.clock = Clock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
