@@ -84,16 +84,19 @@ def _table(section: Section) -> str:
     columns = shown_columns(section)
     places = [section.columns.index(column) for column in columns]
     head = "".join(f'<th{_class(c)} scope="col">{html.escape(c.title)}</th>' for c in columns)
-    rows = [_row([row[place] for place in places], columns, "") for row in section.rows]
-    rows += [_row([row[place] for place in places], columns, "all") for row in totalled(section)]
+    kinds = [(_class(column), column.kind) for column in columns]
+    rows = [_row([row[place] for place in places], kinds, "") for row in section.rows]
+    rows += [_row([row[place] for place in places], kinds, "all") for row in totalled(section)]
     lines = "\n".join(rows)
     return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table></div>\n'
 
 
-def _row(cells: list[Cell], columns: tuple[Column, ...], kind: str) -> str:
+def _row(cells: list[Cell], columns: list[tuple[str, Kind]], kind: str) -> str:
     made = "".join(
-        f"<td{_class(c)}>{'' if kind and cell is None else _cell(cell, c.kind)}</td>"
-        for cell, c in zip(cells, columns, strict=True)
+        [
+            f"<td{opened}>{'' if kind and cell is None else _cell(cell, c)}</td>"
+            for cell, (opened, c) in zip(cells, columns, strict=True)
+        ]
     )
     return f'<tr class="{kind}">{made}</tr>' if kind else f"<tr>{made}</tr>"
 

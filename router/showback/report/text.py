@@ -50,6 +50,8 @@ def short(cell: Cell, kind: Kind) -> str:
 
 def printable(text: str) -> str:
     """With nothing in it that a terminal would obey."""
+    if text.isprintable():
+        return text
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
