@@ -33,8 +33,8 @@ def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
 
 
 def ticks_of(hours: float, clock: Clock) -> int:
-    """In whole ticks, rounded up."""
-    return math.ceil(hours * 3600 / clock.tick_s - 1e-6)
+    """In whole ticks, rounded up; no more than the clock has."""
+    return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
 
 
 def curve(found: Mapping[float, Sequence[Point]], asked: Point) -> tuple[Point, ...]:

@@ -59,6 +59,8 @@ class _Quoting:
         one = longest_s <= _ONE_CLOCK * window_s
         self.clock = Clock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
         self.slower = None if one else clock_for(longest_s, _TICKS, clock.tick_s, longest_s)
+        within_h = self.clock.ticks * self.clock.tick_s / HOUR_S
+        self.near_h = [h for h in self.windows_h if one or h <= within_h]  # on the clock of the one asked for
         asking.horizon_s = longest_s
 
     def quote(self) -> Quote:
@@ -132,9 +134,9 @@ class _Quoting:
     def _try(self, venues: tuple[Venue, ...]) -> _Tried:
         """With the deadline that was asked for and those of the curve, in one go."""
         stage = self.asking.stage(venues, self.clock, DRAWS, seed=1)
-        near = {h: ticks_of(h, stage.clock) for h in self.windows_h if ticks_of(h, stage.clock) <= stage.clock.ticks}
-        first, *others = stage.plays([Case(self.ticks, DRAWS), *(Case(ticks, _TRIED) for ticks in near.values())])
-        return _Tried(stage, first, dict(zip(near, others, strict=True)))
+        cases = [Case(ticks_of(h, self.clock), _TRIED) for h in self.near_h]
+        first, *others = stage.plays([Case(self.ticks, DRAWS), *cases])
+        return _Tried(stage, first, dict(zip(self.near_h, others, strict=True)))
 
     def _best(self, tried: list[_Tried]) -> _Tried:
         on_time = max(1 - float(t.got.late.mean()) for t in tried)
@@ -158,14 +160,13 @@ class _Quoting:
             for h, got in t.curve.items():
                 found[h].append(point(got, h, self.clock, self.start, asking.levels(t.stage.venues)))
         sure = only(asking.linked(chosen(asking.venues, asking.steps, asking.window_h)), lambda v: v.sure)
-        near = [h for h in self.windows_h if h in best.curve]
         known = {frozenset(v.size for v in t.stage.venues) for t in tried}
         menus = [(venues, h) for h in self.windows_h if (venues := self._first(h))]
         wanted = Counter(venues for venues, _ in menus if frozenset(v.size for v in venues) not in known)
         others = [(venues, [h for same, h in menus if same == venues]) for venues, _ in wanted.most_common(_MORE)]
-        far = [h for h in self.windows_h if h not in best.curve]
-        for venues, hours in [(sure, near), *others, (best.stage.venues, far)]:
-            for clock, which in ((self.clock, near), (self.slower, far)):
+        far_h = [h for h in self.windows_h if h not in self.near_h]
+        for venues, hours in [(sure, self.near_h), *others, (best.stage.venues, far_h)]:
+            for clock, which in ((self.clock, self.near_h), (self.slower, far_h)):
                 both = [h for h in hours if h in which]
                 if venues and clock is not None and both:
                     stage = asking.stage(venues, clock, _TRIED, seed=1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pricing.problems import InvalidInputError
 from router.quoting.quote import BudgetQuote, Reach
@@ -194,3 +197,13 @@ def test_data_are_paid_for_once_where_it_begins() -> None:
     assert not [d for d in there.drivers if d.what.startswith("moving")]
     assert dollars(moving[0].usd) == pytest.approx(dollars(away.usd.p50) - dollars(there.usd.p50), rel=0.02)
     assert any("data are in the first region" in words for words in away.conditions)
+
+
+@settings(max_examples=25, deadline=None)
+@given(hours=st.floats(3.3, 400), steps=st.integers(1, 400))
+def test_any_deadline_that_can_be_met_has_a_quote_with_a_curve(hours: float, steps: int) -> None:
+    q = a_quote(a_job(steps=steps), max(hours, 0.3 + steps / 90), [NORTH, NORTH_SPOT, SOUTH])
+    assert [p.hours for p in q.curve] == sorted(p.hours for p in q.curve)
+    assert len(q.curve) >= 2
+    assert all(p.p50 is not None for p in q.curve)
+    assert all(dollars(a.p90) >= dollars(b.p90) for a, b in pairwise(q.curve) if b.deadline != q.deadline)
