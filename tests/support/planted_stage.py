@@ -1,5 +1,5 @@
 """A month whose every difference was put there by hand, on the stage: planned, run, released, billed in November 2026.
-tests/integration/test_planted_month.py has the amounts."""
+tests/integration/test_sandbox_month.py has the amounts."""
 
 from __future__ import annotations
 

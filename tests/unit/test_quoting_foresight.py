@@ -82,7 +82,7 @@ def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float)
 def test_a_small_problem_costs_hardly_more_than_the_optimum(
     lost: float, back: float, spot_usd: float, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backward, "_SWING", 0.0)
+    monkeypatch.setattr("router.quoting.outlook.SWING", 0.0)
     tick_s, outlook = 1200, sure([lost], [back])
     task = Task(_WORK * tick_s // _TICK, ticks * tick_s, _DELAY * tick_s // _TICK)
     scene = made_up(outlook, task, tick_s, [spot_usd], [DEMAND], 3000)
