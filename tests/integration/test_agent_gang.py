@@ -62,7 +62,8 @@ def test_nobody_starts_before_all_are_there(tmp_path: Path) -> None:
 
 
 def test_one_rank_fails_and_the_rest_are_stopped(tmp_path: Path) -> None:
-    command = 'if [ "$NODE_RANK" = 2 ]; then echo broken; exit 7; fi; exec sleep 60'
+    # By then the others run: one that is stopped before has no signal to tell of.
+    command = 'if [ "$NODE_RANK" = 2 ]; then sleep 1; echo broken; exit 7; fi; exec sleep 60'
     with Coordinator(4, TOKEN).running() as coordinator, agents(tmp_path, coordinator, command) as ranks:
         assert [rank.end() for rank in ranks] == [143, 143, 1, 143]
     (failed,) = coordinator.messages("ended", 2)
