@@ -103,17 +103,20 @@ def showback(
     check_places(out)
     if output is ShowbackFormat.FOCUS and out is not None:
         return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)
-    if files:
-        from router.wiring.showback import report_of_files
+    from router.showback.collector import without_collector
 
-        if archive:
-            raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
-        report = report_of_files(files, asked)
-    else:
-        report = _of_ledger(asked, archive or [], deploy, clouds)
-    for note in report.section("head").notes:
-        console.note(note, "warning")
-    _write(report, output, out, moment)
+    with without_collector():
+        if files:
+            from router.wiring.showback import report_of_files
+
+            if archive:
+                raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
+            report = report_of_files(files, asked)
+        else:
+            report = _of_ledger(asked, archive or [], deploy, clouds)
+        for note in report.section("head").notes:
+            console.note(note, "warning")
+        _write(report, output, out, moment)
     return ExitCode.OK
 
 

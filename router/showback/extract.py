@@ -8,7 +8,6 @@ archive's file is given.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from router.showback.collector import without_collector
 from router.showback.extractparts import (
     Manifest,
     Part,
@@ -78,7 +78,7 @@ class Extract:
         """Brought up to the ledger's head; its files stay while the block runs. ``tell`` hears the numbers read so
         far. InvalidInputError where somebody else keeps the folder; OSError where it cannot be written."""
         with locked(self.folder):
-            with _without_collector():
+            with without_collector():
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
 
@@ -135,18 +135,6 @@ class Extract:
         merged = _merged(self.folder, manifest)
         write_manifest(self.folder, merged)
         return merged
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Millions of texts and numbers are no cycles: looking for some takes a sixth of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _take(reading: _Reading, rows: Sequence[Row]) -> None:

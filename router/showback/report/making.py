@@ -29,10 +29,12 @@ def make_report(cubes: Cubes, asked: Asked, beside: Beside) -> Report:
 
 def _even(section: Section) -> Section:
     """One form of each value, whatever scale the facts had."""
-    return replace(section, rows=tuple(tuple(_one(cell) for cell in row) for row in section.rows))
+    return replace(section, rows=tuple([tuple([_one(cell) for cell in row]) for row in section.rows]))
 
 
 def _one(cell: Cell) -> Cell:
+    if cell is None or isinstance(cell, str):  # most of them
+        return cell
     if isinstance(cell, Decimal):
         return plain(cell)
     if isinstance(cell, datetime):
