@@ -185,18 +185,17 @@ def nanos(whole: pa.Array) -> pa.Array:
 
 def _products(quantities: Sequence[Any], times: Sequence[Any] | None, more: Sequence[Any] | None) -> pa.Array:
     """Of fractions such as ``7/2`` with whole numbers; each different one is reckoned once."""
-    known: dict[tuple[Any, ...], Decimal] = {}
     ones: Iterable[Any] = [1] * len(quantities)
-    made = []
-    for key in zip(quantities, times or ones, more or ones, strict=True):
-        found = known.get(key)
-        if found is None:
-            text, first, second = key
-            top, _, bottom = text.partition("/")
-            whole = divide_half_even(int(top) * first * second * 10**_PLACES, int(bottom or 1))
-            found = known[key] = _WIDE.scaleb(Decimal(whole), -_PLACES)
-        made.append(found)
-    return pa.array(made, AMOUNT)
+    keys = list(zip(quantities, times or ones, more or ones, strict=True))
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    made = [_product(*key) for key in places]
+    return pa.array(made, AMOUNT).take(pa.array([places[key] for key in keys], pa.int32()))
+
+
+def _product(text: str, first: int, second: int) -> Decimal:
+    top, _, bottom = text.partition("/")
+    whole = divide_half_even(int(top) * first * second * 10**_PLACES, int(bottom or 1))
+    return _WIDE.scaleb(Decimal(whole), -_PLACES)
 
 
 def _mapped(words: pa.Array, change: Callable[[str], str]) -> pa.Array:
