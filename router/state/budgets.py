@@ -51,7 +51,7 @@ class Budgets:
         }  # fmt: skip
         with self._database.write(BUDGETS.name) as connection:
             connection.execute(delete(BUDGETS).where(and_(*(BUDGETS.c[name] == value for name, value in key.items()))))
-            connection.execute(insert(BUDGETS), values)
+            connection.execute(insert(BUDGETS), [values])
 
     def spent(self, month: Month) -> dict[tuple[str, str | None], Usd]:
         """By team and project: what was metered in the month, whenever it was written down, and what people put into

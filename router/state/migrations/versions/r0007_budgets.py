@@ -16,7 +16,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
 
 
 def upgrade() -> None:
-    """Makes the table."""
+    """Makes the table, and turns at writing it."""
     op.create_table(
         "budgets",
         sa.Column("scope", sa.Text(), primary_key=True),
@@ -28,3 +28,5 @@ def upgrade() -> None:
         sa.Column("who", sa.Text(), nullable=False),
         sa.Column("at", _MOMENT, nullable=False),
     )
+    # Whoever sets one has its turn (router/state/database.py).
+    op.bulk_insert(sa.table("turns", sa.column("name", sa.Text())), [{"name": "budgets"}])
