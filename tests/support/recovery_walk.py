@@ -29,7 +29,8 @@ from tests.support.recovered import (
 )
 from tests.support.sightings import Sightings
 
-STEPS, STEP_S, EVERY = 200, 0.03, 60
+# Enough that on a busy machine, too, the notice is acted on before the job is at its end.
+STEPS, STEP_S, EVERY = 400, 0.03, 60
 # They mostly wait.
 AT_ONCE = 5
 # The notice comes after so many steps, and says so many seconds.
