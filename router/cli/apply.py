@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from router.running.guardrails import Guard, PriceNow, Refusal
     from router.running.orders import Order
     from router.running.site import Site
-    from router.wiring.deploying import Opened
+    from router.wiring.opening import Opened
 
 
 class ApplyFormat(StrEnum):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from router.ledger.budget import Standing
     from router.ledger.month import Month
     from router.state.store import Store
-    from router.wiring.deploying import Opened
+    from router.wiring.opening import Opened
 
 _TABLE = ("budget_of", "budget", "spent", "used", "forecast", "state")
 

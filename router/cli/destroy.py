@@ -142,7 +142,8 @@ def _agreed(count: int) -> bool:
 def _release(site: Site, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from router.running.release import NotReleasedError, release
+    from router.running.errors import NotReleasedError
+    from router.running.release import release
 
     def one(attempt: Attempt) -> bool:
         reason = "finished" if attempt.result == "finished" else "stopped"

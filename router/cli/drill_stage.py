@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from providers.sandbox.stock import Stock
     from router.running.drills import Done, Taking, Target
     from router.state.store import Store
-    from router.wiring.deploying import Opened
+    from router.wiring.opening import Opened
 
 SCHEMA_VERSION = 1
 _PAUSE_S = 0.1

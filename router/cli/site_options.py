@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from router.state.records import Shortage
     from router.state.store import Store
     from router.wiring.budgets import Held
-    from router.wiring.deploying import Opened
+    from router.wiring.opening import Opened
 
 DEPLOY_HELP = "How machines are made; see `schema deploy`."
 CLOUDS_HELP = "The clouds file; see `schema clouds`."
@@ -55,7 +55,7 @@ def opened_store(deploy: Path | None, clouds: Path | None, *, makes: bool = True
     """Files and the state database. Without ``makes`` one that is not there is not made: an empty one stands in for it.
     Errors of either become messages."""
     from router.state.store import Store
-    from router.wiring.deploying import Files, read_files
+    from router.wiring.opening import Files, read_files
 
     with explained(), ExitStack() as stack:
         opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
@@ -137,7 +137,7 @@ def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
 def explained() -> Iterator[None]:
     """Errors of state, Terraform, clouds and the coordinator as messages with exit codes."""
     from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-    from router.running.release import NotReleasedError
+    from router.running.errors import NotReleasedError
     from router.state.errors import StateError
     from terraform.errors import TerraformError
 

@@ -7,10 +7,8 @@ written last counts. Queries see to that over the rows they have filtered, so pa
 from __future__ import annotations
 
 import glob
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
+from router.files import duck
 from router.prices.history_parts import Part, list_parts
 
 if TYPE_CHECKING:
@@ -89,25 +88,9 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-@contextmanager
-def connect() -> Iterator[duckdb.DuckDBPyConnection]:
+def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """In memory, within ``MEMORY``, spilling to the system's folder for temporary files; loads nothing from a net."""
-    import duckdb
-
-    settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": MEMORY,
-        "temp_directory": str(Path(tempfile.gettempdir()) / f"stepfare-{os.getpid()}"),
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-    with duckdb.connect(config=settings) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        try:
-            yield connection
-        except RuntimeError as error:
-            if "interrupted" in str(error):  # what DuckDB makes of Ctrl-C
-                raise KeyboardInterrupt from None
-            raise
+    return duck.connect(MEMORY, ordered=True)
 
 
 def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:

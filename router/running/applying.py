@@ -21,8 +21,9 @@ from router.running.deploying import (
     release_interrupted,
     standing,
 )
+from router.running.errors import NotReleasedError
 from router.running.lifecycle import Reason, how_it_ended
-from router.running.release import NotReleasedError, release
+from router.running.release import release
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.running.work import one_at_a_time

@@ -25,7 +25,7 @@ from router.running.lifecycle import PUT_OFF
 from router.running.making import Trouble, make
 from router.running.orders import Order
 from router.running.quarantine import pass_over
-from router.running.release import NotReleasedError, release
+from router.running.release import release
 from router.running.secretrefs import resolved
 from router.running.site import Site
 from router.running.workspaces import Before, Secrets, attempt_name, new_attempt, workspace
@@ -330,6 +330,6 @@ def due_at(site: Site, order: Order) -> datetime:
 
 
 __all__ = [
-    "Errand", "NotReleasedError", "Outcome", "Result", "carry_out", "due_at", "is_interrupted", "release_interrupted",
+    "Errand", "Outcome", "Result", "carry_out", "due_at", "is_interrupted", "release_interrupted",
     "standing",
 ]  # fmt: skip

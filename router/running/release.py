@@ -18,6 +18,7 @@ from router.agent.config import Config
 from router.coordinator.saves import SAVED
 from router.ledger.entry import Kind, What
 from router.running.deadlines import deadline_of
+from router.running.errors import NotReleasedError
 from router.running.lifecycle import kept_step, last_step
 from router.running.metering import metered_entries
 from router.running.nodescript import SECRET_FILES
@@ -40,10 +41,6 @@ _PAUSE_S = 2.0
 _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
 # An engine whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
-
-
-class NotReleasedError(Exception):
-    """Something may still exist, and cost; the message says what was tried. Another call goes on from here."""
 
 
 def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:

@@ -82,7 +82,7 @@ def look(
 def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
     """Releases those that are ours, interrupted attempts first; each with what went wrong, "" when it is gone."""
     from router.running.deploying import release_interrupted
-    from router.running.release import NotReleasedError
+    from router.running.errors import NotReleasedError
 
     results: list[tuple[Orphan, str]] = []
     mine = [orphan for orphan in orphans if orphan.ours]

@@ -20,12 +20,13 @@ from router.quoting.policy import Event, Move, Rule, Save
 from router.running.advising import Advice, Adviser
 from router.running.chains import Chain, chain_of, chains_of, give_up, waits
 from router.running.deploying import Outcome, Placed, Result, is_interrupted, make_placed, release_interrupted
+from router.running.errors import NotReleasedError
 from router.running.handing import hand_over, order_save
 from router.running.lifecycle import GIVEN_UP, Leave, Reason, Seen, Turn, next_step
 from router.running.picture import Picture, picture
 from router.running.quarantine import quarantine, quarantine_all
 from router.running.recovering import Answer, Go, Never, Replanner, Wanting
-from router.running.release import NotReleasedError, release
+from router.running.release import release
 from router.running.silence import Silence
 from router.running.site import Site
 from router.running.work import Work

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from router.running.release import NotReleasedError
+from router.running.errors import NotReleasedError
 from router.running.site import Site
 from router.state.errors import HeldError, StateError
 from router.state.holder import Holder

@@ -29,9 +29,10 @@ from router.showback.extractparts import (
     write_part,
 )
 from router.showback.ledgerfacts import facts_of
+from router.state.ledger_columns import Columns, columns_of
 from router.state.ledger_rows import BEGINNING, Row
 
-_BATCH = 10_000
+_BATCH = 25_000
 # Rows of a part at most as they are read; and how many are read before what is there counts.
 _PART_ROWS, _COMMIT_ROWS = 250_000, 1_000_000
 # So many parts of about one size in a month become one.
@@ -50,7 +51,7 @@ class Books(Protocol):
     def hash_at(self, seq: int) -> str | None:
         """The hash of an entry."""
 
-    def batches(self, after: int = 0, *, size: int = ...) -> Iterator[list[Row]]:
+    def columns(self, after: int = 0, *, size: int = ...) -> Iterator[Columns]:
         """Rows above a number, in order."""
 
 
@@ -92,9 +93,10 @@ class Extract:
                 if any(first <= row[0] <= last for first, last in manifest.gaps):
                     some.append(row)
                     if len(some) >= _BATCH:
-                        _take(reading, some)
+                        _take(reading, columns_of(some))
                         some = []
-            _take(reading, some)
+            if some:
+                _take(reading, columns_of(some))
             _flush(reading, 0)
             filled = {number for part in reading.parts for number in _numbers(self.folder, part)}
             gaps = tuple(_without(manifest.gaps, filled))
@@ -110,22 +112,25 @@ class Extract:
             return manifest
         reading, seq = _Reading(self.folder, manifest), manifest.head
         gaps = list(manifest.gaps)
-        for rows in books.batches(manifest.head, size=_BATCH):
-            gaps += _missing(seq, [row[0] for row in rows])
-            seq, last = rows[-1][0], str(rows[-1][-1])
-            _take(reading, rows)
+        for columns in books.columns(manifest.head, size=_BATCH):
+            gaps += _missing(seq, columns.seqs)
+            seq = columns.seqs[-1]
+            _take(reading, columns)
             tell(seq)
             if reading.since >= _COMMIT_ROWS:
                 _flush(reading, 0)
                 parts = (*reading.manifest.parts, *reading.parts)
-                reading.manifest = self._commit(Manifest(self._state, seq, last, parts, tuple(gaps)))
+                reading.manifest = self._commit(self._upto(seq, books, parts, gaps))
                 reading.parts, reading.since = [], 0
         _flush(reading, 0)
         head = max(head, seq)
         if head > seq:
             gaps.append((seq + 1, head))
         parts = (*reading.manifest.parts, *reading.parts)
-        return self._commit(Manifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps)))
+        return self._commit(self._upto(head, books, parts, gaps))
+
+    def _upto(self, head: int, books: Books, parts: tuple[Part, ...], gaps: Sequence[tuple[int, int]]) -> Manifest:
+        return Manifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps))
 
     def _is_of(self, manifest: Manifest, books: Books) -> bool:
         same = BEGINNING if manifest.head == 0 else books.hash_at(manifest.head)
@@ -137,16 +142,14 @@ class Extract:
         return merged
 
 
-def _take(reading: _Reading, rows: Sequence[Row]) -> None:
-    if not rows:
-        return
+def _take(reading: _Reading, rows: Columns) -> None:
     table = facts_of(rows)
     months = pc.unique(table["month"]).to_pylist()
     for month in months:
         of_it = table if len(months) == 1 else table.filter(pc.equal(table["month"], month))
         reading.tables.setdefault(month, []).append(of_it)
-    reading.rows += len(rows)
-    reading.since += len(rows)
+    reading.rows += table.num_rows
+    reading.since += table.num_rows
     if reading.rows >= _PART_ROWS:
         _flush(reading, _PART_ROWS // 2)
 

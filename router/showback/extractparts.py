@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from pricing.problems import InvalidInputError
+from router.files.duck import connect, parquet
 from router.showback import cube
-from router.showback.duck import connect, parquet
 from router.state.folders import settle_folder
 from router.state.ledger_rows import BEGINNING
 

@@ -15,9 +15,11 @@ from router.state.database import Database
 from router.state.errors import ConflictError, MovedError
 from router.state.forms import kept
 from router.state.ledger_checking import Checked, check
+from router.state.ledger_columns import Columns
 from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed
 from router.state.ledger_table import (
     archived_keys,
+    columns_after,
     hash_of_row,
     insert_rows,
     known_rows,
@@ -102,6 +104,16 @@ class LedgerStore:
                 return
             yield rows
             after = rows[-1][0]
+
+    def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[Columns]:
+        """As :meth:`batches`, what many rows say alike once, and without the hashes: in less than half the time."""
+        while True:
+            with self._database.read() as connection:
+                found = columns_after(connection, after, last_of(connection)[0], size)
+            if found is None:
+                return
+            yield found
+            after = found.seqs[-1]
 
     def hash_at(self, seq: int) -> str | None:
         """The hash of the entry with that number, be it archived; None where there is none. Together they tell whether

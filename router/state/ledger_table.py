@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, Select, func, insert, select, true, type_coerce
+from sqlalchemy import ColumnElement, Connection, Select, Text, func, insert, select, true, type_coerce
+from sqlalchemy import cast as as_type
 from sqlalchemy.types import NullType, String
 
+from router.state.ledger_columns import REPEATED, SINGLE, Columns, columns_read
 from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
 from router.state.rows import AT_ONCE
 from router.state.tables import LEDGER, LEDGER_ARCHIVED
@@ -20,15 +22,14 @@ _COLUMNS = ("seq", *NAMES, "previous", "hash")
 def selected(connection: Connection, *more: Any) -> Select[Any]:
     """The beginning of a query whose rows are those of the ledger as they are written down, ``more`` columns after
     them."""
-    file = connection.dialect.name == "sqlite"
-    columns: list[Any] = []
-    for name in _COLUMNS:
-        column = LEDGER.c[name]
-        if name in MOMENTS and not file:
-            columns.append(func.to_char(func.timezone("UTC", column), _ISO, type_=String).label(name))
-        else:
-            columns.append(type_coerce(column, _AS_IT_IS).label(name))
-    return cast("Select[Any]", select(*columns, *more))
+    return cast("Select[Any]", select(*(_as_written(connection, name) for name in _COLUMNS), *more))
+
+
+def _as_written(connection: Connection, name: str) -> ColumnElement[Any]:
+    column = LEDGER.c[name]
+    if name in MOMENTS and connection.dialect.name != "sqlite":
+        return func.to_char(func.timezone("UTC", column), _ISO, type_=String).label(name)
+    return type_coerce(column, _AS_IT_IS).label(name)
 
 
 def rows_of(connection: Connection, query: Select[Any]) -> list[Row]:
@@ -95,12 +96,27 @@ def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
 def rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
     """The next rows after number ``seq``, ``most`` or fewer, none above ``upto``, in order; none where there are none.
     ``only``: those of which that is true."""
-    wanted = true() if only is None else only
+    return _after(connection, selected(connection), seq, upto, most, true() if only is None else only)
+
+
+def columns_after(connection: Connection, seq: int, upto: int, most: int) -> Columns | None:
+    """The rows of :func:`rows_after` as columns; None where there are none."""
+    repeated = [type_coerce(LEDGER.c[name], _AS_IT_IS) for name in REPEATED]
+    file = connection.dialect.name == "sqlite"
+    said = func.json_array(*repeated) if file else as_type(func.json_build_array(*repeated), Text)
+    single = (_as_written(connection, name) for name in ("seq", *SINGLE))
+    found = _after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, most, true())
+    return columns_read(found) if found else None
+
+
+def _after(
+    connection: Connection, query: Select[Any], seq: int, upto: int, most: int, wanted: ColumnElement[bool]
+) -> list[Row]:
     # Numbers, not LIMIT: a server that has no statistics yet would sort all that follows for each part.
     while seq < upto:
         end = min(upto, seq + most)
         part = wanted & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
-        if found := rows_of(connection, selected(connection).where(part).order_by(LEDGER.c.seq)):
+        if found := rows_of(connection, query.where(part).order_by(LEDGER.c.seq)):
             return found
         later = connection.execute(select(func.min(LEDGER.c.seq)).where(wanted & (LEDGER.c.seq > end))).scalar()
         seq = upto if later is None else int(later) - 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,14 @@ from providers.registry import open_fleet, open_notices
 from providers.session import Session
 from providers.static.pool import Pool
 from router.coordinator.rules import Attendance
-from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.deploy_file import CoordinatorEntry, Deploy, HostEntry, deploy_path, load_deploy
+from router.files.clouds_file import LoadedClouds
+from router.files.deploy_file import CoordinatorEntry, HostEntry
 from router.files.notify_entry import looked_up
-from router.prices.home import clouds_file, home
 from router.running.site import Site, Tell
 from router.running.workspaces import GRACE_SECONDS, Home
 from router.running.zipapp import pack
 from router.state.store import Store
+from router.wiring.opening import SANDBOX, Opened
 from router.wiring.standing_by import PORT, everyones, standing_by
 from terraform.boot import variables_of
 from terraform.cliconfig import Plugins
@@ -41,64 +41,11 @@ _ASK_SECONDS = 120.0
 _HEAR_SECONDS = timedelta(days=3650).total_seconds()
 _HEALTH_SECONDS = 2.0
 _TOKEN_FIELD = "coordinator.metrics_token"
-_SANDBOX = "STEPFARE_SANDBOX"
 # What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
 _PASSED = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY",
     "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", })  # fmt: skip
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
-
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """Which files to read; None is where they are by default."""
-
-    deploy: Path | None = None
-    clouds: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """What was read, before anything is opened."""
-
-    deploy: Deploy
-    clouds: LoadedClouds
-    folder: Path
-    environment: Mapping[str, str]
-
-    @property
-    def state_url(self) -> str:
-        """Where the state database is."""
-        return self.deploy.state or f"sqlite:///{self.folder / 'state.db'}"
-
-    @property
-    def has_state(self) -> bool:
-        """Whether the state database is known to be there; one on a server is taken to be."""
-        return self.deploy.state is not None or (self.folder / "state.db").exists()
-
-    @property
-    def logs(self) -> Path:
-        """Output of every rank."""
-        return self.folder / "logs"
-
-    @property
-    def runs(self) -> Path:
-        """A run directory for each attempt."""
-        return self.folder / "runs"
-
-    @property
-    def sandbox(self) -> Path:
-        """What plays the cloud for machines of the sandbox (terraform/modules/sandbox/start.sh); it need not exist."""
-        return Path(self.environment.get(_SANDBOX) or self.folder / "sandbox").absolute()
-
-
-def read_files(files: Files, environment: Mapping[str, str]) -> Opened:
-    """Deploy and clouds file. InvalidInputError for what is wrong in them."""
-    folder = home()
-    path, named = deploy_path(files.deploy, folder)
-    deploy = load_deploy(path, named=named)
-    clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
-    return Opened(deploy, clouds, folder, environment)
 
 
 def open_site(
@@ -143,7 +90,7 @@ def passed_on(opened: Opened) -> dict[str, str]:
                 kept.setdefault(variable, given[option])
     # The agent's own grace, and the time to say how it went.
     kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
-    kept[_SANDBOX] = str(opened.sandbox)
+    kept[SANDBOX] = str(opened.sandbox)
     return kept
 
 

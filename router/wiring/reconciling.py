@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from router.files.duck import connect, parquet
 from router.ledger.month import Month
 from router.showback.billstore import BillStore
-from router.showback.duck import connect, parquet
 from router.showback.extract import Extract
 from router.showback.facts import COLUMNS
 from router.showback.focus.versions import NEWEST, written_columns

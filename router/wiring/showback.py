@@ -6,18 +6,18 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
+from router.files.duck import connect, parquet, rows_of
 from router.ledger.month import Month
 from router.showback.billstore import BillStore, file_sha256
-from router.showback.duck import connect, parquet
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest
 from router.showback.report.asked import Asked, Beside, Variance
-from router.showback.report.cubes import months_of, of_extract, of_facts, utc
+from router.showback.report.cubes import months_of, of_extract, of_facts
 from router.showback.report.making import make_report
 from router.showback.report.values import Report
 
@@ -126,8 +126,9 @@ def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | No
     found = connection.sql(
         f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
         f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
-    ).to_arrow_table()
-    return utc(found["through"][0].as_py())
+    )
+    through: datetime | None = rows_of(found)[0]["through"]
+    return through
 
 
 def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
@@ -191,7 +192,7 @@ def _through(table: pa.Table) -> datetime | None:
 
     used = table.filter(pc.and_(pc.equal(table["category"], "Usage"), pc.is_null(table["corrects"])))
     found: datetime | None = pc.max(used["end"]).as_py()
-    return utc(found)
+    return None if found is None else found.astimezone(UTC)
 
 
 def _sealed(path: Path) -> str:

@@ -17,14 +17,16 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from pricing.money import UsdPerHour
+from router.files.duck import connect
 from router.ledger.entry import Entry, Use
 from router.ledger.month import Month
-from router.showback.duck import connect
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest, Part, write_manifest, write_part
 from router.showback.ledgerfacts import SCHEMA
@@ -146,16 +148,22 @@ def _facts(month: Month, first: int, begin: int, end: int) -> pa.Table:
 
 
 def _entries(first: int) -> list[Entry]:
-    uses = tuple(Use)
-    begins = datetime(2026, 11, 21, tzinfo=UTC)
-    return [
-        entry(
-            f"new {number}", rank=number % 64, attempt=f"n{number // 256}", job=f"new-{number // 1024}",
-            use=uses[number % 5], start=begins + timedelta(seconds=number % 60_000),
-            end=begins + timedelta(seconds=number % 60_000 + 2400 + number % 97), steps=number % 7,
-        )
-        for number in range(first, first + _BATCH)
-    ]  # fmt: skip
+    return [_entry(number) for number in range(first, first + _BATCH)]
+
+
+def _entry(number: int) -> Entry:
+    """Of spot machines whose on-demand price is known, cut at microseconds: no two amounts are the same."""
+    attempt, rank = f"n{number // 256}", number % 64
+    start = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=number % 60_000)
+    lasts = timedelta(seconds=2400, microseconds=number * 7919 % 10**8)
+    hours = Fraction(lasts // timedelta(microseconds=1), 3_600_000_000)
+    rate = UsdPerHour.parse("27.52")
+    return entry(
+        f"metered {attempt} {number}", rank=rank, attempt=attempt, job=f"new-{number // 1024}",
+        use=tuple(Use)[number % 5], start=start, end=start + lasts, quantity=hours, resource=f"i-{attempt}-{rank}",
+        usd_per_hour=rate, usd=rate.over(lasts), on_demand_usd_per_hour=UsdPerHour.parse("55.04"), steps=number % 7,
+        recorded_at=start + timedelta(hours=1),
+    )  # fmt: skip
 
 
 def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:

@@ -25,7 +25,8 @@ from providers.session import Session
 from router.running.announced import Hearing, Taken, announced
 from router.state.records import NoticeRecord, Phase
 from router.state.store import Store
-from router.wiring.deploying import Files, interruption_queues, read_files
+from router.wiring.deploying import interruption_queues
+from router.wiring.opening import Files, read_files
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock

@@ -15,7 +15,8 @@ from router.coordinator.app import make_app
 from router.coordinator.metrics import Metrics
 from router.coordinator.server import Server
 from router.state.store import Store
-from router.wiring.deploying import Files, listening, read_files
+from router.wiring.deploying import listening
+from router.wiring.opening import Files, read_files
 from tests.support.coordinations import Scene, real_clock, scene
 
 

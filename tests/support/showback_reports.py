@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from router.cli.showback_page import page
 from router.cli.showback_text import as_markdown, as_table
+from router.files.duck import connect
 from router.ledger.month import Month
-from router.showback.duck import connect
 from router.showback.report.as_json import as_json
 from router.showback.report.asked import Asked, Beside
 from router.showback.report.cubes import months_of, of_facts

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from router.files.duck import connect
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
 from router.showback import cube
 from router.showback.charging import category_of
-from router.showback.duck import connect
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest, read_manifest
 from router.showback.ledgerfacts import CATEGORIES, SCHEMA, facts_of
+from router.state.ledger_columns import columns_of
 from router.state.ledger_rows import BEGINNING, raw, sealed
 from router.state.store import Store
 from router.wiring.showback import add_archive
@@ -60,7 +61,7 @@ def test_a_row_is_read_as_the_entry_that_it_is() -> None:
         quantity=Fraction(1, 3), usd=Usd.parse("9.173333333"), steps=40, lost_steps=7, use=Use.WORK,
         market=Market.ON_DEMAND, machines=1,
     )  # fmt: skip
-    (fact,) = facts_of(list(sealed([raw(given_entry)], 0, BEGINNING))).to_pylist()
+    (fact,) = facts_of(columns_of(list(sealed([raw(given_entry)], 0, BEGINNING)))).to_pylist()
     assert fact["source"] == "metered"
     assert fact["state"] == "Estimated"
     assert fact["category"] == "Usage"
@@ -75,7 +76,7 @@ def test_a_row_is_read_as_the_entry_that_it_is() -> None:
 
 def test_what_has_no_price_has_no_amount() -> None:
     disk = entry(what=What.DISK, unit="GiB-Hours", unpriced=True, usd=Usd(0), usd_per_hour=None, quantity=Fraction(200))
-    (fact,) = facts_of(list(sealed([raw(disk)], 0, BEGINNING))).to_pylist()
+    (fact,) = facts_of(columns_of(list(sealed([raw(disk)], 0, BEGINNING)))).to_pylist()
     assert fact["unpriced"] is True
     assert [fact[name] for name in ("billed", "effective", "list", "on_demand", "hours")] == [None] * 5
     assert fact["quantity"] == 200
@@ -87,7 +88,7 @@ def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
         kind=Kind.PLANNED, machines=3, accelerators=24, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
         on_demand_usd_per_hour=UsdPerHour.parse("55"),
     )  # fmt: skip
-    (fact,) = facts_of(list(sealed([raw(planned)], 0, BEGINNING))).to_pylist()
+    (fact,) = facts_of(columns_of(list(sealed([raw(planned)], 0, BEGINNING)))).to_pylist()
     assert (fact["on_demand"], fact["hours"], fact["gpu_hours"]) == (Decimal("82.5"), Decimal("1.5"), 12)
 
 
@@ -104,7 +105,7 @@ def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
 )
 def test_what_people_add_has_the_category_of_focus(kind: Kind, said: dict[str, Any], category: str) -> None:
     added = entry(kind=kind, who="ada", reason="because", **said)
-    (fact,) = facts_of(list(sealed([raw(added)], 0, BEGINNING))).to_pylist()
+    (fact,) = facts_of(columns_of(list(sealed([raw(added)], 0, BEGINNING)))).to_pylist()
     assert (fact["source"], fact["category"]) == ("added", category)
 
 
@@ -115,7 +116,7 @@ def test_categories_are_those_of_the_charges_that_are_exported() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(entries(st.just("k")), min_size=1, max_size=8))
 def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[Entry]) -> None:
-    table = facts_of(list(sealed([raw(each) for each in given_entries], 0, BEGINNING)))
+    table = facts_of(columns_of(list(sealed([raw(each) for each in given_entries], 0, BEGINNING))))
     assert table.schema == SCHEMA
     for fact, each in zip(table.to_pylist(), given_entries, strict=True):
         assert fact["billed"] == (None if each.unpriced else Decimal(each.usd.nanos).scaleb(-9))
@@ -247,7 +248,7 @@ def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> N
     end = start + timedelta(microseconds=lasts)
     kind: dict[str, Any] = {"kind": Kind.ADJUSTMENT, "who": "ada", "reason": "because"}
     one = entry(start=start, end=end, usd=Usd(usd), **kind)
-    table = facts_of(list(sealed([raw(one)], 0, BEGINNING)))
+    table = facts_of(columns_of(list(sealed([raw(one)], 0, BEGINNING))))
     with connect() as connection:
         connection.register("facts", table)
         days = connection.sql(cube.days_of("facts")).to_arrow_table()

@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from router.files import duck
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
@@ -115,8 +116,7 @@ def grains(
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
     """What a query finds, a mapping a row; moments in UTC."""
-    found: list[dict[str, Any]] = connection.sql(query, params=values).to_arrow_table().to_pylist()
-    return found
+    return duck.rows_of(connection.sql(query, params=values))
 
 
 def _micros(moment: datetime) -> int:

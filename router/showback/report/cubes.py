@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from router.files.duck import parquet, rows_of
 from router.ledger.month import Month
 from router.showback import cube
-from router.showback.duck import parquet
 from router.showback.extractparts import Manifest
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ class Cubes:
 
     def ask(self, sql: str) -> list[Found]:
         """The rows of a query by name."""
-        found: list[Found] = self._connection.sql(sql).arrow().read_all().to_pylist()
-        return found
+        return rows_of(self._connection.sql(sql))
 
 
 def of_extract(
@@ -82,11 +81,6 @@ def day_number(day: date) -> int:
 def day_of(number: int) -> date:
     """The other way round."""
     return _EPOCH + timedelta(days=number)
-
-
-def utc(moment: datetime | None) -> datetime | None:
-    """A moment as DuckDB gives it, in UTC."""
-    return None if moment is None else moment.astimezone(UTC)
 
 
 def zero(amount: Decimal | None) -> Decimal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.cubes import utc, zero
+from router.showback.report.cubes import zero
 from router.showback.report.setting import WASTE, Setting, words
 from router.showback.report.values import Cell, Column, Kind, Section, added, less, ratio, section
 
@@ -128,10 +128,7 @@ def coverage(setting: Setting) -> Section:
 def corrections(setting: Setting) -> Section:
     """A row for each, with the row of the books that it is."""
     rows = setting.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
-    made = []
-    for row in rows:
-        moments = {name: utc(row[name]) for name in ("start", "end", "recorded_at")}
-        made.append({**row, **moments, "corrects": row["corrects"] or None})
+    made = [{**row, "corrects": row["corrects"] or None} for row in rows]
     sums = {row["currency"]: added(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
     return section("corrections", "Corrections of closed months", CORRECTIONS, made, *notes)

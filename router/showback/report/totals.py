@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 
 from router.showback.report.asked import Basis
-from router.showback.report.cubes import utc
 from router.showback.report.forecast import Forecast, forecasts
 from router.showback.report.setting import Setting
 from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, less, ratio, section
@@ -38,7 +37,7 @@ def head(setting: Setting) -> Section:
         f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
         f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {setting.spent}"
     )[0]
-    through, recorded = utc(found["through"]), utc(found["recorded"])
+    through, recorded = found["through"], found["recorded"]
     closed = {True: "closed", False: "open", None: "not known"}[beside.closed]
     said: list[tuple[str, Cell]] = [
         ("schema_version", str(SCHEMA_VERSION)),
