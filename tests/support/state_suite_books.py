@@ -13,10 +13,12 @@ from sqlalchemy import text
 
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
+from router.ledger.entry import Entry
 from router.ledger.month import Month
 from router.ledger.totals import totals
 from router.state.errors import ConflictError, ExistsError, StateError
-from router.state.ledger_rows import entry_of
+from router.state.ledger_columns import Columns, columns_of
+from router.state.ledger_rows import NAMES, entry_of
 from router.state.store import Store
 from tests.support.books_steps import (
     ARCHIVE,
@@ -297,6 +299,27 @@ class ArchiveSuite(StateSuite):
         assert [row[0] for row in rows] == list(range(8, 58))
         assert [entry_of(row[1:-2]) for row in rows] == list(store.ledger.entries()[7:])
         assert list(store.ledger.batches(57)) == []
+
+    @settings(max_examples=10)
+    @given(st.lists(entries(st.uuids().map(str)), min_size=1, max_size=9, unique_by=lambda e: e.key))
+    def test_columns_say_what_rows_say(self, new_url: NewUrl, given_entries: list[Entry]) -> None:
+        with Store.open(new_url(), now=NOW) as store:
+            store.ledger.add(given_entries)
+            rows = list(next(store.ledger.batches()))
+            found = list(store.ledger.columns(size=4))
+            assert list(store.ledger.columns(len(rows))) == []
+        said = {name: [value for columns in found for value in _each(columns, name)] for name in NAMES}
+        assert said == dict(zip(NAMES, list(map(list, zip(*rows, strict=True)))[1:-2], strict=True))
+        assert said == {name: _each(columns_of(rows), name) for name in NAMES}
+        assert [seq for columns in found for seq in columns.seqs] == [row[0] for row in rows]
+
+
+def _each(columns: Columns, name: str) -> list[Any]:
+    """A value for each row."""
+    if name in columns.single:
+        return list(columns.single[name])
+    said = columns.said(name)
+    return [said[place] for place in columns.places]
 
 
 class BooksCrashSuite(StateSuite):
