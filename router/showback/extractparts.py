@@ -12,6 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -120,11 +121,12 @@ def write_part(folder: Path, facts: pa.Table, month: str) -> Part:
     first, last = facts["row"][0].as_py(), facts["row"][-1].as_py()
     part = _new(month, first, last, facts.num_rows)
     _begin(folder, part)
-    with connect() as connection:
+    with ThreadPoolExecutor(1) as beside, connect() as connection:
+        written = beside.submit(_put, part.path(folder, "facts"), facts)
         connection.register("facts", facts)
         _put(part.path(folder, "sums"), _table(connection, cube.sums_of("facts")))
         _put(part.path(folder, "days"), _table(connection, cube.days_of("facts")))
-    _put(part.path(folder, "facts"), facts)
+        written.result()
     settle_folder(folder / f"month={month}")
     return part
 

@@ -62,4 +62,4 @@ def _number(value: Decimal, kind: Kind) -> str:
         return f"{value:,.0f}"
     if value and abs(value) < _CENT:
         return f"{value:.2g}" if abs(value) >= Decimal("0.0001") else f"{value:.1e}"
-    return f"{value.quantize(_CENT, context=_WIDE):,}"
+    return f"{value:,.2f}"

@@ -118,4 +118,5 @@ def plain(value: Decimal) -> Decimal:
     if not value:
         return Decimal(0)
     value = value.normalize(_WIDE)
-    return value if value.as_tuple().exponent <= 0 else value.quantize(Decimal(1), context=_WIDE)  # type: ignore[operator]
+    # A power of ten is all that the text can have a plus for; the exponent itself takes five times as long.
+    return value.quantize(Decimal(1), context=_WIDE) if "+" in str(value) else value
