@@ -10,6 +10,7 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 
 from router.cli import showback_pictures as pictures
 from router.cli.showback_text import shown_columns, totalled
@@ -17,6 +18,8 @@ from router.cli.web_page import document
 from router.showback.report.text import UNKNOWN, exact, short
 from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section
 
+# Columns of a table on a sheet of A4, on its side.
+_ON_PAPER = 13
 _STYLE = """
 body { max-width: 76em }
 h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin: 2em 0 0.4em }
@@ -27,12 +30,14 @@ th.n, td.n { text-align: right; font-variant-numeric: tabular-nums }
 th { font-weight: 600; vertical-align: bottom }
 tr.all td { font-weight: 600; border-top: 1px solid #222 }
 p.note { color: #555; font-size: 0.92em; max-width: 60em; margin: 0.4em 0 }
+p.paper { display: none } figure { margin: 0.6em 0 } figcaption { color: #555 }
 p.warning { border-left: 4px solid #D55E00; padding-left: 0.8em }
 nav a { margin-right: 1em; white-space: nowrap }
 @media print {
   body { margin: 0; font-size: 9pt } nav { display: none } .wide { overflow: visible }
   h2 { break-after: avoid } tr, svg { break-inside: avoid } thead { display: table-header-group }
   th, td { padding-right: 0.7em; white-space: normal } td.n { white-space: nowrap }
+  .screen { display: none } p.paper { display: block; color: #555 }
   @page { size: A4 landscape; margin: 12mm }
 }
 @media (prefers-color-scheme: dark) { @media screen {
@@ -77,18 +82,31 @@ def _drawn(report: Report, section: Section) -> str:
         "days": pictures.by_day, "groups": pictures.by_group, "waste": pictures.wasted, "change": pictures.changed,
     }.get(section.name)  # fmt: skip
     currencies = [str(row["currency"]) for row in report.section("totals").records()]
-    return "" if draw is None else "".join(f"{picture}\n" for c in currencies if (picture := draw(report, c)))
+    pictures_of = {} if draw is None else {c: picture for c in currencies if (picture := draw(report, c))}
+    return "".join(
+        f"<figure><figcaption>{html.escape(currency)}</figcaption>\n{picture}</figure>\n"
+        for currency, picture in pictures_of.items()
+    )
 
 
 def _table(section: Section) -> str:
     columns = shown_columns(section)
     places = [section.columns.index(column) for column in columns]
-    head = "".join(f'<th{_class(c)} scope="col">{html.escape(c.title)}</th>' for c in columns)
-    kinds = [(_class(column), column.kind) for column in columns]
+    wide = _not_on_paper(columns)
+    head = "".join(f'<th{_class(c, wide)} scope="col">{html.escape(c.title)}</th>' for c in columns)
+    kinds = [(_class(column, wide), column.kind) for column in columns]
     rows = [_row([row[place] for place in places], kinds, "") for row in section.rows]
     rows += [_row([row[place] for place in places], kinds, "all") for row in totalled(section)]
     lines = "\n".join(rows)
-    return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table></div>\n'
+    missing = f'<p class="paper">Not on paper: {html.escape(", ".join(c.title for c in wide))}.</p>\n' if wide else ""
+    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
+    return f'<div class="wide">{table}</div>\n{missing}'
+
+
+def _not_on_paper(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Those that matter least of more than a sheet is wide enough for."""
+    ranked = sorted(columns, key=lambda column: column.rank)
+    return tuple(column for column in columns if column in ranked[_ON_PAPER:])
 
 
 def _row(cells: list[Cell], columns: list[tuple[str, Kind]], kind: str) -> str:
@@ -107,5 +125,6 @@ def _cell(cell: Cell, kind: Kind) -> str:
     return html.escape(short(cell, kind))
 
 
-def _class(column: Column) -> str:
-    return ' class="n"' if column.kind in NUMBERS else ""
+def _class(column: Column, wide: Sequence[Column]) -> str:
+    said = [*(["n"] if column.kind in NUMBERS else []), *(["screen"] if column in wide else [])]
+    return f' class="{" ".join(said)}"' if said else ""

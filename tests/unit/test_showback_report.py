@@ -331,6 +331,25 @@ def test_a_page_opens_offline_and_lets_nothing_in() -> None:
         assert word not in text, word
 
 
+def test_what_a_sheet_is_too_narrow_for_is_on_the_screen_and_named_on_paper() -> None:
+    said = {
+        "useful": Decimal(500),
+        "useful_unit": "Steps",
+        "lost": Decimal(3),
+        "on_demand": Decimal(30),
+        "attempt": "a",
+    }
+    text = page(report_of_rows([usage("10", **said), usage("7", currency="EUR", **said)]))
+    jobs = text[text.index('id="jobs"') : text.index("</section>", text.index('id="jobs"'))]
+    heads = re.findall(r'<th([^>]*) scope="col">([^<]+)</th>', jobs)
+    away = [title for said, title in heads if "screen" in said]
+    assert len(heads) - len(away) == 13
+    assert f'<p class="paper">Not on paper: {", ".join(away)}.</p>' in jobs
+    assert away.count("Billed") == 0
+    assert jobs.count('<td class="n screen">') + jobs.count('<td class="screen">') == 2 * len(away)
+    assert text.count("<figcaption>EUR</figcaption>") == text.count("<figcaption>USD</figcaption>") > 0
+
+
 def test_markdown_and_terminals_obey_nothing() -> None:
     report = report_of_rows([usage("10", team="a|b`c\x1b[31m*d*")])
     assert "\x1b" not in as_table(report)
