@@ -14,6 +14,7 @@ _STYLE = """
 body { max-width: 60em }
 svg { width: 100%; max-width: 44em }
 pre { font-size: 13px; overflow-x: auto; background: #f6f5f2; padding: 1em }
+@media print { pre { white-space: pre-wrap; font-size: 8pt } h2, svg { break-inside: avoid; break-after: avoid } }
 """
 
 
