@@ -108,9 +108,9 @@ def backtest(
     from router.files.trace_sets import read_trace_sets
     from router.files.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
-    from router.quoting.backtest import Move, Windows
-    from router.quoting.scores import pool, scores
-    from router.quoting.timeline import follow, widest
+    from router.quoting.backtest.scores import pool, scores
+    from router.quoting.backtest.timeline import follow, widest
+    from router.quoting.backtest.windows import Move, Windows
     from router.wiring.backtest_cells import cells_of
     from router.wiring.backtest_jobs import GB_PER_GIB
     from router.wiring.backtesting import run

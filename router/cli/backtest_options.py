@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
-    from router.quoting.named import POLICIES, named
+    from router.quoting.policies.named import POLICIES, named
 
     names, problems = list[str](), list[Problem]()
     for word in (word.strip() for text in given for word in text.split(",")):

@@ -11,9 +11,9 @@ import numpy as np
 from router.cli import backtest_plot
 from router.cli.backtest_text import Judged, cells_of, title
 from router.cli.web_page import document, put
-from router.quoting.backtest import Windows
-from router.quoting.scene import HOUR_S
-from router.quoting.timeline import Shown, Timeline
+from router.quoting.backtest.timeline import Shown, Timeline
+from router.quoting.backtest.windows import Windows
+from router.quoting.play.scene import HOUR_S
 
 _STYLE = """
 body { max-width: 66em }

@@ -13,11 +13,11 @@ from router.cli import console
 from router.cli.backtest_text import Judged
 from router.cli.history_plot import DASHES
 from router.cli.svg import COLOURS
-from router.quoting.bootstrap import interval
-from router.quoting.scene import HOUR_S
-from router.quoting.scores import Pooled
-from router.quoting.simulation import IDLE, ON_DEMAND
-from router.quoting.timeline import Shown, Timeline
+from router.quoting.backtest.scores import Pooled
+from router.quoting.backtest.timeline import Shown, Timeline
+from router.quoting.play.bootstrap import interval
+from router.quoting.play.scene import HOUR_S
+from router.quoting.play.simulation import IDLE, ON_DEMAND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

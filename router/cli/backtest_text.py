@@ -13,10 +13,10 @@ import numpy as np
 
 from router.cli.text import columns, wrapped
 from router.jobs.quantities import format_duration
-from router.quoting.backtest import Cell, Windows
-from router.quoting.named import ALIASES, POLICIES, Played
-from router.quoting.scene import HOUR_S
-from router.quoting.scores import Pooled, Score
+from router.quoting.backtest.scores import Pooled, Score
+from router.quoting.backtest.windows import Cell, Windows
+from router.quoting.play.scene import HOUR_S
+from router.quoting.policies.named import ALIASES, POLICIES, Played
 
 Judged = Sequence[tuple[Pooled, tuple[Score, ...]]]
 _HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")

@@ -9,7 +9,7 @@ from typing import Final
 from router.cli import svg
 from router.cli.calibration_text import as_table
 from router.cli.web_page import document
-from router.quoting.calibration import CURVE, Judged
+from router.quoting.weather.calibration import CURVE, Judged
 
 _SIDE, _LEFT, _TOP, _GAP = 240, 52, 30, 90
 _BARS: Final = 80

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from router.quoting.calibration import LEVELS, Judged
+from router.quoting.weather.calibration import LEVELS, Judged
 
 
 def as_table(rows: Sequence[Judged]) -> str:

@@ -16,7 +16,7 @@ from router.cli.options import length_of_time, moment_of_planning, refused, usd_
 
 if TYPE_CHECKING:
     from router.jobs.quantities import Moment
-    from router.quoting.quote import Quote
+    from router.quoting.quotes.quote import Quote
     from router.wiring.quoting import Answer
 
 
@@ -120,7 +120,7 @@ def _kept(found: Sequence[Answer]) -> dict[str, str]:
     """Ids by job; where storing fails it says so, no more."""
     from router.files.quote_files import keep_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.quote import Quote
+    from router.quoting.quotes.quote import Quote
 
     quotes = [a for a in found if isinstance(a, Quote)]
     folder = quotes_folder()
@@ -134,7 +134,7 @@ def _kept(found: Sequence[Answer]) -> dict[str, str]:
 def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
     from router.cli.quote_page import page
     from router.cli.web_page import put
-    from router.quoting.quote import Quote
+    from router.quoting.quotes.quote import Quote
 
     quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]
     if not quotes:
@@ -145,8 +145,8 @@ def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
 
 def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
     from router.cli.quote_text import line, refusal, table, text
-    from router.quoting.quote import Refused
-    from router.quoting.quote_json import answers_to_json
+    from router.quoting.quotes.quote import Refused
+    from router.quoting.quotes.quote_json import answers_to_json
 
     wanted = output or (QuoteFormat.TEXT if len(found) == 1 else QuoteFormat.TABLE)
     if wanted is QuoteFormat.JSON:
@@ -167,6 +167,6 @@ def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | 
 
 
 def _is_answer(answer: Answer) -> bool:
-    from router.quoting.quote import Refused
+    from router.quoting.quotes.quote import Refused
 
     return not isinstance(answer, Refused)

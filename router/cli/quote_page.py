@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from router.cli.quote_svg import cost_histogram, price_curve, timeline
 from router.cli.quote_text import line, text
 from router.cli.web_page import document
-from router.quoting.quote import KNEE_RULE, Quote
+from router.quoting.quotes.quote import KNEE_RULE, Quote
 
 _STYLE = """
 body { max-width: 60em }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from router.cli import svg
 from router.cli.svg import BLUE, GREY, ORANGE
-from router.quoting.quote import LEVELS, Point, Quote
+from router.quoting.quotes.quote import LEVELS, Point, Quote
 
 WIDTH, HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 44

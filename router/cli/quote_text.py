@@ -8,7 +8,7 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from router.cli.text import MARKETS, columns, dollars, small_dollars, stamp, wrapped
-from router.quoting.quote import BudgetQuote, Other, Point, Quote, Refused
+from router.quoting.quotes.quote import BudgetQuote, Other, Point, Quote, Refused
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a share is not told apart from one

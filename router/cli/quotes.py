@@ -42,7 +42,7 @@ def list_quotes(
     from router.cli.text import columns
     from router.files.quote_files import stored_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.quote_json import quote_content
+    from router.quoting.quotes.quote_json import quote_content
 
     found = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
     if output is ListFormat.JSON:
@@ -74,7 +74,7 @@ def show(
     from router.cli.quote_text import line, text
     from router.files.quote_files import acceptance, find_quote
     from router.prices.home import quotes_folder
-    from router.quoting.quote_json import quote_to_json
+    from router.quoting.quotes.quote_json import quote_to_json
 
     folder = quotes_folder()
     identity, quote = find_quote(folder, name)

@@ -14,7 +14,7 @@ from router.cli.console import ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.quoting.endings import Kept
+    from router.quoting.quotes.endings import Kept
 
 
 class CalibrationFormat(StrEnum):
@@ -46,7 +46,7 @@ def calibration(
     from router.cli.web_page import check_places, put
     from router.files.quote_files import stored_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.endings import kept
+    from router.quoting.quotes.endings import kept
     from router.wiring.endings import ending
 
     check_places(html)
@@ -67,7 +67,7 @@ def calibration(
 
 def _text(found: Kept, accepted: int) -> str:
     from router.cli.calibration_text import as_table
-    from router.quoting.endings import LEAST
+    from router.quoting.quotes.endings import LEAST
 
     if not accepted:
         return "no quote was accepted yet: stepfare quote --accept makes a plan of one"

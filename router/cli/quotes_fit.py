@@ -39,7 +39,7 @@ def fit(
     """
     from router.cli.web_page import put
     from router.prices.home import history_folder, weather_fit_file
-    from router.quoting.weather_fit import FRESH, fit_to_json
+    from router.quoting.weather.weather_fit import FRESH, fit_to_json
     from router.wiring.weather_fitting import ENOUGH, ENOUGH_WATCHED, fitted, recorded
 
     moment = moment_of_planning(now)
@@ -76,12 +76,12 @@ def fit(
 def _size(shares: list[float]) -> float:
     from math import exp
 
-    from router.quoting.drifting import GRID
+    from router.quoting.weather.drifting import GRID
 
     return exp(sum(p * s.size for p, s in zip(shares, GRID, strict=True)))
 
 
 def _held(held: tuple[float, ...]) -> float:
-    from router.quoting.calibrating import KNOTS
+    from router.quoting.weather.calibrating import KNOTS
 
     return held[KNOTS.index(0.9)]

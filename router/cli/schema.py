@@ -48,7 +48,7 @@ def schema(
         # Imported by name: planning brings the solver with it.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is Kind.QUOTE:
-        text = import_module("router.quoting.quote_schema").quote_schema_text()
+        text = import_module("router.quoting.quotes.quote_schema").quote_schema_text()
     elif kind is Kind.REPORT:
         text = import_module("router.showback.report.as_json").report_schema_text()
     else:

@@ -94,7 +94,7 @@ def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
     """What looks after gangs, at the prices of ``book`` and by the price history as they are when they are needed."""
     from router.prices.books import CurrentBook
     from router.prices.home import history_folder
-    from router.quoting.choosing import policy_named
+    from router.quoting.deciding.choosing import policy_named
     from router.running.advising import Adviser
     from router.running.recovering import Replanner
     from router.running.watching import Watcher

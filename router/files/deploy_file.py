@@ -21,7 +21,7 @@ from router.files.store_url import a_store, below
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
 from router.jobs.quantities import Duration
-from router.quoting.policy import Rule
+from router.quoting.policies.policy import Rule
 from terraform.backend import Backend
 from terraform.hosts import Host
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from router.files.plan_files import text_of
-from router.quoting.weather_fit import WeatherFit, fit_from_json
+from router.quoting.weather.weather_fit import WeatherFit, fit_from_json
 
 
 def read_fit(file: Path) -> WeatherFit | None:

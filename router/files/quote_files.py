@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from router.files.plan_files import text_of
-from router.quoting.quote import Quote
-from router.quoting.quote_json import quote_content, quote_from_json, quote_to_json
+from router.quoting.quotes.quote import Quote
+from router.quoting.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 
 _ACCEPTED = ".accepted.json"
 _LEAST_PREFIX = 4

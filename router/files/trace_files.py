@@ -18,7 +18,7 @@ import numpy as np
 from pricing.problems import InvalidInputError
 from router.files.trace_table import ZONES, read_table
 from router.files.trace_values import Found, Holes, ListPrices, held, on_one_clock, region_of
-from router.quoting.series import Floats, Series, ZoneSeries
+from router.quoting.play.series import Floats, Series, ZoneSeries
 
 
 def read_traces(

@@ -11,7 +11,7 @@ from pathlib import Path
 from pricing.problems import InvalidInputError, Problem
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes, ListPrices
-from router.quoting.series import Series
+from router.quoting.play.series import Series
 
 
 @dataclass(frozen=True, eq=False, slots=True)

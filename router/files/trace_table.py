@@ -15,7 +15,7 @@ import numpy as np
 
 from pricing.problems import InvalidInputError
 from router.files.trace_values import Found, Holes, ListPrices, held
-from router.quoting.series import ZoneSeries
+from router.quoting.play.series import ZoneSeries
 
 ZONES = "zones.csv"
 _CHANGES = "spot_price_changes.csv"

@@ -11,7 +11,7 @@ from math import isfinite, lcm
 import numpy as np
 
 from pricing.problems import InvalidInputError, Problem
-from router.quoting.series import Floats, Ints, Series, ZoneSeries
+from router.quoting.play.series import Floats, Ints, Series, ZoneSeries
 
 # us-west-2a and us-central1-a: a region of AWS ends in a digit after a hyphen, one of Google in a digit.
 _ZONE = re.compile(r"(?P<region>.+-\d+)[a-z]|(?P<google>.+\d)-[a-z]")

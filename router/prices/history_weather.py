@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pricing.places import Market
 from router.prices.history_sql import IT_COUNTS, PLACE, Selection, ask, moment
-from router.quoting.policy import Pool
+from router.quoting.policies.policy import Pool
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from router.agent import states
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
-from router.quoting.places import parted, place_of
-from router.quoting.policy import Decision, Event, Here, Move, Observation
+from router.quoting.policies.policy import Decision, Event, Here, Move, Observation
+from router.quoting.quotes.places import parted, place_of
 from router.running.chains import Chain, chains_of
 from router.running.lifecycle import kept_step, last_step
 from router.running.pace import Paces

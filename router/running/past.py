@@ -11,7 +11,7 @@ from datetime import datetime
 from pricing.places import Market
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.quoting.policy import Answer, Life
+from router.quoting.policies.policy import Answer, Life
 from router.running.causes import Cause
 from router.running.chains import Chain
 from router.running.lifecycle import Reason
@@ -23,7 +23,7 @@ _TAKEN = frozenset({Reason.INTERRUPTED.value, Reason.LOST.value})
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """As :class:`router.quoting.policy.Observation` has it."""
+    """As :class:`router.quoting.policies.policy.Observation` has it."""
 
     began: datetime
     share: float

@@ -23,9 +23,9 @@ from router.planning.reassign import Want, reassign
 from router.planning.shared import Use
 from router.planning.solver import PulpSolver, Solver
 from router.planning.whats_left import checkpoint_interval, job_left
-from router.quoting.places import parted
-from router.quoting.policy import Event, Greedy, Move, Observation, Policy
-from router.quoting.safety import SafetyNet
+from router.quoting.policies.policy import Event, Greedy, Move, Observation, Policy
+from router.quoting.policies.safety import SafetyNet
+from router.quoting.quotes.places import parted
 from router.running.budgets import with_hard
 from router.running.chains import LEAST_INTERVAL_S, Chain
 from router.running.choices import Choice, choice_from

@@ -16,7 +16,7 @@ from functools import partial
 from router.agent import control
 from router.agent.config import Config
 from router.planning.candidates import LONGEST_RUN
-from router.quoting.policy import Event, Move, Rule, Save
+from router.quoting.policies.policy import Event, Move, Rule, Save
 from router.running.advising import Advice, Adviser
 from router.running.chains import Chain, chain_of, chains_of, give_up, waits
 from router.running.deploying import Outcome, Placed, Result, is_interrupted, make_placed, release_interrupted

@@ -13,7 +13,7 @@ from router.jobs.quantities import Moment
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
-from router.quoting.quote import Quote
+from router.quoting.quotes.quote import Quote
 from router.wiring.reading import inputs
 
 

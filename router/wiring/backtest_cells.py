@@ -11,9 +11,9 @@ from pricing.bookcheck import did_you_mean
 from pricing.problems import InvalidInputError, Problem
 from router.files.trace_sets import TraceSet
 from router.jobs.quantities import format_duration
-from router.quoting.backtest import Cell, Move, Site, Windows
-from router.quoting.scene import Task
-from router.quoting.series import Series
+from router.quoting.backtest.windows import Cell, Move, Site, Windows
+from router.quoting.play.scene import Task
+from router.quoting.play.series import Series
 from router.wiring.backtest_jobs import Work
 
 EACH, ALL, GROW = "each", "all", "grow"

@@ -9,9 +9,9 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Final
 
-from router.quoting.backtest import Cell, Part, Windows, parts, play
-from router.quoting.named import Played
-from router.quoting.series import Floats
+from router.quoting.backtest.windows import Cell, Part, Windows, parts, play
+from router.quoting.play.series import Floats
+from router.quoting.policies.named import Played
 
 Found = dict[Part, Played | Floats]
 Advance = Callable[[int, int], None]
@@ -31,7 +31,8 @@ _GIVEN: Final = _Given()
 def run(
     cells: Sequence[Cell], windows: Windows, policies: Sequence[str], *, paid: bool, processes: int, advance: Advance
 ) -> Mapping[Part, Played | Floats]:
-    """All parts, in the order of :func:`router.quoting.backtest.parts`. ``advance`` hears how many of them are done.
+    """All parts, in the order of :func:`router.quoting.backtest.windows.parts`. ``advance`` hears how many of them are
+    done.
 
     One process: here. More: fresh ones, ended with this call however it ends; ``BrokenProcessPool`` if one is killed.
     """

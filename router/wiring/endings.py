@@ -5,8 +5,8 @@ from __future__ import annotations
 from pricing.money import ZERO
 from router.files.quote_files import Acceptance
 from router.ledger.entry import Kind
-from router.quoting.endings import Ending
-from router.quoting.quote import Quote
+from router.quoting.quotes.endings import Ending
+from router.quoting.quotes.quote import Quote
 from router.running.lifecycle import GOES_ON
 from router.state.store import Store
 

@@ -18,13 +18,13 @@ from router.planning.candidates import CandidateFinder
 from router.prices.history_parts import list_parts
 from router.prices.history_risk import LONGEST_GAP
 from router.prices.home import history_folder, weather_fit_file
-from router.quoting.asked import Ask, Trade
-from router.quoting.our_policy import QUOTED, quoted_policy_for
-from router.quoting.policy import Pool
-from router.quoting.quote import BudgetQuote, Quote, Refused
-from router.quoting.reckoning import nothing_watched
-from router.quoting.sightings import Sighting, sighting
-from router.quoting.venues import Venue
+from router.quoting.deciding.reckoning import nothing_watched
+from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
+from router.quoting.policies.policy import Pool
+from router.quoting.quotes.asked import Ask, Trade
+from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
+from router.quoting.quotes.sightings import Sighting, sighting
+from router.quoting.quotes.venues import Venue
 from router.wiring.reading import inputs, young
 
 WATCHED = timedelta(days=31)
@@ -104,8 +104,8 @@ def _answer(asked: Asked, ask: Ask | Refused) -> Answer:
     if isinstance(ask, Refused):
         return ask
     # Imported by name of what is needed: the one for budgets is seldom.
-    from router.quoting.budgeting import make_budget_quote
-    from router.quoting.quoting import make_quote
+    from router.quoting.quotes.budgeting import make_budget_quote
+    from router.quoting.quotes.quoting import make_quote
 
     if asked.budget is not None:
         return make_budget_quote(ask, asked.budget, asked.trade)

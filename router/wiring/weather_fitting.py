@@ -13,13 +13,13 @@ import numpy as np
 
 from router.prices.history_risk import LONGEST_GAP
 from router.prices.history_weather import looks, watched_pools
-from router.quoting.chaining import learned
-from router.quoting.ground import Ground
-from router.quoting.our_policy import quoted_policy_for
-from router.quoting.policy import Pool
-from router.quoting.scene import HOUR_S, Task, Ways
-from router.quoting.series import Ints, Series, ZoneSeries
-from router.quoting.weather_fit import WeatherFit
+from router.quoting.play.scene import HOUR_S, Task, Ways
+from router.quoting.play.series import Ints, Series, ZoneSeries
+from router.quoting.policies.our_policy import quoted_policy_for
+from router.quoting.policies.policy import Pool
+from router.quoting.quotes.chaining import learned
+from router.quoting.weather.ground import Ground
+from router.quoting.weather.weather_fit import WeatherFit
 
 LONGEST: Final = timedelta(days=92)
 ENOUGH: Final = timedelta(days=14)

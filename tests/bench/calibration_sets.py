@@ -9,9 +9,9 @@ import numpy as np
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes
-from router.quoting.ground import Ground
-from router.quoting.scene import HOUR_S, Task, Ways
-from router.quoting.series import Series
+from router.quoting.play.scene import HOUR_S, Task, Ways
+from router.quoting.play.series import Series
+from router.quoting.weather.ground import Ground
 from tests.bench.cells import LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE
 from tests.support.repository import ROOT
 

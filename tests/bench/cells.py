@@ -27,12 +27,12 @@ import numpy as np
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes, ListPrices
-from router.quoting.backtest import Cell, Move, Site, Windows
-from router.quoting.bootstrap import interval
-from router.quoting.named import OURS, Played
-from router.quoting.scene import HOUR_S, Task, Ways
-from router.quoting.scores import Pooled, Score, pool, scores
-from router.quoting.series import Floats, Series
+from router.quoting.backtest.scores import Pooled, Score, pool, scores
+from router.quoting.backtest.windows import Cell, Move, Site, Windows
+from router.quoting.play.bootstrap import interval
+from router.quoting.play.scene import HOUR_S, Task, Ways
+from router.quoting.play.series import Floats, Series
+from router.quoting.policies.named import OURS, Played
 from router.wiring.backtesting import run
 from tests.bench.probes import GANG, RESTART_S, SIX, THIRTEEN, whole
 from tests.support.repository import ROOT
@@ -62,7 +62,7 @@ class Apart(Move):
     """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
 
     def ways(self, series: Series) -> Ways:
-        """See :class:`~router.quoting.backtest.Move`."""
+        """See :class:`~router.quoting.backtest.windows.Move`."""
         gb = self.checkpoint_gb
         return Ways.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 

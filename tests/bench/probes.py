@@ -21,16 +21,16 @@ import numpy as np
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes
-from router.quoting.asking import Explorer
-from router.quoting.baselines import UniformProgress
-from router.quoting.omniscient import least_usd
-from router.quoting.payback import CheapestWithMoves, Lindy
-from router.quoting.probing import explore
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.series import Floats, Series
-from router.quoting.simulation import simulate
-from router.quoting.skynomad import SkyNomad
-from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.quoting.play.asking import Explorer
+from router.quoting.play.probing import explore
+from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.play.series import Floats, Series
+from router.quoting.play.simulation import simulate
+from router.quoting.policies.baselines import UniformProgress
+from router.quoting.policies.omniscient import least_usd
+from router.quoting.policies.payback import CheapestWithMoves, Lindy
+from router.quoting.policies.skynomad import SkyNomad
+from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from tests.support.repository import ROOT
 
 DATA: Final = ROOT.parent / "shared" / "data"

@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
 from router.prices.books import load_book
-from router.quoting.asked import Ask, Asking, Trade
-from router.quoting.baselines import UniformProgress
-from router.quoting.explaining import sizes_alone
-from router.quoting.our_policy import policy_for, quoted_policy_for
-from router.quoting.quoting import DRAWS
-from router.quoting.scene import HOUR_S
-from router.quoting.stage import PolicyFor, clock_for
-from router.quoting.venues import Venue, chosen
+from router.quoting.play.scene import HOUR_S
+from router.quoting.policies.baselines import UniformProgress
+from router.quoting.policies.our_policy import policy_for, quoted_policy_for
+from router.quoting.quotes.asked import Ask, Asking, Trade
+from router.quoting.quotes.explaining import sizes_alone
+from router.quoting.quotes.quoting import DRAWS
+from router.quoting.quotes.stage import PolicyFor, clock_for
+from router.quoting.quotes.venues import Venue, chosen
 from router.wiring.quoting import QuoteOptions, asked
 from tests.support.repository import ROOT
 

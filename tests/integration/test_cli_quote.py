@@ -17,7 +17,7 @@ from pricing.places import Market
 from router.cli.console import ExitCode
 from router.files.plan_files import read_plan
 from router.prices import history
-from router.quoting.quote_schema import quote_schema
+from router.quoting.quotes.quote_schema import quote_schema
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 

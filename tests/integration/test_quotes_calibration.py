@@ -14,8 +14,8 @@ import pytest
 
 from pricing.money import Usd
 from router.files.quote_files import Acceptance, accept, keep_quotes
-from router.quoting.endings import Ending, kept
-from router.quoting.quote import Quote
+from router.quoting.quotes.endings import Ending, kept
+from router.quoting.quotes.quote import Quote
 from router.state.records import Phase
 from router.state.store import Store
 from router.wiring.endings import ending

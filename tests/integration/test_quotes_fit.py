@@ -14,7 +14,7 @@ from pricing.history import PricePoint
 from pricing.places import Market
 from router.files.fit_files import read_fit
 from router.prices import history
-from router.quoting.drifting import GRID
+from router.quoting.weather.drifting import GRID
 from router.wiring import weather_fitting
 from router.wiring.weather_fitting import recorded
 from tests.support.command import NOW, run

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Explorer
-from router.quoting.choosing import EXPLORERS
-from router.quoting.payback import CheapestWithMoves, Lindy
-from router.quoting.policy import Rule
-from router.quoting.safety import SafetyNet
-from router.quoting.steering import Steered
+from router.quoting.deciding.choosing import EXPLORERS
+from router.quoting.deciding.steering import Steered
+from router.quoting.play.asking import Explorer
+from router.quoting.policies.payback import CheapestWithMoves, Lindy
+from router.quoting.policies.policy import Rule
+from router.quoting.policies.safety import SafetyNet
 from tests.property.test_safety_net import worlds
 from tests.support.asked_rules import Dice
 from tests.support.spot_game import Game, Spot, World

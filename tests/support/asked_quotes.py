@@ -10,13 +10,13 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
-from router.quoting.asked import Ask, Asking, Trade
-from router.quoting.budgeting import make_budget_quote
-from router.quoting.our_policy import QUOTED, quoted_policy_for
-from router.quoting.quote import BudgetQuote, Quote, Refused
-from router.quoting.quoting import make_quote
-from router.quoting.sightings import Sighting
-from router.quoting.venues import Venue
+from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
+from router.quoting.quotes.asked import Ask, Asking, Trade
+from router.quoting.quotes.budgeting import make_budget_quote
+from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
+from router.quoting.quotes.quoting import make_quote
+from router.quoting.quotes.sightings import Sighting
+from router.quoting.quotes.venues import Venue
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import NOW

@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
-from router.quoting.asking import Known, Player, Terms, Wish
-from router.quoting.series import Bools
+from router.quoting.play.asking import Known, Player, Terms, Wish
+from router.quoting.play.series import Bools
 from tests.support.asked_windows import DEMAND, IDLE, SPOT, Asked, Rule, Steps
 
 

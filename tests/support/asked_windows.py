@@ -1,4 +1,5 @@
-"""One window at a time in plain Python, of weather that has to be asked: what router.quoting.probing does to many."""
+"""One window at a time in plain Python, of weather that has to be asked: what router.quoting.play.probing does to
+many."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
-from router.quoting.probing import Fees, Guard
-from router.quoting.scene import Scene
+from router.quoting.play.probing import Fees, Guard
+from router.quoting.play.scene import Scene
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pricing.money import Usd
 from router.files.quote_files import Acceptance, accept, keep_quotes
 from router.jobs.spec import Job
-from router.quoting.quote import Likely, Quote
+from router.quoting.quotes.quote import Likely, Quote
 
 _HOUR = timedelta(hours=1)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.quoting.outlook import Outlook, play
-from router.quoting.scene import Scene, Task
-from router.quoting.series import Series, ZoneSeries
+from router.quoting.play.scene import Scene, Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.weather.outlook import Outlook, play
 
 
 def made_up(

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.quoting.asking import Explorer, Known, Terms, Wish
-from router.quoting.asking import Player as Asker
-from router.quoting.scene import Scene
-from router.quoting.series import Bools
-from router.quoting.simulation import SPOT, Actions, Now, Player, VectorPolicy
+from router.quoting.play.asking import Explorer, Known, Terms, Wish
+from router.quoting.play.asking import Player as Asker
+from router.quoting.play.scene import Scene
+from router.quoting.play.series import Bools
+from router.quoting.play.simulation import SPOT, Actions, Now, Player, VectorPolicy
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""One window at a time in plain Python: what router.quoting.simulation does to many at once, as the rules are written.
+"""One window at a time in plain Python: what router.quoting.play.simulation does to many at once, as the rules are
+written.
 
 Also scenes drawn at random, and the cheapest of all sequences of actions, found by trying them all.
 """
@@ -13,9 +14,9 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from router.quoting.at_once import AtOnce
-from router.quoting.foreseeing import Foreseen
-from router.quoting.our_policy import policy_for, quoted_policy_for
-from router.quoting.outlook import Outlook
-from router.quoting.scene import Scene, Task
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net, simulate
+from router.quoting.play.scene import Scene, Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies.at_once import AtOnce
+from router.quoting.policies.foreseeing import Foreseen
+from router.quoting.policies.our_policy import policy_for, quoted_policy_for
+from router.quoting.weather.outlook import Outlook
 
 TASK = Task(7200, 36000, 600)
 

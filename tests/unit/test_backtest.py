@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.backtest import (
+from router.quoting.backtest.scores import pool, scores
+from router.quoting.backtest.timeline import telling, widest
+from router.quoting.backtest.windows import (
     OPTIMUM,
     Cell,
     Move,
@@ -20,12 +22,10 @@ from router.quoting.backtest import (
     play,
     scene_of,
 )
-from router.quoting.named import Played
-from router.quoting.omniscient import least_usd
-from router.quoting.scene import Task
-from router.quoting.scores import pool, scores
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.timeline import telling, widest
+from router.quoting.play.scene import Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.policies.named import Played
+from router.quoting.policies.omniscient import least_usd
 
 TICK_S, TICKS = 3600, 240
 TASK = Task(10 * TICK_S, 14 * TICK_S, 720)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting import chaining
-from router.quoting.ground import BLOCKS
-from router.quoting.scene import HOUR_S, Task
-from router.quoting.series import Series, ZoneSeries
+from router.quoting.play.scene import HOUR_S, Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.quotes import chaining
+from router.quoting.weather.ground import BLOCKS
 from tests.bench import calibrate
 from tests.bench.calibration_sets import Kind, task
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.skynomad import SkyNomad
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.policies.skynomad import SkyNomad
 from tests.bench.probes import Set, line, played, policies, whole
 
 

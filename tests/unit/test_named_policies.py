@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.backtest import Cell, Move, Site, Windows
-from router.quoting.named import ALIASES, POLICIES, Named, named
-from router.quoting.policy import Rule
-from router.quoting.probing import Guard, explore
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
-from router.quoting.timeline import Shown, follow
+from router.quoting.backtest.timeline import Shown, follow
+from router.quoting.backtest.windows import Cell, Move, Site, Windows
+from router.quoting.play.probing import Guard, explore
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
+from router.quoting.policies.named import ALIASES, POLICIES, Named, named
+from router.quoting.policies.policy import Rule
 from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting import our_policy
-from router.quoting.asking import Terms
-from router.quoting.our_policy import expected, policy_for, policy_from
-from router.quoting.outlook import Outlook
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net, VectorPolicy, simulate
+from router.quoting.play.asking import Terms
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net, VectorPolicy, simulate
+from router.quoting.policies import our_policy
+from router.quoting.policies.our_policy import expected, policy_for, policy_from
+from router.quoting.weather.outlook import Outlook
 
 TASK = Task(7200, 14400, 600, size=2)
 

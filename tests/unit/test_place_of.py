@@ -6,7 +6,7 @@ import pytest
 
 from pricing.places import RegionId
 from router.planning.whats_left import job_left, left_usd
-from router.quoting.places import TRANSFER_GIB_PER_S, place_of
+from router.quoting.quotes.places import TRANSFER_GIB_PER_S, place_of
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
 

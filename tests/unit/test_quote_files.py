@@ -12,7 +12,7 @@ from pricing.problems import InvalidInputError
 from router.files.quote_files import Acceptance, accept, acceptance, find_quote, keep_quotes, read_quote, stored_quotes
 from router.prices import history
 from router.prices.history_weather import looks
-from router.quoting.quote import Quote
+from router.quoting.quotes.quote import Quote
 from router.wiring.quoting import PoolsOfNow
 from tests.support.asked_quotes import a_quote
 from tests.support.price_points import START, a_point

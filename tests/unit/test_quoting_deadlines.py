@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress
-from router.quoting.scene import Scene, Task
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
+from router.quoting.play.scene import Scene, Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
+from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress
 from tests.support.malice import Malice
 from tests.support.spot_windows import scenes
 

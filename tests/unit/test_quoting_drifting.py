@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.drifting import GRID, Drifting, _of_state, drifting
-from router.quoting.outlook import CLASSES, Outlook, ages_h
-from router.quoting.series import Bools, Floats
+from router.quoting.play.series import Bools, Floats
+from router.quoting.weather.drifting import GRID, Drifting, _of_state, drifting
+from router.quoting.weather.outlook import CLASSES, Outlook, ages_h
 
 TICK_S = 600
 SIZES = np.array([s.size for s in GRID])

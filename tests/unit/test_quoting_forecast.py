@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.baselines import Greedy, UniformProgress
-from router.quoting.forecast import PAST_H, Forecast, forecast, windows
-from router.quoting.outlook import Outlook, Sky
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net
+from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net
+from router.quoting.policies.baselines import Greedy, UniformProgress
+from router.quoting.weather.forecast import PAST_H, Forecast, forecast, windows
+from router.quoting.weather.outlook import Outlook, Sky
 
 TICK_S = 600
 TASK = Task(10 * HOUR_S, 15 * HOUR_S, 720, size=2)

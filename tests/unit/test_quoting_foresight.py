@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from router.quoting import backward
-from router.quoting.asking import Terms
-from router.quoting.baselines import Greedy, UniformProgress
-from router.quoting.foreseeing import Foreseen, ForeseenAsking, _told, clock_for
-from router.quoting.outlook import CLASSES, Outlook
-from router.quoting.probing import Guard, explore
-from router.quoting.prospects import look_at, step
-from router.quoting.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.series import Floats, Ints
-from router.quoting.simulation import ON_DEMAND, SPOT, Net, Now, Outcome, VectorPolicy, simulate
+from router.quoting.play.asking import Terms
+from router.quoting.play.probing import Guard, explore
+from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
+from router.quoting.play.series import Floats, Ints
+from router.quoting.play.simulation import ON_DEMAND, SPOT, Net, Now, Outcome, VectorPolicy, simulate
+from router.quoting.policies import backward
+from router.quoting.policies.baselines import Greedy, UniformProgress
+from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking, _told, clock_for
+from router.quoting.policies.prospects import look_at, step
+from router.quoting.weather.outlook import CLASSES, Outlook
 from tests.support.made_up_windows import made_up
 
 HOURLY = 3600
@@ -82,7 +82,7 @@ def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float)
 def test_a_small_problem_costs_hardly_more_than_the_optimum(
     lost: float, back: float, spot_usd: float, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("router.quoting.outlook.SWING", 0.0)
+    monkeypatch.setattr("router.quoting.weather.outlook.SWING", 0.0)
     tick_s, outlook = 1200, sure([lost], [back])
     task = Task(_WORK * tick_s // _TICK, ticks * tick_s, _DELAY * tick_s // _TICK)
     scene = made_up(outlook, task, tick_s, [spot_usd], [DEMAND], 3000)

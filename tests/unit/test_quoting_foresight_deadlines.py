@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Terms
-from router.quoting.foreseeing import Foreseen, ForeseenAsking, clock_for
-from router.quoting.foresight import Foresight
-from router.quoting.market import Market
-from router.quoting.outlook import Outlook
-from router.quoting.probing import Guard, explore
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Floats, Ints, Series, ZoneSeries
-from router.quoting.simulation import Net, simulate
+from router.quoting.play.asking import Terms
+from router.quoting.play.probing import Guard, explore
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Floats, Ints, Series, ZoneSeries
+from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking, clock_for
+from router.quoting.policies.foresight import Foresight
+from router.quoting.policies.market import Market
+from router.quoting.weather.outlook import Outlook
 from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 

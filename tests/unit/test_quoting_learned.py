@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.quoting.baselines import Greedy, UniformProgress
-from router.quoting.chain import Chain, Shape
-from router.quoting.induction import NEVER, Grid, solve
-from router.quoting.learned import Learned
-from router.quoting.our_policy import policy_from
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net, simulate
-from router.quoting.weather import Weather
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies.baselines import Greedy, UniformProgress
+from router.quoting.policies.induction import NEVER, Grid, solve
+from router.quoting.policies.learned import Learned
+from router.quoting.policies.our_policy import policy_from
+from router.quoting.weather.chain import Chain, Shape
+from router.quoting.weather.hazards import Weather
 from tests.support.spot_windows import scenes
 
 TICK_S = 600

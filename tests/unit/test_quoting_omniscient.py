@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting import omniscient
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.omniscient import least_usd
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net, simulate
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies import omniscient
+from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.quoting.policies.omniscient import least_usd
 from tests.support.spot_windows import cheapest_of_all, scenes
 
 SINGLE = 1e-5  # of single precision, over some hundred ticks

@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.outlook import AGES_H, CLASSES, DRIFT, SWING, SWING_H, Outlook, Sky, Swings, age_class, play, run
-from router.quoting.series import Bools, Floats, Series, ZoneSeries
+from router.quoting.play.series import Bools, Floats, Series, ZoneSeries
+from router.quoting.weather.outlook import (
+    AGES_H,
+    CLASSES,
+    DRIFT,
+    SWING,
+    SWING_H,
+    Outlook,
+    Sky,
+    Swings,
+    age_class,
+    play,
+    run,
+)
 
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])
 

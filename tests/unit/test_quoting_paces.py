@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Known, Terms, Wish
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest
-from router.quoting.fallback import Paces
-from router.quoting.omniscient import least_usd
-from router.quoting.probing import explore
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import (
+from router.quoting.play.asking import Known, Terms, Wish
+from router.quoting.play.fallback import Paces
+from router.quoting.play.probing import explore
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import (
     IDLE,
     ON_DEMAND,
     SPOT,
@@ -30,6 +28,8 @@ from router.quoting.simulation import (
     VectorPolicy,
     simulate,
 )
+from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest
+from router.quoting.policies.omniscient import least_usd
 from tests.support.malice import Malice
 
 G = 60

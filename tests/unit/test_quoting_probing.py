@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Explorer, Known, Player, Terms, Wish
-from router.quoting.omniscient import least_usd
-from router.quoting.payback import CheapestWithMoves, Lindy
-from router.quoting.probing import Fees, Guard, explore
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Bools, Series, ZoneSeries
-from router.quoting.simulation import SPOT
-from router.quoting.skynomad import SkyNomad, Value
-from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.quoting.play.asking import Explorer, Known, Player, Terms, Wish
+from router.quoting.play.probing import Fees, Guard, explore
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Bools, Series, ZoneSeries
+from router.quoting.play.simulation import SPOT
+from router.quoting.policies.omniscient import least_usd
+from router.quoting.policies.payback import CheapestWithMoves, Lindy
+from router.quoting.policies.skynomad import SkyNomad, Value
+from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from tests.support import asked_rules, asked_windows
 from tests.support.asked_rules import Dice
 from tests.support.asked_windows import Asked, Rule

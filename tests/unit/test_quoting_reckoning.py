@@ -12,10 +12,11 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting import reckoning
-from router.quoting.choosing import policy_named
-from router.quoting.outlook import CLASSES
-from router.quoting.policy import (
+from router.quoting.deciding import reckoning
+from router.quoting.deciding.choosing import policy_named
+from router.quoting.deciding.reckoning import nothing_watched, outlook_of
+from router.quoting.deciding.steering import Site
+from router.quoting.policies.policy import (
     Answer,
     Chances,
     Event,
@@ -30,9 +31,8 @@ from router.quoting.policy import (
     Stay,
     Wait,
 )
-from router.quoting.reckoning import nothing_watched, outlook_of
-from router.quoting.sightings import Sighting
-from router.quoting.steering import Site
+from router.quoting.quotes.sightings import Sighting
+from router.quoting.weather.outlook import CLASSES
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -10,10 +10,10 @@ import pytest
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes, ListPrices
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.omniscient import least_usd
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.simulation import VectorPolicy, simulate
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.simulation import VectorPolicy, simulate
+from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.quoting.policies.omniscient import least_usd
 from tests.support.repository import ROOT
 
 DATA = ROOT.parent / "shared" / "data"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.outlook import ages_h
-from router.quoting.resampling import resampled
+from router.quoting.weather.outlook import ages_h
+from router.quoting.weather.resampling import resampled
 
 TICK_S = 600
 

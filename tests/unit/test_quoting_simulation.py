@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.scene import Scene, Task
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.simulation import Net, VectorPolicy, simulate
+from router.quoting.play.scene import Scene, Task
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import Net, VectorPolicy, simulate
+from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
 from tests.support import spot_windows as plain
 from tests.support.spot_windows import Action, Window, scenes
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from router.files.trace_files import read_traces
-from router.quoting.lifetimes import Lifetimes
-from router.quoting.omniscient import least_usd
-from router.quoting.probing import explore
-from router.quoting.scene import Scene, Task, Ways
-from router.quoting.series import Series, ZoneSeries
-from router.quoting.skynomad import SkyNomad, Value
-from router.quoting.uniform_probing import FailoverProgress
+from router.quoting.play.probing import explore
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.policies.lifetimes import Lifetimes
+from router.quoting.policies.omniscient import least_usd
+from router.quoting.policies.skynomad import SkyNomad, Value
+from router.quoting.policies.uniform_probing import FailoverProgress
 from tests.support.repository import ROOT
 
 DATA = ROOT.parent / "shared" / "data"

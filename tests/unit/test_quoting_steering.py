@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.asking import Explorer, Terms
-from router.quoting.baselines import Greedy as SpotOrWait
-from router.quoting.baselines import TimeSliced, UniformProgress
-from router.quoting.believing import Believing
-from router.quoting.foreseeing import ForeseenAsking
-from router.quoting.outlook import Outlook
-from router.quoting.payback import CheapestWithMoves, Lindy
-from router.quoting.probing import Fees, Guard, explore
-from router.quoting.scene import Scene
-from router.quoting.simulation import Net, VectorPolicy, simulate
-from router.quoting.skynomad import SkyNomad, Value
-from router.quoting.steering import Steered
-from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.quoting.deciding.steering import Steered
+from router.quoting.play.asking import Explorer, Terms
+from router.quoting.play.probing import Fees, Guard, explore
+from router.quoting.play.scene import Scene
+from router.quoting.play.simulation import Net, VectorPolicy, simulate
+from router.quoting.policies.baselines import Greedy as SpotOrWait
+from router.quoting.policies.baselines import TimeSliced, UniformProgress
+from router.quoting.policies.believing import Believing
+from router.quoting.policies.foreseeing import ForeseenAsking
+from router.quoting.policies.payback import CheapestWithMoves, Lindy
+from router.quoting.policies.skynomad import SkyNomad, Value
+from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.quoting.weather.outlook import Outlook
 from tests.support.asked_rules import Dice
 from tests.support.spot_windows import scenes
 from tests.support.steered_game import Steer, in_money

@@ -13,11 +13,13 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.asking import Explorer, Terms
-from router.quoting.baselines import UniformProgress
-from router.quoting.believing import Believing, scene_of
-from router.quoting.choosing import EXPLORERS, policy_named
-from router.quoting.policy import (
+from router.quoting.deciding.choosing import EXPLORERS, policy_named
+from router.quoting.deciding.retelling import Spell
+from router.quoting.deciding.steering import Site, Steered
+from router.quoting.play.asking import Explorer, Terms
+from router.quoting.policies.baselines import UniformProgress
+from router.quoting.policies.believing import Believing, scene_of
+from router.quoting.policies.policy import (
     Answer,
     Decision,
     Event,
@@ -33,10 +35,8 @@ from router.quoting.policy import (
     Stay,
     Wait,
 )
-from router.quoting.retelling import Spell
-from router.quoting.safety import SafetyNet
-from router.quoting.steering import Site, Steered
-from router.quoting.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
+from router.quoting.policies.safety import SafetyNet
+from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

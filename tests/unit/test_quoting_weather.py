@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.chain import Chain, Shape
-from router.quoting.series import Bools
-from router.quoting.weather import Signals, Weather, history
+from router.quoting.play.series import Bools
+from router.quoting.weather.chain import Chain, Shape
+from router.quoting.weather.hazards import Signals, Weather, history
 
 TICK_S = 600
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.agent import states
-from router.quoting.policy import Event, Greedy, Move, Save
+from router.quoting.policies.policy import Event, Greedy, Move, Save
 from router.running.advising import Advice, Adviser
 from router.running.pace import LOOKS
 from router.running.picture import picture

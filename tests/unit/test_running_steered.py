@@ -13,8 +13,8 @@ from pricing.places import Market
 from router.files.deploy_file import Deploy
 from router.planning.reassign import Want, reassign
 from router.planning.solver import PulpSolver
-from router.quoting.choosing import policy_named
-from router.quoting.policy import Decision, Event, Greedy, Move, Observation, Rule, Stay, Wait
+from router.quoting.deciding.choosing import policy_named
+from router.quoting.policies.policy import Decision, Event, Greedy, Move, Observation, Rule, Stay, Wait
 from router.running.advising import Adviser
 from router.running.chains import chain_of
 from router.running.past import past_of

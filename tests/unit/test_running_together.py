@@ -12,7 +12,7 @@ import pytest
 
 from router.agent import states
 from router.coordinator.saves import saved_for, saved_for_all
-from router.quoting.policy import Event, Save, Stay
+from router.quoting.policies.policy import Event, Save, Stay
 from router.running.advising import Adviser
 from router.running.chains import chain_of, chains_of
 from router.running.picture import picture

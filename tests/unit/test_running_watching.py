@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.quoting.policy import Event, Move, Save
+from router.quoting.policies.policy import Event, Move, Save
 from router.running.advising import Advice
 from router.running.deploying import Outcome, Placed, Result
 from router.running.orders import Order

@@ -332,7 +332,7 @@ def test_a_page_opens_offline_and_lets_nothing_in() -> None:
 
 
 def test_what_a_sheet_is_too_narrow_for_is_on_the_screen_and_named_on_paper() -> None:
-    said = {
+    said: dict[str, Any] = {
         "useful": Decimal(500),
         "useful_unit": "Steps",
         "lost": Decimal(3),

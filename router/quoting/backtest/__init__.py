@@ -1,0 +1,1 @@
+"""Policies over windows of recorded weather, side by side. Pure."""

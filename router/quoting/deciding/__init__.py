@@ -1,0 +1,1 @@
+"""Policies as the watcher asks them, for one job that runs. Pure."""

@@ -1,0 +1,125 @@
+"""Our policy for one job that runs: what is expected of its places, and the fit to it, which takes seconds.
+
+A fit is remembered by what it was made of, rounded, and made from what is rounded: the same observation and the same
+sightings give the same decision after a restart too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import floor, log
+from typing import Final
+
+import numpy as np
+
+from router.quoting.deciding.steering import Site
+from router.quoting.play.asking import Explorer, Terms
+from router.quoting.play.scene import Ways
+from router.quoting.play.series import Floats, Ints
+from router.quoting.policies.foreseeing import ForeseenAsking, clock_for
+from router.quoting.policies.foresight import Foresight
+from router.quoting.policies.market import SAME, Market
+from router.quoting.policies.policy import Pool
+from router.quoting.policies.uniform_probing import CheapestSpot
+from router.quoting.quotes.sightings import PRIOR_EVENTS, Sighting, hazards_of
+from router.quoting.weather.outlook import CLASSES, Outlook
+
+Watched = Callable[[Collection[Pool]], Mapping[Pool, Sighting]]
+Numbers = tuple[float, ...]
+_MOST_FITS: Final = 16  # of some ten MB each
+_MOST_CLOCK_TICKS: Final = 144  # a longer job is solved in longer ones
+_DIGITS: Final = 2  # of what is known of the weather, and of prices of spot: those of the moment are seen as they are
+_GROWS: Final = 1.1  # work is rounded down to a power of it
+_LAUNCH_S: Final = 30.0
+_SPEED_DIGITS: Final = 3
+
+
+def nothing_watched(_: Collection[Pool]) -> Mapping[Pool, Sighting]:
+    """Nobody watches pools: priors alone."""
+    return {}
+
+
+def foreseeing(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
+    """For these terms, whose zones are the sites, spot at the prices of now. Where nothing as fast as the reference is
+    sold on demand there is nothing to fall back on: any spot is taken, the cheapest first."""
+    if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SAME)).any():
+        return CheapestSpot()
+    return _fitted(_case(terms, sites, outlook_of(sites, watched)))
+
+
+def outlook_of(sites: Sequence[Site], watched: Watched) -> Outlook:
+    """As a quote has it (:func:`router.quoting.quotes.sightings.weather_of`): what was watched of a pool, added to the
+    prior of its place. A place of several pools is as its prior says, one without spot never there."""
+    alone = [None if s.spot is None or s.spot.chances is None else s.spot.chances.pools for s in sites]
+    pools = [p[0] if p is not None and len(p) == 1 else None for p in alone]
+    seen = watched({p for p in pools if p is not None})
+    rates = np.array([_rates(s) for s in sites])
+    events = np.full((len(sites), 2, CLASSES), PRIOR_EVENTS)
+    hours = events / rates[:, :, None]
+    for i, pool in enumerate(pools):
+        if pool is not None and pool in seen:
+            events[i] += seen[pool].events
+            hours[i] += seen[pool].hours
+    return Outlook(events, hours)
+
+
+def _rates(site: Site) -> tuple[float, float]:
+    if site.spot is None:
+        return hazards_of(None)
+    back = 1.0 if site.spot.chances is None else site.spot.chances.back_hours
+    return hazards_of((back, site.spot.interruptions_per_hour))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """All that a fit depends on, rounded, flat."""
+
+    zones: int
+    events: Numbers
+    hours: Numbers
+    spot_usd: Numbers
+    on_demand_usd: Numbers
+    speed: Numbers
+    launch_s: Numbers
+    egress_usd: Numbers
+    transfer_s: Numbers
+    work_s: int
+    deadline_s: int
+    clock_s: int
+
+
+def _case(terms: Terms, sites: Sequence[Site], outlook: Outlook) -> _Case:
+    deadline_s = terms.ticks * terms.tick_s
+    clock = max(clock_for(terms.tick_s), -(-deadline_s // _MOST_CLOCK_TICKS))
+    launch_s = terms.task.changeover_s + terms.launch_s
+    return _Case(
+        zones=len(sites), events=_figures(outlook.events), hours=_figures(outlook.hours),
+        spot_usd=_figures(np.array([s.first.usd_per_hour.dollars() for s in sites])),
+        on_demand_usd=tuple(terms.on_demand_usd.tolist()),
+        speed=tuple(np.round(terms.speed, _SPEED_DIGITS).tolist()),
+        launch_s=_steps(launch_s), egress_usd=_figures(terms.ways.egress_usd),
+        transfer_s=_steps(terms.ways.transfer_s), work_s=int(_GROWS ** floor(log(terms.task.work_s, _GROWS))),
+        deadline_s=deadline_s, clock_s=clock,
+    )  # fmt: skip
+
+
+def _figures(values: Floats) -> Numbers:
+    return tuple(float(f"{value:.{_DIGITS}g}") for value in values.ravel().tolist())
+
+
+def _steps(seconds: Ints) -> Numbers:
+    return tuple((np.ceil(seconds.ravel() / _LAUNCH_S) * _LAUNCH_S).tolist())
+
+
+@lru_cache(maxsize=_MOST_FITS)
+def _fitted(case: _Case) -> ForeseenAsking:
+    square, shape = (case.zones, case.zones), (case.zones, 2, CLASSES)
+    ways = Ways(np.array(case.egress_usd).reshape(square), np.array(case.transfer_s, dtype=np.int64).reshape(square))
+    market = Market(
+        np.array(case.spot_usd), np.array(case.on_demand_usd), np.array(case.speed), np.array(case.launch_s), ways
+    )
+    outlook = Outlook(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
+    mind = Foresight.of(outlook, market, case.work_s, case.deadline_s, clock_s=case.clock_s)
+    return ForeseenAsking(mind)

@@ -1,0 +1,138 @@
+"""What is known of the weather of a quote's venues: what was seen of their pools, and what is assumed of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from router.quoting.play.series import Floats
+from router.quoting.quotes.venues import Venue
+from router.quoting.weather.outlook import CLASSES, Outlook, Sky, age_class
+from router.quoting.weather.weather_fit import WeatherFit
+
+# What a prior says is worth so many events: its hazards are known to about 70 %.
+PRIOR_EVENTS: Final = 2.0
+_LEAST_WAIT_HOURS: Final = 0.1
+_NEVER_PER_HOUR: Final = 1e-6
+_RECENT: Final = timedelta(hours=1)
+_OBSERVED: Final = "observed"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sighting:
+    """Of one pool: [up, class of age] ``events`` and ``hours`` that were watched, how it was last, since how long and
+    when that was; ``since``: the first look."""
+
+    events: Floats
+    hours: Floats
+    up: bool
+    age_h: float
+    since: datetime
+    at: datetime
+
+    @property
+    def watched_h(self) -> float:
+        """Hours."""
+        return float(self.hours.sum())
+
+
+def sighting(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Sighting | None:
+    """Of one pool, seen at strictly increasing moments. An observation holds until the next one; after a gap longer
+    than ``longest_gap`` nothing is known of the time between, and ages begin anew. None where nothing was watched."""
+    events, hours = np.zeros((2, CLASSES)), np.zeros((2, CLASSES))
+    before: tuple[datetime, bool] | None = None
+    first = born = None
+    for at, up in observations:
+        if before is None or born is None or first is None:
+            first = first or at
+            born = at
+        elif at - before[0] > longest_gap:
+            born = at
+        else:
+            age = (before[0] - born) / timedelta(hours=1)
+            cell = (int(before[1]), int(age_class(np.array(age))))
+            hours[cell] += (at - before[0]) / timedelta(hours=1)
+            if up != before[1]:
+                events[cell] += 1
+                born = at
+        before = (at, up)
+    if before is None or born is None or first is None or not hours.any():
+        return None
+    return Sighting(events, hours, before[1], max((before[0] - born) / timedelta(hours=1), 1e-3), first, before[0])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Weather:
+    """``outlook`` [venue]; ``sky`` of this moment where it is known of all that comes and goes; ``basis``: [venue]
+    where it is from, in words; ``pool``: [venue] the venue whose weather it shares."""
+
+    outlook: Outlook
+    sky: Sky | None
+    basis: tuple[str, ...]
+    pool: tuple[int, ...]
+
+    @property
+    def observed(self) -> bool:
+        """Whether anything was seen of any venue."""
+        return any(word.startswith(_OBSERVED) for word in self.basis)
+
+
+def weather_of(
+    venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datetime, fit: WeatherFit | None = None
+) -> Weather:
+    """``seen`` by pool. A prior's rates are the candidate's: interruptions of the gang, and the wait for a new one.
+    ``fit``: what was learned of drift, for weather of which anything was seen."""
+    events = np.full((len(venues), 2, CLASSES), PRIOR_EVENTS)
+    rates = np.array([_rates(v) for v in venues])[:, :, None].repeat(CLASSES, axis=2)
+    hours = events / rates
+    basis, skies = [], []
+    for i, v in enumerate(venues):
+        own = [seen[name] for name in v.pool if name in seen] if not v.sure and len(v.pool) == 1 else []
+        if v.sure:
+            basis.append("on-demand: taken to be there")
+        elif own:
+            events[i] += own[0].events
+            hours[i] += own[0].hours
+            days = max(1, (own[0].at - own[0].since).days)
+            basis.append(f"{_OBSERVED} {own[0].watched_h:,.0f} h over {days} days, added to a prior")
+        else:
+            basis.append("prior: interruptions by cloud and accelerator")
+        recent = own and now - own[0].at <= _RECENT
+        skies.append((own[0].up, own[0].age_h) if recent else None)
+    outlook = Outlook(events, hours)
+    if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
+        outlook = fit.drifting(outlook)
+    return Weather(outlook, _sky(venues, skies), tuple(basis), _shared(venues))
+
+
+def _rates(v: Venue) -> tuple[float, float]:
+    """An hour: back, lost."""
+    risk = v.candidate.risk
+    return hazards_of(None if v.sure else (risk.recovery_hours, risk.interruptions_per_hour))
+
+
+def hazards_of(prior: tuple[float, float] | None) -> tuple[float, float]:
+    """An hour, back and lost, of a prior: hours until spot is back, and losses an hour. None: no spot, ever."""
+    if prior is None:
+        return _NEVER_PER_HOUR, 1.0
+    return 1 / max(prior[0], _LEAST_WAIT_HOURS), max(prior[1], _NEVER_PER_HOUR)
+
+
+def _sky(venues: Sequence[Venue], skies: Sequence[tuple[bool, float] | None]) -> Sky | None:
+    known = [(False, 1.0) if v.sure else sky for v, sky in zip(venues, skies, strict=True)]
+    if any(sky is None for sky in known) or all(v.sure for v in venues):
+        return None
+    return Sky(np.array([s[0] for s in known if s]), np.array([s[1] for s in known if s]))
+
+
+def _shared(venues: Sequence[Venue]) -> tuple[int, ...]:
+    """Of venues of one pool the one that is hit most often."""
+    found = []
+    for v in venues:
+        same = [i for i, w in enumerate(venues) if w.pool == v.pool and w.sure == v.sure]
+        found.append(max(same, key=lambda i: (venues[i].candidate.risk.interruptions_per_hour, -i)))
+    return tuple(found)
