@@ -6,6 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 100
+# Many tests wait for machines to come up: half as many again as there are cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(min(cores + (cores + 1) // 2, 24))')
+# Files in their order: the longest tests are alone in theirs, and would else come last.
+PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests
 
@@ -35,10 +39,10 @@ check: $(READY) ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: check ## check, then every test but the slow ones
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not slow"
+	$(PYTEST) -m "not slow"
 
 slow: $(READY) ## the slow tests: long properties, notebooks
-	$(BIN)/pytest -q -n auto --dist loadfile -m slow
+	$(PYTEST) -m slow
 
 walk: $(READY) ## faults at every stage of apply and destroy and of a migration (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.fault_walk
