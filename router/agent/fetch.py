@@ -48,7 +48,7 @@ def _archive(code: Code, folder: Path) -> None:
         found = _downloaded(code.source, file, said)
         if found != code.version:
             raise NoCode(f"{said}: SHA-256 is {found}, not {code.version}")
-        _unpack(file, folder, said)
+        unpack(file, folder, said)
 
 
 def _downloaded(url: str, file: Path, said: str) -> str:
@@ -80,20 +80,40 @@ def _download(url: str, file: Path) -> str:
     return digest.hexdigest()
 
 
-def _unpack(file: Path, folder: Path, said: str) -> None:
+def unpack(file: Path, folder: Path, said: str) -> None:
+    """An archive, zip or tar of any compression, into the folder; NoCode, beginning with ``said``, for any other file,
+    and for one of which anything leads outside."""
     try:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as zipped:
                 zipped.extractall(folder)
             return
         with tarfile.open(file) as tar:
-            # Interpreters without filters are old; the archive is the one that was named by its digest in any case.
             if hasattr(tarfile, "data_filter"):
                 tar.extractall(folder, filter="data")
-            else:
-                tar.extractall(folder)
+            else:  # before 3.11.4, the one of Debian 12 among them
+                _extract(tar, folder)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
         raise NoCode(f"{said}: cannot be unpacked: {error}") from None
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """As the filter "data" does: nothing goes outside, by its name or by a link, and nothing is a device."""
+    root = folder.resolve()
+    for member in tar:
+        place = root / member.name
+        leads = [place]
+        if member.issym():
+            leads.append(place.parent / member.linkname)
+        elif member.islnk():
+            leads.append(root / member.linkname)
+        elif not (member.isreg() or member.isdir()):
+            raise ValueError(f"{member.name} is no file, folder or link")
+        if any(root != there and root not in there.parents for there in (lead.resolve() for lead in leads)):
+            raise ValueError(f"{member.name} leads outside")
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        member.mode &= 0o755
+        tar.extract(member, folder)
 
 
 def _git(code: Code, folder: Path) -> None:
