@@ -112,7 +112,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
         if any(root != there and root not in there.parents for there in (lead.resolve() for lead in leads)):
             raise ValueError(f"{member.name} leads outside")
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
-        member.mode &= 0o755
+        member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
         tar.extract(member, folder)
 
 

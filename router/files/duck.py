@@ -61,9 +61,10 @@ def _moments(column: pa.ChunkedArray) -> list[datetime | None]:
 
 def parquet(paths: Sequence[Path]) -> str:
     """The files as one relation for a FROM; each must be there, at least one."""
-    names = ", ".join(_text(glob.escape(str(path))) for path in paths)
+    names = ", ".join(text(glob.escape(str(path))) for path in paths)
     return f"read_parquet([{names}], hive_partitioning = false, union_by_name = true)"
 
 
-def _text(value: str) -> str:
+def text(value: str) -> str:
+    """A text within SQL, where no parameter can stand."""
     return "'" + value.replace("'", "''") + "'"

@@ -95,18 +95,13 @@ def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
 
 def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
     """Makes ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
-    files = ", ".join(text(glob.escape(str(part.path))) for part in parts)  # as themselves, not as patterns
+    files = ", ".join(duck.text(glob.escape(str(part.path))) for part in parts)  # as themselves, not as patterns
     sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
     versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
     problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]
     if any(problems):
         raise InvalidInputError(problem for problem in problems if problem is not None)
     connection.execute(f"CREATE OR REPLACE TEMP VIEW stored AS FROM read_parquet([{files}], hive_partitioning = false)")
-
-
-def text(value: str) -> str:
-    """A text within SQL, where no parameter can stand."""
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _version_problem(part: Part, version: str | None) -> Problem | None:

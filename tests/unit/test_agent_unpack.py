@@ -63,7 +63,7 @@ def test_links_inside_and_modes_are_kept(tmp_path: Path, filters: bool) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     members = (
-        _member("lib", tarfile.DIRTYPE, mode=0o755), _member("lib/run.sh", mode=0o6775),
+        _member("lib", tarfile.DIRTYPE, mode=0o555), _member("lib/run.sh", mode=0o6775),
         _member("bin", tarfile.DIRTYPE, mode=0o755), _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
     )  # fmt: skip
     unpack(_archive(tmp_path / "a.tar", *members), folder, "said")
