@@ -15,7 +15,9 @@ MACHINES = 3
 # The job that waits until it is told to stop, one that then takes its time so that somebody can look, and one that
 # fails at once.
 WAITING, LINGERING, FAILING = "waiting", "lingering", "failing"
-_SLOW_START = "delay 0.7"
+# So long that a busy machine still looks between two of them; none that is up, while all are being started, is only
+# to be seen when that is longer than it takes to begin them all.
+_SLOW_START, _SLOW_STARTS = "delay 1", "delay 3"
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
         made = site.apply()
         assert made.code == 0, made.err
     if stage.up is not None:
-        site.stock(_SLOW_START)
+        site.stock(_SLOW_START if stage.up else _SLOW_STARTS)
         if stage.up:
             site.holds.put("one-at-a-time")
     if stage.place:
