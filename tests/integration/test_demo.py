@@ -23,12 +23,14 @@ from router.ledger.entry import Entry, Kind, Use
 from router.showback.exporting import export
 from router.showback.focus.check import check_file
 from router.state.store import Store
+from tests.support.busy import on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
 
 pytestmark = pytest.mark.slow
 
-LONGEST_S = 120
+# What it may take, and after how long it is taken to hang.
+LONGEST_S, HANGS_S = 120, 600
 
 
 def _environment(home: Path, path: str) -> dict[str, str]:
@@ -79,10 +81,10 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     folder, begin = tmp_path / "the demo", time.monotonic()
     done = subprocess.run(
         [str(STEPFARE), "demo", "--dir", str(folder)], env=_environment(tmp_path, path), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=2 * LONGEST_S,
+        capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - begin < LONGEST_S
+    assert time.monotonic() - begin < on_a_busy_machine(LONGEST_S)
     assert done.stderr == ""
     spent = re.search(r"^  spent {7}\$(0\.\d{3,9}) by the ledger$", done.stdout, re.MULTILINE)
     assert spent is not None, done.stdout
@@ -164,7 +166,7 @@ def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
     environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=LONGEST_S,
+        capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is removed; --keep leaves it" in done.stdout
@@ -179,7 +181,7 @@ def test_interrupted_in_the_middle_of_the_training_it_releases_what_runs(number:
         _wait_for_steps(folder, 30)
         assert _processes(folder)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=LONGEST_S)
+        said, _ = process.communicate(timeout=HANGS_S)
     finally:
         process.kill()
         process.communicate()
@@ -229,7 +231,7 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BREAKS, "demo", "--dir", str(folder)],
         env=_environment(tmp_path, _without_terraform()), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False, timeout=LONGEST_S,
+        check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the demo failed: `stepfare apply plan.json" in done.stderr

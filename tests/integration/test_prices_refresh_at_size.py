@@ -20,6 +20,7 @@ from pricing.places import Market
 from router.prices.bookstore import BookStore
 from tests.support.aws_service_world import LIST_SCALE, World, first_regions
 from tests.support.azure_service_rows import SIZES, is_listed, is_restricted, price
+from tests.support.busy import on_a_busy_machine
 from tests.support.clouds import NOW, Ran, clouds_file, command
 from tests.support.service import in_process
 
@@ -67,7 +68,7 @@ def book(ran: tuple[Ran, float], home: Path) -> PriceBook:
 def test_it_ends_in_time_and_memory(ran: tuple[Ran, float]) -> None:
     done, seconds = ran
     assert done.code == 5, done.out + done.err
-    assert seconds < 60
+    assert seconds < on_a_busy_machine(60)
     assert done.peak_mib < 1024
 
 
