@@ -85,8 +85,13 @@ class Killer:
 def test_killed_at_any_moment_of_an_apply(directory: Path, kind: str, count: int, after: float, cut: int) -> None:
     prepare(directory, sandbox(scripts=dict.fromkeys(range(4), SLEEP)))
     runner = replace(support.runner(), parallelism=2)
-    with pytest.raises(StoppedError, match="ended by signal 9"):
+    stopped = ""
+    try:
         runner.apply(directory, Killer(directory, kind, count, after))
+    except StoppedError as error:
+        stopped = str(error)
+    # After the last node comes the end, and on a busy machine that may be there before the kill.
+    assert "ended by signal 9" in stopped or (kind == "apply_complete" and count > 6)
     # A kill in the middle of a write is as rare as it is bad.
     if cut and (directory / STATE).read_bytes():
         (directory / STATE).write_bytes((directory / STATE).read_bytes()[:cut])
