@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,7 +53,7 @@ def _lost(directory: Path) -> bool:
 
 
 class Killer:
-    """Kills the group of the engine at the ``count``-th event of a kind, ``after`` seconds later."""
+    """Kills the group of the engine at the ``count``-th event of a kind, ``after`` seconds later, if it still runs."""
 
     def __init__(self, directory: Path, kind: str, count: int, after: float) -> None:
         self.directory, self.kind, self.left, self.after = directory, kind, count, after
@@ -62,7 +63,8 @@ class Killer:
         if self.left == 0:
             self.left = -1
             time.sleep(self.after)
-            os.killpg(support.engine_process(self.directory).pid, signal.SIGKILL)
+            with suppress(support.NoEngineError):
+                os.killpg(support.engine_process(self.directory).pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(

@@ -64,15 +64,19 @@ def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
+class NoEngineError(AssertionError):
+    """None is at work: it has not begun, or has ended."""
+
+
 def engine_process(directory: Path) -> psutil.Process:
-    """The child of this process that works in ``directory``."""
+    """The child of this process that works in ``directory``. NoEngineError."""
     for child in psutil.Process().children():
         try:
             if child.cwd() == str(directory.resolve()):
                 return child
         except psutil.Error:
             continue
-    raise AssertionError(f"no engine at work in {directory}")
+    raise NoEngineError(f"no engine at work in {directory}")
 
 
 def pids(directory: Path) -> dict[str, int]:
