@@ -15,6 +15,7 @@ from router.agent.helper.stepfare_checkpoint import Checkpoints
 from router.coordinator.saves import saved_for
 from router.state.records import Phase
 from tests.support.agents import Rank, agents
+from tests.support.busy import on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, Scene, scene
 from tests.support.coordinator import Coordinator
 from tests.support.metadata_service import MetadataService
@@ -105,7 +106,7 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
         # A rank may have saved, for the one that was told, before it heard of it by itself.
         answered = [entry["rank"] for entry in gang.journal("saved") if entry["id"]]
         assert (len(answered), set(answered)) == (3, {0, 1, 2})
-    assert took < 5.0
+    assert took < on_a_busy_machine(5.0)
     good = Checkpoints(root / "saved", attempt="look").newest()
     assert good is not None
     assert (good.step, str(good.manifest)) == (found.step, found.manifest)
@@ -120,7 +121,7 @@ def test_a_release_is_heard_at_once(tmp_path: Path) -> None:
         began = time.monotonic()
         gang.phase(Phase.RELEASING)
         assert [rank.end() for rank in ranks] == [143, 143]
-        assert time.monotonic() - began < 8.0
+        assert time.monotonic() - began < on_a_busy_machine(8.0)
     assert Checkpoints(root / "saved", attempt="look").newest() is not None
 
 
@@ -134,7 +135,7 @@ def test_one_that_waits_for_the_others_hears_it_too(tmp_path: Path) -> None:
         began = time.monotonic()
         gang.phase(Phase.RELEASING)
         assert rank.end() == 143
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < on_a_busy_machine(5.0)
 
 
 def test_a_coordinator_that_does_not_know_the_question_orders_by_heartbeats(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_while_nobody_answers_a_notice_is_saved_and_told_later(tmp_path: Path) -
         assert [rank.process.poll() for rank in ranks] == [None, None]
         (root / "enough").touch()
         assert [rank.end() for rank in ranks] == [0, 0]
-    assert took < 2.0
+    assert took < on_a_busy_machine(2.0)
     assert heard < at
     (saved,) = [body for body in coordinator.messages("saved", 1) if body["id"] == "n-1"]
     good = Checkpoints(root / "saved", attempt="look").newest()

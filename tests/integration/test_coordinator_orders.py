@@ -20,6 +20,7 @@ from router.coordinator import waiting as waiting_module
 from router.coordinator.waiting import Waiting
 from router.state.records import Phase
 from router.state.store import Store
+from tests.support.busy import on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
 CONTINUE = {"order": "continue"}
@@ -55,12 +56,14 @@ def _all_ask(gang: Scene) -> Iterator[list[Future[tuple[float, dict[str, Any]]]]
         yield asked
 
 
-def test_a_notice_to_one_wakes_all_at_once(gang: Scene) -> None:
+def test_a_notice_to_one_wakes_all_at_once(gang: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, seldom = Waiting.__init__, 15.0
+    monkeypatch.setattr(Waiting, "__init__", lambda self, look: plain(self, look, every=seldom))
     with gang.serving(), _all_ask(gang) as asked:
         began = time.monotonic()
         assert gang.say(2, "notice", seconds=30.0) == (200, {})
         answers = [one.result() for one in asked]
-    assert max(at for at, _ in answers) - began < waiting_module.LOOK_SECONDS
+    assert max(at for at, _ in answers) - began < seldom / 3
     for _, said in answers:
         assert (said["order"], said["id"], said["reason"]) == ("checkpoint", "n-1", "interruption")
         assert 26.0 < said["seconds"] <= 28.0
@@ -79,7 +82,7 @@ def test_what_another_process_writes_arrives_within_a_second(gang: Scene, tmp_pa
             other.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.CHECKPOINTING, **order))
             answers = [one.result() for one in asked]
         assert {said["id"] for _, said in answers} == {"w-1"}
-        assert max(at for at, _ in answers) - began < 1.0
+        assert max(at for at, _ in answers) - began < on_a_busy_machine(1.0)
         with ThreadPoolExecutor(1) as pool:
             asked_again = pool.submit(_ask, gang, 0, seen="w-1")
             time.sleep(0.3)
@@ -87,7 +90,7 @@ def test_what_another_process_writes_arrives_within_a_second(gang: Scene, tmp_pa
             other.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.RELEASING))
             at, said = asked_again.result()
         assert said == {"order": "stop"}
-        assert at - began < 1.0
+        assert at - began < on_a_busy_machine(1.0)
 
 
 def test_where_nothing_happens_it_ends_when_it_was_to(gang: Scene) -> None:
@@ -96,7 +99,7 @@ def test_where_nothing_happens_it_ends_when_it_was_to(gang: Scene) -> None:
             began = time.monotonic()
             at, said = _ask(gang, 0, wait=wait)
             assert said == CONTINUE
-            assert wait <= at - began < wait + 0.6
+            assert wait <= at - began < wait + on_a_busy_machine(0.6)
 
 
 def test_what_changes_nothing_for_a_rank_does_not_end_its_waiting(gang: Scene) -> None:
@@ -118,7 +121,7 @@ def test_the_end_of_serving_does_not_wait_for_those_who_wait(gang: Scene) -> Non
             asked = [pool.submit(_ask, gang, rank) for rank in range(4)]
             time.sleep(0.5)
             began = time.monotonic()
-        assert time.monotonic() - began < 0.8
+        assert time.monotonic() - began < on_a_busy_machine(0.8)
         assert [one.result()[1] for one in asked] == [CONTINUE] * 4
 
 
@@ -131,7 +134,7 @@ def test_where_no_more_can_be_held_the_answer_comes_at_once(gang: Scene, monkeyp
         began = time.monotonic()
         at, said = _ask(gang, 1)
         assert said == {"order": "continue", "retry_seconds": waiting_module.RETRY_SECONDS}
-        assert at - began < 0.5
+        assert at - began < on_a_busy_machine(0.5)
         assert held.result()[1] == CONTINUE
         assert _ask(gang, 1, wait=0.1)[1] == CONTINUE
 
@@ -151,7 +154,7 @@ def test_heartbeats_are_answered_while_hundreds_wait(tmp_path: Path) -> None:
         for rank in range(20):
             assert gang.say(rank, "heartbeat")[0] == 200
             assert _ask(gang, rank, wait=0.0)[1] == CONTINUE
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < on_a_busy_machine(5.0)
         gang.say(7, "notice")
         for thread in threads:
             thread.join(10)

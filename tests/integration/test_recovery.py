@@ -13,6 +13,7 @@ import pytest
 
 from router.ledger.entry import Kind
 from router.state.records import Phase
+from tests.support.busy import on_a_busy_machine
 from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
@@ -74,7 +75,7 @@ def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Si
         stop(watcher)
         assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
     first, second = attempts(site)
-    assert moved_s < 20
+    assert moved_s < on_a_busy_machine(20)
     assert (first.phase, first.reason, second.phase) == (Phase.FAILED, "interrupted", Phase.FINISHED)
     assert (second.resumes, second.first_step) == (first.id, first.kept_step)
     answered = [entry for entry in journal(site, "saved") if entry.details["id"] == first.order_id]

@@ -8,16 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.deployed import Running, Site, eventually
+from tests.support.deployed import LONGEST_S, Running, Site, eventually
 from tests.support.sightings import Sightings
 
 MACHINES = 3
-# The job that waits until it is told to stop, one that then takes its time so that somebody can look, and one that
-# fails at once.
+# The job that waits until it is told to stop, one of which only the first rank to be told then goes while this hold is
+# there, and one that fails at once.
 WAITING, LINGERING, FAILING = "waiting", "lingering", "failing"
-# So long that a busy machine still looks between two of them; none that is up, while all are being started, is only
-# to be seen when that is longer than it takes to begin them all.
-_SLOW_START, _SLOW_STARTS = "delay 1", "delay 3"
+LINGER = "linger"
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,11 @@ def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
     if stage.made:
         made = site.apply()
         assert made.code == 0, made.err
-    if stage.up is not None:
-        site.stock(_SLOW_START if stage.up else _SLOW_STARTS)
+    if stage.job == LINGERING:
+        site.holds.put(LINGER)
+    if stage.up is not None and not stage.made:
+        # Those that come after so many wait until the fault takes the line away.
+        site.stock(f"delay {LONGEST_S * 2:g} {stage.up}")
         if stage.up:
             site.holds.put("one-at-a-time")
     if stage.place:
@@ -92,12 +93,15 @@ def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
         assert running.process.poll() is None, f"it ended before: {running.err}"
         return _is_there(stage, site, sightings)
 
-    eventually(there, 60, why=f"for {stage.name}", pause=0.005)
+    eventually(there, LONGEST_S, why=f"for {stage.name}")
     return running
 
 
 def _is_there(stage: Stage, site: Site, sightings: Sightings) -> bool:
     if stage.place and not site.holds.reached(stage.place):
+        return False
+    # Ranks may be told to stop before Terraform comes to them.
+    if stage.terraform and not engines(site):
         return False
     if stage.up is not None:
         # Without any that is up, all of them are being started.

@@ -11,12 +11,23 @@ from pathlib import Path
 from router.running.deploying import is_interrupted
 from tests.support.deployed import Ran, Site, Template, eventually, job
 from tests.support.deployed_checks import disagreements
-from tests.support.fault_stages import FAILING, LINGERING, MACHINES, WAITING, Stage, begin, engines
+from tests.support.fault_stages import FAILING, LINGER, LINGERING, MACHINES, WAITING, Stage, begin, engines
 from tests.support.faults import Fault, NotHereError
 from tests.support.sightings import Sightings
 
-# Each rank for another time, deaf to a second SIGTERM: there is a moment with some left, however they are told.
-_LINGERS = """trap 'trap "" TERM; sleep $((1 + NODE_RANK)); exit 0' TERM; while :; do sleep 0.2; done"""
+# Deaf to a second SIGTERM. One goes at once, the others when they may: some are left until then, however they are told.
+_LINGERS = """
+linger() {
+    trap '' TERM
+    hold=${STEPFARE_SANDBOX%/*}/holds/LINGER
+    mv "$hold" "$hold.taken" 2>/dev/null && exit 0
+    while [ -e "$hold.taken" ]; do sleep 0.1; done
+    sleep $((1 + NODE_RANK))
+    exit 0
+}
+trap linger TERM
+while :; do sleep 0.2; done
+""".replace("LINGER", LINGER)
 FOLLOW_UPS = ("apply", "destroy", "sweep")
 
 

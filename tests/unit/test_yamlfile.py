@@ -10,6 +10,7 @@ import pytest
 
 from pricing.problems import InvalidInputError, Problem
 from router.files.yamlfile import MAX_NODES, parse_documents, read_documents
+from tests.support.busy import on_a_busy_machine
 
 
 def plain(text: str) -> Any:
@@ -150,7 +151,7 @@ def test_a_bomb_is_refused_unexploded() -> None:
     levels += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 30)]
     began = time.perf_counter()
     (problem,) = refused("\n".join(levels))
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < on_a_busy_machine(1)
     assert problem.where == "a.yaml:5:5"
     assert f"{MAX_NODES:,}" in problem.what
 
@@ -168,7 +169,7 @@ def test_ten_megabytes_are_refused_unread(tmp_path: Path) -> None:
     began = time.perf_counter()
     with pytest.raises(InvalidInputError, match="larger than 2 MB"):
         read_documents(file)
-    assert time.perf_counter() - began < 1
+    assert time.perf_counter() - began < on_a_busy_machine(1)
 
 
 def test_many_values_in_a_small_file_are_refused() -> None:

@@ -5,7 +5,8 @@
 # STEPFARE_SANDBOX may name a folder (absolute) that plays the cloud. Lines of its file `stock`:
 #   REGION ZONE INSTANCE_TYPE MARKET MACHINES   so many at a time (stock.sh); ZONE -: any zone, and nodes without one
 #   closed PLACE UNTIL [BY]                     none in that zone or region before UNTIL (seconds since 1970; -: for good)
-#   delay SECONDS                               every start takes so long
+#   delay SECONDS [MACHINES]                    every start takes so long, or as long as the line is there; MACHINES: of
+#                                               those after so many that are up in the run directory
 #   sick PATTERN                                nodes of such a name come up, but never do anything
 set -eu
 umask 077
@@ -23,10 +24,24 @@ case $STEPFARE_SCRIPT in
 *) set -- sh "$folder/script" ;;
 esac
 
+take_time() {
+    up=0
+    for other in "$folder"/../*/up; do
+        [ ! -e "$other" ] || up=$((up + 1))
+    done
+    [ "$up" -ge "$2" ] || return 0
+    tenths=$(awk -v seconds="$1" 'BEGIN { print int(seconds * 10 + 0.5) }')
+    while [ "$tenths" -gt 0 ] &&
+        awk -v s="$1" -v m="$2" '$1 == "delay" && $2 == s && $3 + 0 == m + 0 { found = 1 } END { exit !found }' "$STEPFARE_SANDBOX/stock"; do
+        tenths=$((tenths - 1))
+        sleep 0.1
+    done
+}
+
 if [ -f "${STEPFARE_SANDBOX:-}/stock" ]; then
     while read -r what value more; do
         case $what in
-        delay) sleep "$value" ;;
+        delay) take_time "$value" "${more:-0}" ;;
         sick)
             # shellcheck disable=SC2254
             case $STEPFARE_NODE in
