@@ -23,7 +23,7 @@ from router.ledger.entry import Entry, Kind, Use
 from router.showback.exporting import export
 from router.showback.focus.check import check_file
 from router.state.store import Store
-from tests.support.busy import on_a_busy_machine
+from tests.support.busy import in_time
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
 
@@ -84,7 +84,7 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert time.monotonic() - begin < on_a_busy_machine(LONGEST_S)
+    assert in_time(begin, LONGEST_S)
     assert done.stderr == ""
     spent = re.search(r"^  spent {7}\$(0\.\d{3,9}) by the ledger$", done.stdout, re.MULTILINE)
     assert spent is not None, done.stdout

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from router.running.zipapp import pack
+from tests.support.busy import on_a_busy_machine
 from tests.support.coordinator import Coordinator
 
 QUICK = {"heartbeat_seconds": 0.05, "gang_seconds": 30.0, "grace_seconds": 10.0, "farewell_seconds": 20.0}
@@ -28,7 +29,7 @@ class Rank:
 
     def end(self, seconds: float = 30) -> int:
         """The agent's exit code."""
-        return self.process.wait(seconds)
+        return self.process.wait(on_a_busy_machine(seconds))
 
     def log(self, name: str = "train.log") -> str:
         """A file of its log folder; empty while there is none."""

@@ -1,11 +1,17 @@
-"""Limits in seconds for what takes a minute or so, on a machine that has other tests to run at the same time."""
+"""Limits in seconds on a machine that has other tests to run at the same time."""
 
 from __future__ import annotations
 
 import os
+import time
 
 
 def on_a_busy_machine(seconds: float) -> float:
     """How long what takes ``seconds`` on a machine of its own may take on this one: longer by the processes that wanted
     each core in the last minute, its own among them."""
     return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def in_time(began: float, seconds: float) -> bool:
+    """Whether what began at that moment of the monotonic clock may still take its time."""
+    return time.monotonic() - began < on_a_busy_machine(seconds)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from router.demo.stage import Trained
+from tests.support.busy import in_time
 from tests.support.campaign_checks import Found, found_wrong
 from tests.support.campaign_faults import Effect, Missed, small_disks, strike
 from tests.support.campaign_places import STEPS, Setting
@@ -100,7 +101,7 @@ def play(
             assert applied.code == 0, applied.err
             world.watch()
         playing = _Play(world, script)
-        _until_over(world, playing, began + _LONGEST_S)
+        _until_over(world, playing, began)
         for effect in playing.effects:
             _finish(effect)
         world.end_all_watchers()
@@ -109,9 +110,9 @@ def play(
         return Verdict(script, found, tuple(playing.struck), tuple(playing.missed), seconds, log)
 
 
-def _until_over(world: World, playing: _Play, ends: float) -> None:
+def _until_over(world: World, playing: _Play, began: float) -> None:
     looked = 0.0
-    while time.monotonic() < ends:
+    while in_time(began, _LONGEST_S):
         playing.look()
         world.keep_watching()
         if time.monotonic() - looked > _OVER_EVERY_S:

@@ -21,6 +21,7 @@ from router.coordinator.rules import Attendance
 from router.coordinator.server import Server
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
+from tests.support.busy import in_time
 from tests.support.coordinator import Coordinator
 
 ATTEMPT = "attempt-1"
@@ -170,9 +171,9 @@ class Scene:
 
     def wait(self, until: Callable[[Scene], bool], seconds: float = 30) -> None:
         """Until that is so; fails the test otherwise."""
-        limit = time.monotonic() + seconds
+        began = time.monotonic()
         while not until(self):
-            assert time.monotonic() < limit, f"not within {seconds} s; {self.attempt} {self.records}"
+            assert in_time(began, seconds), f"not within {seconds} s; {self.attempt} {self.records}"
             time.sleep(0.02)
 
 

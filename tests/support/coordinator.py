@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.busy import in_time
+
 
 @dataclass(frozen=True)
 class Heard:
@@ -129,9 +131,9 @@ class Coordinator:
 
     def wait(self, until: Callable[[Coordinator], bool], seconds: float = 30) -> None:
         """Until that is so; fails the test otherwise."""
-        limit = time.monotonic() + seconds
+        began = time.monotonic()
         while not until(self):
-            assert time.monotonic() < limit, f"not within {seconds} s; heard {self.heard[-20:]}"
+            assert in_time(began, seconds), f"not within {seconds} s; heard {self.heard[-20:]}"
             time.sleep(0.01)
 
     def wait_state(self, state: str, seconds: float = 30) -> None:

@@ -26,6 +26,7 @@ from router.files.job_files import read_jobs
 from router.planning.plan_json import plan_content, plan_from_json
 from router.running.workspaces import spec_json
 from router.state.store import Store
+from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.deployed_engine import Holds, write_engine
 from tests.support.repository import ROOT
@@ -117,7 +118,7 @@ class Running:
     def wait(self, seconds: float = LONGEST_S) -> Ran:
         """What it said, once it has ended. It never shows a traceback."""
         try:
-            self.process.wait(seconds)
+            self.process.wait(on_a_busy_machine(seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -252,9 +253,9 @@ def planned(folder: Path, name: str, *jobs: Mapping[str, Any]) -> Template:
 
 def eventually(what: Callable[[], object], seconds: float = 30.0, *, why: str = "", pause: float = 0.01) -> None:
     """Until ``what`` holds; fails when it does not in time."""
-    ends = time.monotonic() + seconds
+    began = time.monotonic()
     while not what():
-        assert time.monotonic() < ends, f"waited in vain {why}".rstrip()
+        assert in_time(began, seconds), f"waited in vain {why}".rstrip()
         time.sleep(pause)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.busy import in_time
 from tests.support.repository import ROOT
 
 MODULE = ROOT / "terraform" / "modules" / "sandbox"
@@ -61,9 +62,9 @@ def start(folder: Path, attempt: str, rank: int, state: str, script: str = NODE,
 
 def eventually(true: Callable[[], object], seconds: float = 20) -> None:
     """Waits until ``true`` is."""
-    until = time.monotonic() + seconds
+    began = time.monotonic()
     while not true():
-        assert time.monotonic() < until, "it never came"
+        assert in_time(began, seconds), "it never came"
         time.sleep(0.02)
 
 

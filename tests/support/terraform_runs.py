@@ -18,6 +18,7 @@ from terraform.engine import Engine, find_engine
 from terraform.process import Patience
 from terraform.runner import Limits, Runner
 from terraform.workdir import CLI_CONFIG
+from tests.support.busy import in_time
 
 # There are no wheels of the library for Linux on ARM, musl, or glibc before 2.35.
 needs_engine = pytest.mark.skipif(
@@ -58,9 +59,9 @@ def slow_root(directory: Path, script: str, count: int = 1) -> Path:
 
 def wait_for(what: Callable[[], bool], seconds: float = 20) -> None:
     """Until ``what`` holds; fails when it does not in time."""
-    ends = time.monotonic() + seconds
+    began = time.monotonic()
     while not what():
-        assert time.monotonic() < ends, "waited in vain"
+        assert in_time(began, seconds), "waited in vain"
         time.sleep(0.02)
 
 
