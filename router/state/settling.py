@@ -22,25 +22,34 @@ class Settling:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._one = threading.Lock()
-        self._counting = threading.Lock()
+        self._change = threading.Condition()
+        self._busy = False
         self._asked = self._settled = 0
 
     def settle(self) -> None:
         """What was committed before the call is on the disk when it returns. SettleError."""
-        with self._counting:
+        with self._change:
             self._asked += 1
             mine = self._asked
-        with self._one:
+            # Nobody holds the lock while the disk is waited for: those that this wait was for go on meanwhile and ask
+            # again, however often the same one is first to begin the next.
+            while self._busy and self._settled < mine:
+                self._change.wait()
             if self._settled >= mine:
                 return  # by one that began after this was asked
-            with self._counting:
-                upto = self._asked
-            try:
-                self._wait_for_the_disk()
-            except OSError as error:
-                raise SettleError(error.strerror or type(error).__name__) from None
-            self._settled = upto
+            self._busy, upto = True, self._asked
+        fine = False
+        try:
+            self._wait_for_the_disk()
+            fine = True
+        except OSError as error:
+            raise SettleError(error.strerror or type(error).__name__) from None
+        finally:
+            with self._change:
+                self._busy = False
+                if fine:
+                    self._settled = upto
+                self._change.notify_all()
 
     def _wait_for_the_disk(self) -> None:
         try:

@@ -23,7 +23,7 @@ from router.ledger.entry import Entry, Kind, Use
 from router.showback.exporting import export
 from router.showback.focus.check import check_file
 from router.state.store import Store
-from tests.support.busy import in_time
+from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
 
@@ -113,7 +113,8 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     assert {entry.use for entry in metered} >= {Use.STARTUP, Use.WORK}
     assert sum(entry.steps for entry in metered) == 400
     again = len(metrics(folder / "checkpoints")) - 400
-    assert sum(entry.lost_steps for entry in metered) == pytest.approx(again, abs=25)  # what was said last
+    # By what was said last, which on a busy machine was some time ago.
+    assert sum(entry.lost_steps for entry in metered) == pytest.approx(again, abs=on_a_busy_machine(25))
     assert str(Usd.total(entry.usd for entry in metered)) == spent[1]
     # Which machine it was, what priced it, and what it would have cost on demand.
     assert len({entry.resource for entry in metered}) == 8
