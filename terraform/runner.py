@@ -224,7 +224,7 @@ class Runner:
         finished = self._process(directory, words, limit_s, take, stop)
         found = said.diagnostics
         if finished.code != 0 and not any(diagnostic.is_error for diagnostic in found):
-            found = [*found, *_from_text(mask(finished.stderr))]
+            found = [*found, *_from_text(mask(finished.stderr), finished.ended)]
         self._judge(directory, command, finished, found, failed, limit_s)
         return said
 
@@ -236,7 +236,8 @@ class Runner:
         lines: list[str] = []
         words = command_line(self.engine.path, command, **options)
         finished = self._process(directory, words, limit_s, lines.append, None)
-        found = _from_text(self._masker(directory)(finished.stderr)) if finished.code != 0 else []
+        said = self._masker(directory)(finished.stderr)
+        found = _from_text(said, finished.ended) if finished.code != 0 else []
         self._judge(directory, command, finished, found, failed, limit_s)
         return "\n".join(lines)
 
@@ -301,9 +302,12 @@ def _addresses(planned: Iterable[Change], actions: Container[str]) -> tuple[str,
     return tuple(sorted(change.address for change in planned if change.action in actions))
 
 
-def _from_text(stderr: str) -> list[Diagnostic]:
-    """What a command that answers in text printed last: from its first error on."""
+def _from_text(stderr: str, ended: Ended) -> list[Diagnostic]:
+    """What a command that answers in text printed last: from its first error on. Of one that was stopped only errors:
+    the embedded engine, interrupted before it listens, says where its interpreter was."""
     text = _BOX.sub("", stderr).strip()
-    errors = text.partition("Error: ")[2] or text
-    summary, _, detail = errors.partition("\n")
-    return [Diagnostic("error", summary.strip(), " ".join(detail.split()))] if errors else []
+    _, is_error, errors = text.partition("Error: ")
+    if not is_error and ended is not Ended.ITSELF:
+        return []
+    summary, _, detail = (errors if is_error else text).partition("\n")
+    return [Diagnostic("error", summary.strip(), " ".join(detail.split()))] if text else []

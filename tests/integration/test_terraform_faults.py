@@ -91,6 +91,25 @@ def test_stopping_when_asked(tmp_path: Path) -> None:
     runner.destroy(root)
 
 
+def test_one_that_is_stopped_before_it_listens_shows_nothing_of_its_inside(tmp_path: Path) -> None:
+    """As the interpreter of the embedded engine does; an error that it names as such is told."""
+    says = "echo 'Traceback (most recent call last):' >&2; echo KeyboardInterrupt >&2"
+    for more, told in (("", ""), ("; printf 'Error: No lock\\n\\nof 3\\n' >&2", "; No lock: of 3")):
+        young, root = tmp_path / "young", support.write_root(tmp_path / "run", {})
+        young.write_text(f'#!/bin/sh\ntrap "{says}{more}; exit 1" INT\ntouch started\nwhile :; do sleep 0.1; done\n')
+        young.chmod(0o755)
+        engine, stop = support.embedded(), threading.Event()
+        runner = Runner(type(engine)(young, engine.kind, engine.version), {"PATH": os.environ["PATH"]}, support.QUICK)
+        with ThreadPoolExecutor(1) as pool:
+            run = pool.submit(runner.preview, root, stop=stop)
+            support.wait_for(lambda root=root: _started(root))  # type: ignore[misc]
+            stop.set()
+            with pytest.raises(StoppedError) as stopped:
+                run.result(30)
+        assert str(stopped.value) == f"terraform plan in {root} was stopped as asked{told}"
+        (root / "started").unlink()
+
+
 def test_a_caller_that_fails_stops_terraform_and_gets_its_own_error(tmp_path: Path) -> None:
     root = support.slow_root(tmp_path / "run", "touch started; sleep 300")
 
