@@ -166,12 +166,13 @@ def _showback(home: Path) -> str:
 
 def _weather(place: Path, steps: int) -> list[Beside]:
     from router.cli.demo_commands import Beside
-    from router.demo.stage import steps_done
+    from router.demo.stage import gangs_seen, steps_done
 
-    def after(share: float) -> Callable[[], bool]:
-        return lambda: steps_done(place) >= share * steps
+    # On a slow computer a gang that is going is still there at the next share: only a new one is taken again.
+    def after(share: float, taken: int) -> Callable[[], bool]:
+        return lambda: steps_done(place) >= share * steps and gangs_seen(place) > taken
 
-    return [Beside(line, after(share), says) for share, line, says in _WEATHER]
+    return [Beside(line, after(share, taken), says) for taken, (share, line, says) in enumerate(_WEATHER)]
 
 
 def _checked(commands: Commands, trained_: Trained, alone: Trained, *, gangs: int) -> _Had:

@@ -84,6 +84,16 @@ def steps_done(folder: Path) -> int:
         return 0
 
 
+def gangs_seen(folder: Path) -> int:
+    """How many gangs have done a step of the training in the demo's folder, by its own account; 0 before it says
+    anything."""
+    try:
+        lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
+        return len({json.loads(line)["attempt"] for line in lines})
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
 def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> Trained:
     """The same training, in one process and with nobody to disturb it. NotTrainedError."""
     alone = folder / _ALONE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.cli.demo_commands import Beside, Commands, FailedError
-from router.demo.stage import NotTrainedError, lay_out, trained
+from router.demo.stage import NotTrainedError, gangs_seen, lay_out, steps_done, trained
 from router.files.clouds_file import load_clouds
 from router.files.job_files import load_jobs
 from router.files.limits_file import load_limits
@@ -74,6 +74,20 @@ def test_what_a_training_left(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(NotTrainedError, match=r"metrics\.jsonl"):
         trained(tmp_path, 20)
+
+
+def test_how_far_a_training_is_and_by_how_many_gangs(tmp_path: Path) -> None:
+    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
+    file = tmp_path / "checkpoints" / "metrics.jsonl"
+    file.parent.mkdir()
+    file.write_text("")
+    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
+    lines = [json.dumps({"step": step, "attempt": attempt}) for step, attempt in ((1, "a"), (2, "a"), (2, "b"))]
+    for count, gangs in ((1, 1), (2, 1), (3, 2)):
+        file.write_text("".join(f"{line}\n" for line in lines[:count]))
+        assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (min(count, 2), gangs)
+    file.write_text(lines[0] + "\n" + lines[1][:9])  # as it is while a line is written
+    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
 
 
 def test_a_command_is_shown_with_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
