@@ -24,7 +24,7 @@ $(READY): pyproject.toml requirements/constraints.txt
 	@touch $@
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
-	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW)
+	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW) --time-limit 10m
 
 demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machine
 	@$(BIN)/stepfare demo

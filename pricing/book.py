@@ -17,6 +17,7 @@ from pricing.offers import Offer, OfferKey
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskTable
+from pricing.sold import rule_of, unsold
 
 
 def _offer_key(offer: Offer) -> OfferKey:
@@ -129,6 +130,35 @@ class PriceBook:
     def with_offers(self, offers: Iterable[Offer]) -> PriceBook:
         """The same book with other offers."""
         return replace(self, offers=tuple(offers))
+
+    def without(self, clouds: frozenset[str]) -> PriceBook:
+        """Return the book without offers, machines, regions and tariffs of these clouds; itself where it has none."""
+        if not any(region.id.cloud in clouds for region in self.regions):
+            return self
+        return replace(
+            self,
+            offers=tuple(o for o in self.offers if o.cloud not in clouds),
+            machines=tuple(m for m in self.machines if m.cloud not in clouds),
+            regions=tuple(r for r in self.regions if r.id.cloud not in clouds),
+            tariffs=tuple(t for t in self.tariffs if t.cloud not in clouds),
+        )
+
+    def sold_only(self) -> PriceBook:
+        """Return the book without offers that no cloud sells (:mod:`pricing.sold`); itself where it has none."""
+        counts = {
+            (m.cloud, m.instance_type): m.accelerator_count
+            for m in self.machines
+            if rule_of(m.cloud, m.instance_type) is not None
+        }
+        if not counts:
+            return self
+        kept = tuple(
+            o
+            for o in self.offers
+            if (o.cloud, o.instance_type) not in counts
+            or not unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
+        )
+        return self if len(kept) == len(self.offers) else replace(self, offers=kept, in_order=True)
 
     def check(self, places: Mapping[OfferKey, str] | None = None) -> None:
         """Raise InvalidInputError with everything that is wrong with the content; ``places`` says where

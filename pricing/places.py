@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 # Clouds on which a plan can be carried out; the rest (neoclouds for now) are advisory.
 PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
@@ -11,6 +13,11 @@ PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
 # Those that announce interruptions in a queue of ours too.
 ANNOUNCING_CLOUDS = frozenset({"aws"})
 
+# Clouds whose machines and prices are invented for trials. They share no price book with real ones.
+MADE_UP_CLOUDS = frozenset({"sandbox"})
+
+# What clouds were called before, as other people's files still call them.
+FORMER_NAMES = MappingProxyType({"datacrunch": "verda"})
 
 # The ``geo`` and ``continent`` of a region that nobody has looked up.
 UNKNOWN_GEO = "?"
@@ -62,3 +69,9 @@ class Region:
     grid_carbon_gco2_per_kwh: int | None
     source: str
     as_of: str
+
+
+def mixes_made_up(clouds: Iterable[str]) -> bool:
+    """Return whether the names hold both a made-up cloud and a real one."""
+    names = frozenset(clouds)
+    return bool(names & MADE_UP_CLOUDS) and bool(names - MADE_UP_CLOUDS)

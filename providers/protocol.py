@@ -126,7 +126,9 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Machines held for the account: a capacity reservation or block. ``start``/``end`` None is open."""
+    """Machines held for the account: a capacity reservation or block. ``start``/``end`` None is open; ``end`` is when
+    they are usable no more. ``prepaid``: it was paid at once, at a price that the cloud does not tell; else the cloud
+    bills it by the hour at the on-demand price, used or not."""
 
     cloud: str
     name: str
@@ -137,6 +139,7 @@ class Held:
     free: int
     start: datetime | None
     end: datetime | None
+    prepaid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,11 @@ def needs_key(cloud: str) -> bool:
     return bool(_facts(cloud).get("key_needed", False))
 
 
+def takes_instance_profile(cloud: str) -> bool:
+    """Whether machines get an instance profile, given or made within a permissions boundary."""
+    return bool(_facts(cloud).get("identities") == "instance_profile")
+
+
 def names_containers(cloud: str) -> bool:
     """Whether a checkpoint bucket is named by the resource id of a container, not by a bucket's name."""
     return bool(_facts(cloud).get("bucket") == "container")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from terraform.boot import takes_instance_profile
 from terraform.spec import Node, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
@@ -65,6 +66,12 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
         "checkpoint_bucket": spec.checkpoint_bucket,
         "ssh_public_key": spec.ssh_public_key,
     }
+    if takes_instance_profile(spec.cloud):
+        return {
+            **common,
+            "permissions_boundary": spec.permissions_boundary,
+            "instance_profile": spec.instance_profile,
+        }
     if spec.cloud != "static":
         return common
     return {

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from terraform.backend import Backend as Backend
-from terraform.boot import names_containers, needs_hosts, needs_key, needs_zones
+from terraform.boot import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
 from terraform.hosts import Host as Host
 
 K = TypeVar("K", str, int)
@@ -34,6 +34,8 @@ _TAG_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _TAG_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
+_POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
+_PROFILE = re.compile(r"[\w+=,.@-]{1,128}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
 # What may be granted to machines on Azure is a container, by its resource id.
 _CONTAINER = re.compile(
@@ -103,7 +105,9 @@ class WorkspaceSpec:
     at most 16 KiB each. Everything here but ``user_data`` may be shown, logged and kept.
 
     ``checkpoint_bucket``: the name of a bucket; on Azure the resource id of a container
-    (``/subscriptions/.../blobServices/default/containers/NAME``). ``ssh_public_key``: Azure makes no machine without.
+    (``/subscriptions/.../blobServices/default/containers/NAME``). For aws alone: ``permissions_boundary``, the ARN of
+    the policy that bounds the role made for the bucket, or ``instance_profile``, one that is there.
+    ``ssh_public_key``: Azure makes no machine without.
     ``hosts`` by rank, for the cloud ``static`` alone, one each; ``private_key_path`` is the file to log in with, None:
     the SSH agent. On Google Cloud every node has a zone.
     """
@@ -118,6 +122,8 @@ class WorkspaceSpec:
     fabric: str = "none"
     disk_gib: int = 200
     checkpoint_bucket: str | None = None
+    permissions_boundary: str | None = None
+    instance_profile: str | None = None
     ssh_public_key: str | None = None
     user_data: Mapping[int, str] = field(default_factory=dict, repr=False)
     backend: Backend = field(default_factory=Backend)
@@ -185,6 +191,14 @@ class WorkspaceSpec:
             )
         if bucket is not None and not names_containers(self.cloud) and not _BUCKET.fullmatch(bucket):
             raise ValueError(f"{bucket!r} is not the name of a bucket (no scheme, no path)")
+        if not takes_instance_profile(self.cloud) and (self.permissions_boundary or self.instance_profile):
+            raise ValueError(f"{self.cloud} has neither permissions_boundary nor instance_profile")
+        if self.permissions_boundary is not None and not _POLICY_ARN.fullmatch(self.permissions_boundary):
+            raise ValueError(
+                f"{self.permissions_boundary!r} is not the ARN of a policy: arn:aws:iam::ACCOUNT:policy/NAME"
+            )
+        if self.instance_profile is not None and not _PROFILE.fullmatch(self.instance_profile):
+            raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
         if needs_key(self.cloud) and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
         nowhere = [node.name for node in self.nodes if node.zone is None]

@@ -27,6 +27,8 @@ MODULE: Final = "module"
 CLI_CONFIG: Final = "terraform.tfrc"
 STATE: Final = "terraform.tfstate"
 PREVIEW: Final = "preview.tfplan"
+# Its presence says that `init` was done.
+_INITIALIZED: Final = ".terraform/modules/modules.json"
 _LOST: Final = "terraform.tfstate.lost"
 _LOCK: Final = ".terraform.tfstate.lock.info"
 
@@ -50,6 +52,46 @@ def prepare(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = N
         for name, text in render(spec, f"./{MODULE}").items():
             _write(directory / name, text, 0o600 if name in SECRET_FILES else 0o644)
         _write(directory / CLI_CONFIG, render_cli_config(settings), 0o644)
+
+
+def damaged(directory: Path) -> tuple[str, ...]:
+    """Names of the files of a prepared directory that are missing or no JSON; none where nothing was prepared there.
+    User data counts only while it lies there: releasing does not need it."""
+    if not (directory / MAIN).exists() and not any(directory.glob("*.tfstate")):
+        return ()
+    return tuple(
+        name
+        for name in (MAIN, VALUES, SECRETS, _INITIALIZED)
+        if not _is_json(directory / name) and (name in (MAIN, VALUES) or (directory / name).exists())
+    )
+
+
+def repair(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = None) -> None:
+    """Writes what is :func:`damaged` again, so that the machines of ``spec`` can be released; whole files stay as they
+    are. RunDirectoryError."""
+    bad = damaged(directory)
+    texts = dict(render(spec, f"./{MODULE}"))
+    with _explained(directory):
+        _copy_module(MODULES / spec.cloud, directory / MODULE)
+        for name in bad:
+            if name in (SECRETS, _INITIALIZED):
+                (directory / name).unlink(missing_ok=True)
+            elif name == VALUES and MAIN not in bad:
+                # An earlier version may have declared others.
+                declared = json.loads((directory / MAIN).read_bytes()).get("variable", {})
+                values = {key: value for key, value in json.loads(texts[VALUES]).items() if key in declared}
+                _write(directory / VALUES, json.dumps(values, indent=2, sort_keys=True) + "\n", 0o644)
+            else:
+                _write(directory / name, texts[name], 0o644)
+        if not (directory / CLI_CONFIG).is_file():
+            _write(directory / CLI_CONFIG, render_cli_config(plugins or Plugins()), 0o644)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_bytes()), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def secrets_in(directory: Path) -> tuple[str, ...]:
@@ -97,6 +139,17 @@ def check_state(directory: Path) -> None:
             f"{path} {what}: Terraform was killed while it wrote, and has forgotten what it was making",
             remedy="find the machines by their tag and release them (sweep), then forget this state",
         ) from error
+
+
+def lists_resources(directory: Path) -> bool:
+    """Whether the local state lists something, or cannot be read; one that lies elsewhere is not looked at."""
+    try:
+        content = json.loads((directory / STATE).read_bytes())
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return not isinstance(content, dict) or bool(content.get("resources"))
 
 
 def forget_state(directory: Path) -> Path | None:

@@ -4,9 +4,14 @@ books, clouds file or cloud accounts are looked at."""
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 
 from hypothesis import HealthCheck, settings
+
+# A shell starts `make test &` with SIGINT ignored; tests that press Ctrl-C, and what they start, need the default.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")

@@ -1,8 +1,8 @@
 """The AWS SDK, cut down to the calls in use: plain dicts, lists and strings come out, moments as the API wrote them.
 
-Made of botocore, the part of boto3 that speaks to the services. Every request goes through the session's
-caller; the SDK's own retries are off. Credentials come from the SDK's own chain (environment, profiles, SSO,
-roles), and appear neither in what is returned nor in an error.
+Clients come from boto3; botocore below it is told how to read moments and pages of prices. Every request goes through
+the session's caller; the SDK's own retries are off. Credentials come from the SDK's own chain (environment, profiles,
+SSO, roles), and appear neither in what is returned nor in an error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+import boto3
 import botocore.session
 from botocore import xform_name
 from botocore.config import Config
@@ -66,7 +67,7 @@ class Client:
     def home(self) -> str:
         """The region that answers for the account: the option ``region``, else the SDK's own setting."""
         with self._lock:
-            return self._settings.options.get("region") or self._sdk().get_config_variable("region") or DEFAULT_REGION
+            return self._settings.options.get("region") or self._sdk().region_name or DEFAULT_REGION
 
     def identity(self) -> Mapping[str, Any]:
         """Account and Arn of whoever the credentials belong to."""
@@ -130,8 +131,10 @@ class Client:
             MaxResults=_LARGEST_PAGE,
         )
 
-    def placement_scores(self, name: str, machines: int, regions: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """Scores per zone for so many machines of one type; asked for ten regions at a time, as the API allows."""
+    def placement_scores(
+        self, names: Sequence[str], machines: int, regions: Sequence[str]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Ask how likely each zone has N machines of any of the types; ten regions a call, as the API allows."""
         return [
             row
             for start in range(0, len(regions), _SCORED_REGIONS_A_CALL)
@@ -140,7 +143,7 @@ class Client:
                 "GetSpotPlacementScores",
                 self.home,
                 "SpotPlacementScores",
-                InstanceTypes=[name],
+                InstanceTypes=list(names),
                 TargetCapacity=machines,
                 TargetCapacityUnitType="units",
                 SingleAvailabilityZone=True,
@@ -283,18 +286,18 @@ class Client:
                     user_agent_extra="stepfare",
                     max_pool_connections=16,
                 )
-                self._clients[service, region] = self._sdk().create_client(
+                self._clients[service, region] = self._sdk().client(
                     service, region_name=region, endpoint_url=endpoint, config=config
                 )
             return self._clients[service, region]
 
     def _sdk(self) -> Any:
         if self._session is None:
-            session = botocore.session.Session(profile=self._settings.options.get("profile"))
+            core = botocore.session.Session(profile=self._settings.options.get("profile"))
             # Moments stay text: reading them is half of the work on a page of prices, and is done once, in parse.
-            session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
-            session.register("before-parse.ec2.DescribeSpotPriceHistory", _read_price_page)
-            self._session = session
+            core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
+            core.register("before-parse.ec2.DescribeSpotPriceHistory", _read_price_page)
+            self._session = boto3.session.Session(botocore_session=core)
         return self._session
 
     def _hear(self, answer: Mapping[str, Any]) -> None:

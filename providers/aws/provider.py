@@ -22,7 +22,7 @@ from providers.aws.gather import Attempts
 from providers.aws.parse.allowances import read_held, read_quotas
 from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import zone_ids
-from providers.aws.parse.stock import block_hints, largest_gangs, score_hints
+from providers.aws.parse.stock import block_hints, largest_gangs, score_hints, scored_together
 from providers.aws.public import PublicFiles
 from providers.errors import NotForSaleError, ProviderError, RegionOffError
 from providers.protocol import Allowances, Diagnosis, Gap, Harvest, Notice, Provider, Scope, StockHint, Wanted
@@ -73,10 +73,11 @@ class Aws:
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """Spot: placement scores, of the ten best zones in ten regions; EC2 scores one type by itself low throughout,
-        so that scores compare places, not types or clouds. Reserved: the machines of capacity blocks of 24 hours that
-        are for sale for a gang of that size; a block is paid for in advance, and none is bought here. On-demand: EC2
-        says nothing. Of two gangs of one type in one region the larger is asked for. Without an account: nothing."""
+        """Spot: placement scores, of the ten best zones in ten regions; EC2 scores fewer than three types low
+        throughout, so each is asked for together with the two most like it, and scores compare places. Reserved: the
+        machines of capacity blocks of 24 hours that are for sale for a gang of that size; a block is paid for in
+        advance, and none is bought here. On-demand: EC2 says nothing. Of two gangs of one type in one region the
+        larger is asked for. Without an account: nothing."""
         opened = self._access.open()
         if not isinstance(opened, Opened) or not wanted:
             return ()
@@ -128,8 +129,11 @@ class Aws:
         return tuple(
             hint
             for (name, machines), places in regions.items()
-            for hint in score_hints(name, _sold(partial(client.placement_scores, name, machines, places)))
+            for hint in score_hints(name, _sold(partial(client.placement_scores, self._alike(name), machines, places)))
         )
+
+    def _alike(self, instance_type: str) -> tuple[str, ...]:
+        return scored_together(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
 
     def _blocks(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         hints: list[StockHint] = []

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from pricing.places import Market
+from pricing.sold import unsold
 
 # The server-side filter for machine types: accelerator-optimized series are called a<n> and g<n>. Where it is not
 # heeded the rest is skipped here. N1 with attached accelerators and TPUs are left out.
@@ -56,31 +57,27 @@ LOCAL_SSD_PARTITION_GIB = 375
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """``family`` is the first word of its vCPU and memory SKUs ("" where it is billed by the slice); ``markets`` those
-    it is sold in without a contract, smaller machines than ``whole`` accelerators only as Spot."""
+    """``family`` is the first word of its vCPU and memory SKUs ("" where it is billed by the slice).
+
+    In which markets it is sold without a contract: :mod:`pricing.sold`.
+    """
 
     prefix: str
     family: str
-    markets: tuple[Market, ...] = (Market.ON_DEMAND, Market.SPOT)
-    whole: int = 1
 
     @property
     def by_slice(self) -> bool:
         return not self.family
 
 
-_SPOT_ONLY = (Market.SPOT,)
-# Which are sold on demand: the table "Consumption option availability by machine type" of the same page. The
-# catalogue has on-demand prices for all, but A4 and A3 Ultra cannot be started without a reservation or as
-# anything but Spot and Flex-start, nor can A3 High with fewer than 8 accelerators.
 SERIES = (
     Series("a2-highgpu-", "a2"),
     Series("a2-megagpu-", "a2"),
     Series("a2-ultragpu-", "a2"),
-    Series("a3-highgpu-", "a3", whole=8),
+    Series("a3-highgpu-", "a3"),
     Series("a3-megagpu-", "a3plus"),
-    Series("a3-ultragpu-", "a3ultra", _SPOT_ONLY),
-    Series("a4-highgpu-", "", _SPOT_ONLY),
+    Series("a3-ultragpu-", "a3ultra"),
+    Series("a4-highgpu-", ""),
     Series("g2-standard-", "g2"),
     Series("g4-standard-", "g4"),
 )
@@ -96,6 +93,4 @@ def series_of(machine_type: str) -> Series | None:
 
 def sold(series: Series, accelerators: int, market: Market) -> bool:
     """Whether such a machine can be started in that market without a reservation."""
-    if market is Market.ON_DEMAND and accelerators < series.whole:
-        return False
-    return market in series.markets
+    return not unsold("gcp", series.prefix, accelerators, market)

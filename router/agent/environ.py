@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,13 +46,14 @@ def read_given(path: str | None) -> Given:
     return Given(*parts)
 
 
-def contract(config: Config, master_address: str, master_port: int) -> dict[str, str]:
+def contract(config: Config, master_address: str, master_port: int, addresses: Sequence[str] = ()) -> dict[str, str]:
     """What ``torch.distributed`` reads with ``init_method="env://"``. ``WORLD_SIZE`` counts processes. ``RANK`` and
     ``LOCAL_RANK`` only where one process a node is started: with more, whoever starts them numbers them.
 
     For the engine torchrun also the ``PET_`` names, from which the command ``torchrun`` takes its own options: so
     ``torchrun train.py`` needs no arguments about the gang. And what the training goes on from, how often it is to
-    save, and where that is kept, where that is said.
+    save, and where that is kept, where that is said. ``SKYPILOT_`` names are those that SkyPilot gives a task (0.14),
+    so that imported commands run as they are; ``SKYPILOT_NODE_IPS``, an address a line, only where all are known.
     """
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
@@ -61,7 +62,12 @@ def contract(config: Config, master_address: str, master_port: int) -> dict[str,
         "WORLD_SIZE": str(config.nodes * config.processes_per_node),
         "STEPFARE_ATTEMPT": config.attempt,
         "STEPFARE_JOB": config.job,
+        "SKYPILOT_NODE_RANK": str(config.rank),
+        "SKYPILOT_NUM_NODES": str(config.nodes),
+        "SKYPILOT_NUM_GPUS_PER_NODE": str(config.processes_per_node),
     }  # fmt: skip
+    if addresses:
+        values["SKYPILOT_NODE_IPS"] = "\n".join(addresses)
     if config.processes_per_node == 1:
         values |= {"RANK": str(config.rank), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     if config.engine == "torchrun":

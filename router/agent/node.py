@@ -131,7 +131,7 @@ class Node:
         hello = {**self._who, "nodes": self._config.nodes, "host": socket.gethostname(), "engine": self._config.engine}
         met = meet(self._config, self._coordinator, hello, self._events, self._note, self._ask)
         config = replace(self._config, resume_step=met.resume_step, resume_manifest=met.resume_manifest)
-        agreed = contract(config, met.address, met.port)
+        agreed = contract(config, met.address, met.port, met.addresses)
         names = {*agreed, CONTROL, *self._given.plain, *self._given.secret}
         agreed |= self._control.environment(self._environment)
         self._state = states.RUNNING

@@ -29,12 +29,13 @@ class Stopped(Exception):  # noqa: N818
 
 class Met(NamedTuple):
     """All ranks are there: where rank 0 is, and the last checkpoint that is confirmed by now (``resume_manifest`` "":
-    there is none)."""
+    there is none). ``addresses`` are those of all ranks in their order; empty where the coordinator does not say."""
 
     address: str
     port: int
     resume_step: int
     resume_manifest: str
+    addresses: tuple[str, ...] = ()
 
 
 def own_address(config: Config) -> str:
@@ -112,9 +113,18 @@ def _master(config: Config, answer: dict[str, Any]) -> Met | None:
     step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
     if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
         step, manifest = config.resume_step, config.resume_manifest
+    addresses = _addresses(config, answer)
     if config.master_address is not None:
-        return Met(config.master_address, config.master_port, step, manifest)
+        return Met(config.master_address, config.master_port, step, manifest, addresses)
     address, port = answer.get("master_address"), answer.get("master_port")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
         raise Away("hello: the answer says go but not where rank 0 is")
-    return Met(address, port, step, manifest)
+    return Met(address, port, step, manifest, addresses)
+
+
+def _addresses(config: Config, answer: dict[str, Any]) -> tuple[str, ...]:
+    """The addresses of all ranks; empty where the answer does not name one for each."""
+    named = answer.get("addresses")
+    if not isinstance(named, list) or len(named) != config.nodes:
+        return ()
+    return tuple(named) if all(isinstance(one, str) and one for one in named) else ()

@@ -65,8 +65,9 @@ setsid srun --job-name="$name" --nodes="$NNODES" --ntasks-per-node=1 --exclusive
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_ADDR=$(scontrol --oneliner show node "$first" | sed -n "s/.* NodeAddr=\\([^ ]*\\).*/\\1/p")
 NODE_RANK=$SLURM_NODEID
+SKYPILOT_NODE_RANK=$SLURM_NODEID
 [ -z "${RANK:-}" ] || RANK=$SLURM_NODEID
-export MASTER_ADDR NODE_RANK RANK
+export MASTER_ADDR NODE_RANK RANK SKYPILOT_NODE_RANK
 [ -n "$RANK" ] || unset RANK
 exec /bin/sh -c "$0"' "$1" &
 srun=$!

@@ -53,7 +53,7 @@ def apply(
         bool, typer.Option("--follow", help="Stay until every gang is over; release each when it ends.")
     ] = False,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, embedded, a digest or a file.")
+        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, budgets.")
@@ -66,7 +66,13 @@ def apply(
         str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
     ] = None,
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
+    override_policy: Annotated[
+        bool, typer.Option("--override-policy", help="Run by the deploy file's policy, not by the one that was quoted.")
+    ] = False,
     tries: Annotated[int, typer.Option(min=1, max=20, help="Places to try for each gang, the plan's own first.")] = 3,
+    new_state: Annotated[
+        bool, typer.Option("--new-state", help="Begin a new state though run directories of a lost one are there.")
+    ] = False,
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -83,7 +89,11 @@ def apply(
     stepfare apply plan.json --yes --max-cost 5000 --follow
     stepfare apply plan.json --dry-run
 
-    Exit code 4 over budget or not approved; 5 a gang failed; 6 plan too old or price above its ceiling; 7 credentials.
+    A job of an accepted quote runs by the policy that was quoted. Where the deploy file names another one it is
+    refused, unless the file is to win (--override-policy).
+
+    Exit code 4 over budget, not approved, another policy than was quoted; 5 a gang failed; 6 plan too old or price
+    above its ceiling; 7 credentials.
     """
     from router.cli.apply_text import outcomes_json, outcomes_table, plan_table
     from router.files.plan_files import read_plan
@@ -91,9 +101,9 @@ def apply(
 
     plan = read_plan(file)
     guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
-    with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run) as (opened, site):
+    with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (opened, site):
         lock = in_turn(site, wait)
-        work = _Work(site, opened, plan, book, limits, jobs or [], tries)
+        work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
         accepted, prices, refused = work.judged(guard)
         if not accepted.errands:
             console.out("the plan orders nothing")
@@ -118,8 +128,9 @@ class _Work:
     """One call of the command."""
 
     def __init__(
-        self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int
-    ) -> None:
+        self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int,
+        *, override_policy: bool,
+    ) -> None:  # fmt: skip
         from router.files.limits_file import read_limits
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
@@ -128,6 +139,7 @@ class _Work:
         from router.running.orders import orders_of
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
+        self._override = override_policy
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
         # Those that it was planned with, as far as that was here.
@@ -145,15 +157,19 @@ class _Work:
         from router.running.choices import most_at_risk
         from router.running.deploying import standing
         from router.running.guardrails import prices_now, refusals
+        from router.running.run_policies import assigned, policy_refusals
         from router.running.secretrefs import resolved
 
         site, plan = self._site, self._plan
-        accepted = errands_of(plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits)
+        accepted = errands_of(
+            plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits,
+            lambda order, job: assigned(order, job, site.deploy, override=self._override),
+        )  # fmt: skip
         self._check_reach(accepted)
         open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
         for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
             # What cannot be resolved is said before anything is made.
-            resolved(job.name, job.run.env if job.run else (), site.environment)
+            resolved(job, site.environment, site.deploy.secrets_of(job.team))
         prices = prices_now(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
@@ -166,7 +182,8 @@ class _Work:
         budgets = over_budget(
             open_orders, plan, self._jobs, self._limits, _this_month(site), site.store.attempts(alive=True),
             now, holding(site.store.budgets.all(), Month.of(now)))  # fmt: skip
-        return accepted, prices, (*refused, *budgets)
+        policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
+        return accepted, prices, (*refused, *policies, *budgets)
 
     def was_agreed(self, accepted: Accepted) -> bool:
         """Whether somebody agreed to this plan before, and to as much money as is at risk now."""

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 
 from router.cli.text import columns, dollars, stamp, when, wrapped
+from router.files.deploy_file import Deploy
+from router.jobs.run_policy import RunPolicy
 from router.running.accepting import Accepted
 from router.running.choices import most_at_risk
 from router.running.deploying import Outcome, standing
@@ -14,6 +16,7 @@ from router.running.site import Site
 from router.state.records import Attempt
 
 SCHEMA_VERSION = 1
+_NAMED = 3
 
 
 def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refused: Sequence[Refusal]) -> str:
@@ -36,10 +39,35 @@ def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refus
         f"{len(accepted.errands)} gangs, expected {dollars(accepted.expected_usd)}, "
         f"at risk up to {dollars(accepted.at_risk_usd)} (next places included)"
     )
+    lines += [wrapped(said) for said in _policies(accepted, site.deploy)]
+    for job, team, references in accepted.secrets:
+        given = ", ".join(f"{name} is {reference}" for name, reference in references)
+        lines.append(wrapped(_printable(f"secrets of {job} (team {team}): {given}")))
     for refusal in refused:
-        job = f"{refusal.job}: " if refusal.job else ""
-        lines.append(wrapped(f"refused: {job}{refusal.what} ({refusal.remedy})"))
+        whose = f"{refusal.job}: " if refusal.job else ""
+        lines.append(wrapped(f"refused: {whose}{refusal.what} ({refusal.remedy})"))
     return "\n".join(lines)
+
+
+def _policies(accepted: Accepted, deploy: Deploy) -> list[str]:
+    """Which policy runs which jobs, and why where it is not simply the deploy file's."""
+    said: dict[str, list[str]] = {}
+    for job, found in accepted.policies.items():
+        why = ""
+        if found.overridden is not None:
+            why = f", as the deploy file says (--override-policy); the quote was made for {found.overridden}"
+        elif found.quoted is not None:
+            differs = found.quoted.name != deploy.policy
+            why = ", as its quote was made for" + (
+                f", not by {deploy.policy.value}, the deploy file's" if differs else ""
+            )
+        said.setdefault(f"run by {found.policy}{why}", []).append(job)
+    return [f"{', '.join(jobs) if len(jobs) <= _NAMED else f'{len(jobs)} jobs'}: {text}" for text, jobs in said.items()]
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would take for an order."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
@@ -76,6 +104,7 @@ def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
             "region": None if attempt is None else attempt.region,
             "machines": None if attempt is None else attempt.machines,
             "usd_per_hour": None if attempt is None else str(attempt.usd_per_hour),
+            "policy": None if attempt is None or (runs := RunPolicy.recorded(attempt.policy)) is None else runs.content,
         })  # fmt: skip
     return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -46,11 +47,24 @@ def audit(
             console.out(json.dumps({"schema_version": SCHEMA_VERSION, "entries": rows}, indent=2))
         elif entries:
             table = [
-                (str(e.seq), stamp(e.at), e.who, e.what, dollars(e.usd), e.digest[:12], e.hash[:12]) for e in entries
+                (
+                    str(e.seq),
+                    stamp(e.at),
+                    e.who,
+                    e.what,
+                    dollars(e.usd),
+                    e.digest[:12],
+                    e.hash[:12],
+                    _policies(e.details),
+                )
+                for e in entries
             ]
             console.out(
                 columns(
-                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH"), table, frozenset({"SEQ", "AT RISK"}), {}
+                    ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "POLICY"),
+                    table,
+                    frozenset({"SEQ", "AT RISK"}),
+                    {},
                 )
             )
         else:
@@ -59,3 +73,14 @@ def audit(
         if broken is not None:
             raise CommandError(f"entry {broken} is not what was written: somebody changed or removed one")
     return ExitCode.OK
+
+
+def _policies(details: Mapping[str, object]) -> str:
+    """The names of the policies that were accepted; those of quotes that others run in place of in brackets."""
+
+    def names(key: str) -> list[str]:
+        found = details.get(key)
+        return sorted({str(one["name"]) for one in found.values()}) if isinstance(found, dict) else []
+
+    over = names("overridden_policies")
+    return ", ".join(names("policies")) + (f" (quoted: {', '.join(over)})" if over else "")

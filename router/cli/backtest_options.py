@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
-    from router.quoting.policies.named import POLICIES, named
+    from router.quoting.backtest.catalogue import POLICIES, named
 
     names, problems = list[str](), list[Problem]()
     for word in (word.strip() for text in given for word in text.split(",")):
@@ -24,8 +24,8 @@ def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
         except KeyError as error:
             problems.append(Problem("", "--policy", f"there is no policy {word!r}", str(error.args[0])))
             continue
-        if probes and found.asks is None:
-            asking = ", ".join(name for name, policy in POLICIES.items() if policy.asks is not None)
+        if probes and found.asks is None and found.plays is None:
+            asking = ", ".join(name for name, policy in POLICIES.items() if policy.asks or policy.plays)
             problems.append(Problem("", "--policy", f"{found.name} cannot ask zones", f"with --probes: {asking}"))
         if found.learns and blocks == 1:
             what = f"{found.name} learns from the past, and with one block there is none"

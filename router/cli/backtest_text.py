@@ -13,10 +13,11 @@ import numpy as np
 
 from router.cli.text import columns, wrapped
 from router.jobs.quantities import format_duration
+from router.quoting.backtest.catalogue import POLICIES
 from router.quoting.backtest.scores import Pooled, Score
 from router.quoting.backtest.windows import Cell, Windows
 from router.quoting.play.scene import HOUR_S
-from router.quoting.policies.named import ALIASES, POLICIES, Played
+from router.quoting.policies.named import ALIASES, Played
 
 Judged = Sequence[tuple[Pooled, tuple[Score, ...]]]
 _HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")
@@ -29,7 +30,7 @@ def policies() -> str:
     """Names, what they are, and how they can be played."""
     rows = []
     for name, policy in POLICIES.items():
-        ways = [word for word, way in (("sees", policy.sees), ("asks", policy.asks)) if way is not None]
+        ways = [word for word, way in (("sees", policy.sees), ("asks", policy.asks or policy.plays)) if way is not None]
         rows.append((name, ", ".join(ways), policy.about))
     others: dict[str, list[str]] = {}
     for alias, name in ALIASES.items():

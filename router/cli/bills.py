@@ -1,14 +1,17 @@
-"""``stepfare bills list`` and ``show``: what was imported."""
+"""``stepfare bills list`` and ``show``: what was imported, and what of it stands."""
 
 from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
+
+if TYPE_CHECKING:
+    from router.showback.billstore import BillStore
 
 SCHEMA_VERSION = 1
 
@@ -24,7 +27,7 @@ Output = Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def list_bills(
-    everything: Annotated[bool, typer.Option("--all", help="Also bills that a later one has replaced.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also bills that were replaced or removed.")] = False,
     output: Output = ListFormat.TABLE,
 ) -> None:
     """List the imported bills that stand, the oldest import first; a line for each currency.
@@ -38,7 +41,9 @@ def list_bills(
     from router.showback.billstore import BillStore
 
     store = BillStore(bills_folder())
-    found = [each for each in store.bills() if everything or each.replaced_by is None]
+    found = [each for each in store.bills() if everything or each.stands]
+    if not everything:
+        _say_gone(store)
     if output is ListFormat.JSON:
         records = [as_record(each) for each in found]
         text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
@@ -47,6 +52,14 @@ def list_bills(
         console.out(table(found))
     else:
         console.note("no bill is stored: `stepfare bills import FILE` takes one in")
+
+
+def _say_gone(store: BillStore) -> None:
+    from router.cli.bills_text import whose
+
+    for each in store.bills():
+        if each.removed is not None:
+            console.note(f"removed at {each.removed.at}, and no other stands: {each.bill.id} ({whose(each.bill)})")
 
 
 def show(
@@ -90,6 +103,9 @@ def show(
         for word, other in (("replaces", found.replaces), ("replaced by", found.replaced_by)):
             if other is not None:
                 console.out(f"{word} {other}")
+        if found.removed is not None:
+            gone = found.removed
+            console.out(f"removed by {plain(gone.who)} at {gone.at}: {plain(gone.reason)}")
         for line in gap_lines(delivery.gaps):
             console.out(line)
     if not whole:

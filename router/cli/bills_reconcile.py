@@ -14,9 +14,10 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.bills_change import say_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, month_of
-from router.cli.options import moment_of_planning, refused
+from router.cli.options import as_of, moment_of_planning, refused
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def reconcile(
     words, tolerance = _words(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
-        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment)
+        say_corrections(store)
+        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
     shown = _shown(text.Told(period, moment, basis.value, words, rates), found, tolerance)
     if not found.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")

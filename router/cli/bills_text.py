@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 from router.cli.text import columns, wrapped
-from router.showback.bills import Bill, Gap, Standing
+from router.showback.bills import Bill, Fall, Gap, Standing
 from router.showback.focus.rules import RULES
 from router.showback.focus.tally import Finding
 
@@ -41,7 +42,7 @@ def table(standings: list[Standing]) -> str:
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
         (_short(s.bill.id), plain(s.bill.issuer or s.bill.label), plain(s.bill.account or ""), period(s.bill),
-         str(s.bill.rows), money(sums["BilledCost"]), currency, _short(s.replaced_by or ""))
+         str(s.bill.rows), money(sums["BilledCost"]), currency, _by(s))
         for s in standings
         for currency, sums in s.bill.sums.items()
     ]  # fmt: skip
@@ -50,6 +51,33 @@ def table(standings: list[Standing]) -> str:
 
 def _short(identity: str) -> str:
     return identity.removeprefix(_ID)[:_DIGITS]
+
+
+def _by(standing: Standing) -> str:
+    return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
+
+
+def whose(bill: Bill) -> str:
+    """``AWS, 111122223333, 2026-11``: whose bill, and of when."""
+    words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", period(bill))
+    return ", ".join(plain(word) for word in words if word)
+
+
+def fall_lines(before: Bill, after: Bill, found: tuple[Fall, ...]) -> Iterator[str]:
+    """That rows and sums of a bill are lower than those of the one before it, with both figures."""
+    for each in found:
+        if each.what == "rows":
+            yield f"{whose(after)}: rows fall from {before.rows:,} to {after.rows:,}"
+        else:
+            kind = each.what.removesuffix("Cost").lower()
+            said = f"{kind} cost falls from {money(each.before)} to {money(each.after)} {plain(each.currency)}"
+            yield f"{whose(after)}: {said}".rstrip()
+
+
+def sums_of(bill: Bill) -> str:
+    """``220 rows, 9,282.35 USD billed``."""
+    said = [f"{money(sums['BilledCost']) or 'unknown'} {plain(code)} billed" for code, sums in bill.sums.items()]
+    return ", ".join([f"{bill.rows:,} rows", *said])
 
 
 def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
@@ -80,5 +108,6 @@ def as_record(standing: Standing) -> dict[str, Any]:
         "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
         "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums,
         "data_through": bill.data_through, "imported_at": delivery.imported_at, "delivery": delivery.number,
-        "replaces": standing.replaces, "replaced_by": standing.replaced_by,
+        "replaces": standing.replaces, "replaced_by": standing.replaced_by, "stands": standing.stands,
+        "removed": None if standing.removed is None else asdict(standing.removed),
     }  # fmt: skip

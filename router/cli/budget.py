@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,18 +10,21 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.bills_change import say_corrections
 from router.cli.bills_text import plain
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, month_of, show
-from router.cli.options import moment_of_planning, usd_of
+from router.cli.ledger_options import LedgerFormat, books_explained, month_of, show
+from router.cli.options import as_of, moment_of_planning, usd_of
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.cli.text import dollars
+from router.cli.text import dollars, stamp
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from router.ledger.budget import Budget, Scope
+    from router.ledger.budget import Budget, Scope, Standing
     from router.ledger.month import Month
+    from router.state.store import Store
+    from router.wiring.budgets import Far
 
 Team = Annotated[str | None, typer.Option(metavar="NAME", help="Of this team.")]
 Project = Annotated[str | None, typer.Option(metavar="NAME", help="Of this project.")]
@@ -28,8 +32,19 @@ Everybody = Annotated[bool, typer.Option("--all", help="Of all together.")]
 Since = Annotated[str | None, typer.Option("--from", metavar="2026-12", help="From this month on; else that of --now.")]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
+
+
+class BasisChoice(StrEnum):
+    """As :class:`router.showback.report.asked.Basis`."""
+
+    BILLED = "billed"
+    EFFECTIVE = "effective"
+
+
+Basis = Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-_TABLE = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
+_TABLE = ("budget_of", "since", "usd", "spent", "used", "kind", "warn")
+_HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
 
 
 def list_budgets(
@@ -37,27 +52,80 @@ def list_budgets(
         str | None, typer.Option(metavar="2026-11", help="What holds in it; else in that of --now.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="All that was ever set.")] = False,
+    basis: Basis = BasisChoice.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """List budgets. A hard one is what plans and orders are held to.
+    """List budgets, and what the month came to of each as `showback` says it. A hard one is what plans and orders are
+    held to.
 
     \b
     stepfare budget list
     stepfare budget list --month 2026-12 -o json
     stepfare budget list --history
     """
-    from router.ledger.budget import holding
+    from router.ledger.budget import set_by
 
-    period = _month(month, "--month", moment_of_planning(now))
+    moment = moment_of_planning(now)
+    period = _month(month, "--month", moment)
     with opened_store(deploy, clouds, makes=False) as (_, store):
-        budgets = store.budgets.all()
-    shown = budgets if history else holding(budgets, period)
-    rows = [_row(each, output) for each in shown]
-    show(output, "budgets", rows, _TABLE, frozenset({"USD"}), f"no budget holds in {period}")
+        if history:
+            budgets = set_by(store.budgets.all(), as_of(now))
+            rows = [_row(each, output) for each in budgets]
+        else:
+            far = far_of(store, period, moment, basis, now)
+            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in far.standings]
+            if rows:
+                say_counted(output, period, moment, basis, far)
+    right = frozenset({"USD", "SPENT", "USED"})
+    show(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
     return ExitCode.OK
+
+
+def far_of(store: Store, period: Month, moment: datetime, basis: BasisChoice, now: str | None) -> Far:
+    """How far the budgets of the month are; ``now`` is the option as it was given."""
+    from router.prices.home import bills_folder, extract_folder
+    from router.showback.report.asked import Asked
+    from router.showback.report.asked import Basis as Cost
+    from router.wiring.budgets import how_far
+
+    say_corrections(store)
+    asked = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))
+    return how_far(store, asked, extract_folder(), bills_folder())
+
+
+def say_counted(output: LedgerFormat, period: Month, moment: datetime, basis: BasisChoice, far: Far) -> None:
+    """Which money budgets count, and what they leave out."""
+    from router.showback.report.text import short
+    from router.showback.report.values import Kind
+
+    if output is LedgerFormat.TABLE:
+        console.note(
+            f"{period} as of {stamp(moment)}, {basis.value} cost in USD: "
+            f"invoiced where a bill stands, metered elsewhere"
+        )
+    for currency, amount in far.others.items():
+        console.note(f"in no budget: {short(amount, Kind.MONEY)} {currency}, for budgets are in USD", "warning")
+
+
+def share_used(each: Standing) -> str:
+    """As a report writes it."""
+    from router.showback.report.text import short
+    from router.showback.report.values import Kind
+
+    return "" if each.share is None else short(each.share, Kind.SHARE)
+
+
+def _spent(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, object]:
+    if output is LedgerFormat.TABLE:
+        return {"spent": dollars(each.spent), "used": share_used(each)}
+    running = None if each.running is None else str(each.running)
+    return {
+        "spent_usd": str(each.spent), "running_usd": running, "percent": each.percent, "basis": basis.value,
+        "currency": "USD",
+    }  # fmt: skip
 
 
 def set_budget(
@@ -72,8 +140,8 @@ def set_budget(
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Set the budget of all, a team or a project for each month from now on. Earlier months keep theirs. Who set it
-    stands in the audit log.
+    """Set the budget of all, a team or a project for each month from now on. Earlier months keep theirs, and months
+    that are closed can be given none. Who set it stands in the audit log.
 
     \b
     stepfare budget set 12000 --team research
@@ -86,7 +154,7 @@ def set_budget(
     moment = moment_of_planning(now)
     scope, name = _whose(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with opened_store(deploy, clouds) as (_, store):
+    with opened_store(deploy, clouds) as (_, store), books_explained():
         store.budgets.put(budget)
         store.audit(
             who(), "budget set", "", usd or ZERO, moment, budget=budget.title, since=str(budget.since), hard=hard,
@@ -112,7 +180,7 @@ def remove(
     stepfare budget remove --team research
     stepfare budget remove --all --from 2027-01
 
-    Exit code 1 where none holds in that month.
+    Exit code 1 where none holds in that month, or its books are closed.
     """
     from pricing.money import ZERO
     from router.ledger.budget import holding
@@ -120,7 +188,7 @@ def remove(
     moment = moment_of_planning(now)
     scope, name = _whose(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with opened_store(deploy, clouds, makes=False) as (_, store), books_explained():
         if not any((each.scope, each.name) == (scope, name) for each in holding(store.budgets.all(), budget.since)):
             remedy = "`stepfare budget list` shows those that do"
             raise CommandError(f"no budget of {plain(budget.title)} holds in {budget.since}", remedy=remedy)

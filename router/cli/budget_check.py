@@ -8,7 +8,7 @@ import typer
 
 from router.cli import console
 from router.cli.bills_text import plain
-from router.cli.budget import CloudsFile, DeployFile, Now
+from router.cli.budget import Basis, BasisChoice, CloudsFile, DeployFile, Now, far_of, say_counted, share_used
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, month_of, show
 from router.cli.options import moment_of_planning
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from router.state.store import Store
     from router.wiring.opening import Opened
 
-_TABLE = ("budget_of", "budget", "spent", "used", "forecast", "state")
+_TABLE = ("budget_of", "budget", "spent", "running", "used", "forecast", "state")
 
 
 def check(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
     notify: Annotated[bool, typer.Option("--notify/--no-notify", help="Tell the deploy file's channels.")] = True,
+    basis: Basis = BasisChoice.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
     """How far each budget is, and what it is likely to come to; people are told of each percent that is passed, and of
-    a forecast above the budget, once a month each. Spent is what the ledger has, and what machines that still run have
-    cost so far. Run it by the hour.
+    a forecast above the budget, once a month each. Spent is what `showback` says of the month: invoiced where a bill
+    stands, metered elsewhere. Used is that, and what machines that still run have cost so far. Run it by the hour.
 
     \b
     stepfare budget check
@@ -43,16 +44,18 @@ def check(
     Exit codes: 0; 4 a hard budget is exceeded; 1 the state cannot be read.
     """
     from router.ledger.month import Month
-    from router.wiring.budgets import standings
 
     moment = moment_of_planning(now)
     period = Month.of(moment) if month is None else month_of("--month", month)
     with opened_store(deploy, clouds, makes=False) as (opened, store):
-        found = standings(store, period, moment)
+        far = far_of(store, period, moment, basis, now)
+        found = far.standings
         if notify:
             _tell(opened, store, period, found)
-    rows = [_row(each, output) for each in found]
-    right = frozenset({"BUDGET", "SPENT", "USED", "FORECAST"})
+    rows = [_row(each, basis, output) for each in found]
+    right = frozenset({"BUDGET", "SPENT", "RUNNING", "USED", "FORECAST"})
+    if found:
+        say_counted(output, period, moment, basis, far)
     show(output, "budgets", rows, _TABLE, right, f"no budget holds in {period}: `stepfare budget set` makes one")
     exceeded = [each for each in found if each.budget.hard and each.is_over]
     for each in exceeded:
@@ -71,7 +74,7 @@ def _tell(opened: Opened, store: Store, month: Month, found: tuple[Standing, ...
         console.note(f"{name} did not take the message", "warning")
 
 
-def _row(each: Standing, output: LedgerFormat) -> dict[str, object]:
+def _row(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, object]:
     budget = each.budget
     row: dict[str, object] = {
         "scope": budget.scope.value,
@@ -79,11 +82,14 @@ def _row(each: Standing, output: LedgerFormat) -> dict[str, object]:
         "usd": str(each.usd),
         "hard": budget.hard,
         "spent_usd": str(each.spent),
+        "running_usd": None if each.running is None else str(each.running),
         "percent": each.percent,
         "forecast_usd": None if each.forecast is None else str(each.forecast),
         "passed": list(each.passed),
         "over": each.is_over,
         "will_be_over": each.will_be_over,
+        "basis": basis.value,
+        "currency": "USD",
     }
     if output is LedgerFormat.JSON:
         return row
@@ -94,7 +100,8 @@ def _row(each: Standing, output: LedgerFormat) -> dict[str, object]:
         return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
     return {
         "budget_of": plain(budget.title)[:28], "budget": dollars(each.usd), "spent": dollars(each.spent),
-        "used": "" if each.percent is None else f"{each.percent} %",
+        "running": "" if each.running is None else dollars(each.running),
+        "used": share_used(each),
         "forecast": "" if each.forecast is None else dollars(each.forecast), "state": _state(each),
     }  # fmt: skip
 

@@ -126,10 +126,15 @@ def show_problems(error: InvalidInputError) -> None:
         note(f"{len(problems)} problems; nothing was done", "bold")
 
 
-def _lines(problem: Problem) -> Iterator[str]:
+def warn(problem: Problem) -> None:
+    """One thing that is allowed and probably not meant, on stderr as ``file:line:column: warning: field: what``."""
+    note("\n".join(_lines(problem, "warning")))
+
+
+def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
     place = f"{problem.where}: " if problem.where else ""
     field = f"{problem.field}: " if problem.field else ""
-    yield f"{place}{styled('error', 'error', sys.stderr)}: {field}{problem.what}"
+    yield f"{place}{styled(kind, kind, sys.stderr)}: {field}{problem.what}"
     if problem.remedy:
         yield f"    {styled(problem.remedy, 'dim', sys.stderr)}"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from router.demo.stage import Trained
 
 _JOB = "letters"
-_APPLY = "stepfare apply plan.json --limits limits.yaml --jobs job.yaml --yes --follow"
+_APPLY = "stepfare apply plan.json --book sandbox --limits limits.yaml --jobs job.yaml --yes --follow"
 _DESTROY = "stepfare destroy --all --yes"
 # When so much of the training is done, as in another terminal.
 _WEATHER = (
@@ -132,12 +132,12 @@ def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
         f"A job, and a made-up cloud to run it on: {', '.join(names)} in {place}.",
         "The job wants two machines with one H100 each, within three hours.",
     )
-    _tell("1. What does the cloud sell? Its answer becomes a price book.")
+    _tell("1. What does the cloud sell? Its answer becomes a price book of its own.")
     commands.show("stepfare prices refresh --cloud sandbox")
     _tell("2. Where does a step cost least? The plan says what to buy, and what each machine may cost at most.")
-    commands.show("stepfare plan job.yaml --limits limits.yaml --out plan.json")
+    commands.show("stepfare plan job.yaml --book sandbox --limits limits.yaml --out plan.json")
     _tell("3. Does it still hold at the prices of now?")
-    commands.show("stepfare plan check plan.json --limits limits.yaml")
+    commands.show("stepfare plan check plan.json --book sandbox --limits limits.yaml")
     _tell(
         "4. Make the machines, all or none; train; release them. Without --yes it would ask first.",
         "Beside it, as in another terminal, what rank 0 prints.",

@@ -26,6 +26,7 @@ from router.cli.text import columns, dollars
 if TYPE_CHECKING:
     from router.running.chains import Chain
     from router.running.site import Site
+    from router.state.errors import UnreadableError
     from router.state.records import Attempt
 
 _DESTROYED = "destroyed on request"
@@ -53,7 +54,6 @@ def destroy(
     Exit code 5 when something could not be released; run it again.
     """
     from router.running.chains import give_up
-    from router.running.metering import spent
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
@@ -73,7 +73,7 @@ def destroy(
                 a.phase.value,
                 f"{a.cloud}/{a.region}",
                 str(a.machines),
-                dollars(spent(site.store.nodes(a.id), now)),
+                _spent(site, a),
                 a.id,
             )
             for a in alive
@@ -99,10 +99,24 @@ def destroy(
         return ExitCode.PARTIAL if failed else ExitCode.OK
 
 
+def _spent(site: Site, attempt: Attempt) -> str:
+    from router.running.metering import spent
+    from router.state.errors import UnreadableError
+
+    try:
+        return dollars(spent(site.store.nodes(attempt.id), site.clock()))
+    except UnreadableError:
+        return "?"  # said when it is to be released
+
+
 def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
     names = {_plan_or_name(text) for text in wanted}
-    alive = site.store.attempts(alive=True)
-    known = {name for a in site.store.attempts() for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
+    unreadable: list[UnreadableError] = []
+    every = site.store.attempts(skipped=unreadable)
+    for error in unreadable:
+        console.note(f"{error}: it is left as it is ({error.remedy})", "warning")
+    alive = [a for a in every if not a.phase.is_over]
+    known = {name for a in every for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
     for name in sorted(names - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
@@ -144,13 +158,15 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
 
     from router.running.errors import NotReleasedError
     from router.running.release import release
+    from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:
         reason = "finished" if attempt.result == "finished" else "stopped"
         site.tell(attempt.job, f"releasing {attempt.id}")
         try:
             release(site, attempt, reason, _DESTROYED)
-        except NotReleasedError as error:
+        except (NotReleasedError, StateError, OSError) as error:
+            # One that cannot be released, or read, stops none of the others.
             site.tell(attempt.job, f"not released: {error}")
             return False
         return True

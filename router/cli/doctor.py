@@ -52,17 +52,19 @@ def doctor(
     from router.prices.ask import diagnose
     from router.prices.bookstore import BookStore
     from router.prices.home import books_folder, clouds_file, history_folder
-    from router.prices.refresh import standing
+    from router.prices.refresh import all_words, standing, standing_sandbox
 
     loaded, asked = chosen_clouds(cloud or [], clouds)
     limit = length_of_time("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
-    book, words, warnings = standing(store)
+    book, _, warnings = standing(store)
+    sandbox, _, more = standing_sandbox(store.sandbox)
+    warnings += more
     now = moment_of_planning(None)
     with console.progress(f"asking {len(asked)} clouds"):
-        found = diagnose(tuple(asked), loaded, words, now, limit.total_seconds())
-    counts = {name: sum(o.cloud == name for o in book.offers) for name in asked}
+        found = diagnose(tuple(asked), loaded, all_words(store), now, limit.total_seconds())
+    counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
     if output is DoctorFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pricing.bookcheck import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
+
+if TYPE_CHECKING:
+    from router.planning.plan import Plan
 
 
 class ExplainFormat(StrEnum):
@@ -55,4 +58,23 @@ def explain(
         }  # fmt: skip
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    console.out(plan_text(plan) if job is None else job_text(plan, job))
+    console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job)))
+
+
+def _quoted(plan: Plan, job: str) -> str:
+    """The newest stored quote of this very job by the same deadline, beside what the plan expects; "" where there is
+    none, or it says the same."""
+    from router.cli.quote_text import money
+    from router.files.quote_files import stored_quotes
+    from router.prices.home import quotes_folder
+
+    made = next(summary for summary in plan.jobs if summary.job == job)
+    same = [(name, q) for name, q, _ in stored_quotes(quotes_folder())
+            if (q.job, q.job_digest, q.deadline) == (job, made.job_digest, made.deadline)]  # fmt: skip
+    if not same or same[-1][1].usd.mean == made.cost_usd:
+        return ""
+    name, quote = same[-1]
+    return (
+        f"{name} expects {money(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move and go "
+        f"on demand; the plan expects {money(made.cost_usd)} of the lines above"
+    )

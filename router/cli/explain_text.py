@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pricing.money import Usd
+from router.cli.plan_text import worth_of
 from router.cli.text import MARKETS, columns, dollars, small_dollars, stamp, wrapped
 from router.planning.changes import main_place
 from router.planning.plan import Alternative, JobSummary, Line, Plan
@@ -29,10 +30,8 @@ def plan_text(plan: Plan) -> str:
     """Per job the reason in a sentence or two, then limits."""
     parts = [_short(plan, job) for job in plan.jobs]
     if plan.shadow_prices:
-        lines = ["What one more unit of a limit would save over the plan:"]
-        for p in plan.shadow_prices:
-            basis = "solved again" if p.basis == "resolved" else "LP estimate"
-            lines.append(wrapped(f"{dollars(p.usd_per_unit)} a {p.unit.removesuffix('s')}  {p.limit} ({basis})", "  "))
+        lines = ["What more of a limit would bring over the plan:"]
+        lines += [wrapped(f"{worth_of(price)}: {price.limit}", "  ") for price in plan.shadow_prices]
         parts.append("\n".join(lines))
     parts.append("stepfare explain FILE JOB says more of one job")
     return "\n\n".join(parts) + "\n"
@@ -60,8 +59,9 @@ def _against(job: JobSummary, second: Alternative) -> str:
     return f"next best {name}, {dollars(more)} dearer"
 
 
-def job_text(plan: Plan, name: str) -> str:
-    """Why here; the runner-up; alternatives; what rules cost; what was dropped; what to doubt."""
+def job_text(plan: Plan, name: str, quoted: str = "") -> str:
+    """Why here; the runner-up; alternatives; what rules cost; what was dropped; what to doubt. ``quoted``: what a
+    quote says of the same."""
     job = next(j for j in plan.jobs if j.job == name)
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
@@ -78,6 +78,8 @@ def job_text(plan: Plan, name: str) -> str:
         parts.append(_dropped(job))
     if job.notes:
         parts.append("\n".join(["What to doubt", *(wrapped(note, "  ") for note in job.notes)]))
+    if quoted:
+        parts.append(wrapped(quoted))
     return "\n\n".join(parts) + "\n"
 
 

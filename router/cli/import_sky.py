@@ -41,7 +41,8 @@ def import_sky(
             remedy="give each task a file of its own",
         )
     try:
-        imported = from_sky(documents[0].plain(), embedded_book().machines)
+        book = embedded_book()
+        imported = from_sky(documents[0].plain(), book.machines, book.regions)
     except InvalidInputError as error:
         places = [(problem, documents[0].where()) for problem in error.problems]
         raise InvalidInputError(

@@ -19,6 +19,7 @@ def add(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, write nothing.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="When they are added (ISO, with zone).")] = None,
 ) -> ExitCode:
     """Add entries that no machine made: support or reservation fees, credits, taxes, adjustments, corrections.
 
@@ -29,11 +30,11 @@ def add(
     stepfare ledger add fees.csv --dry-run
     """
     from pricing.money import Usd
-    from router.cli.clock import chosen_clock
+    from router.cli.options import moment_of_planning
     from router.files.added_file import read_added
 
-    now = chosen_clock()()
-    entries = read_added(file, who(), now)
+    moment = moment_of_planning(now)
+    entries = read_added(file, who(), moment)
     total = Usd.total(entry.usd for entry in entries)
     if dry_run:
         console.note(f"dry run: {len(entries)} entries, {dollars(total)}; nothing was written")
@@ -43,6 +44,6 @@ def add(
         head = store.ledger.add(entries)
         new = head - before
         if new:
-            store.audit(who(), "ledger add", "", total, now, file=file.name, entries=new, head=head)
+            store.audit(who(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
     console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
     return ExitCode.OK

@@ -10,6 +10,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.bills_change import say_corrections
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import month_of
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
@@ -38,12 +39,13 @@ def export(
         Path | None, typer.Option(metavar="FILE", help="Whose accounts are billed; see `schema showback`.")
     ] = None,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When a month is said to be still open; now by default.")
+        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Write what was metered and what people added as a FOCUS file, for the tools of finance.
+    """Write what a month came to as a FOCUS file, for the tools of finance: the rows of bills that stand, what was
+    metered and is on none, and what people added, as `showback` counts them. x_RecordState says which is which.
 
     What was planned is no charge. Entries that nobody knows the price of are left out, and said. The file is there
     whole or not at all, takes the place of one of that name, and is the same again for the same books.
@@ -53,7 +55,7 @@ def export(
     stepfare ledger export november.csv --accounts showback.yaml
     stepfare ledger export all.csv --focus-version 1.2
     """
-    from router.cli.options import moment_of_planning
+    from router.cli.options import as_of, moment_of_planning
 
     moment = moment_of_planning(now)
     period = None if month is None else month_of("--month", month)
@@ -62,10 +64,13 @@ def export(
         raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
     known = _read(accounts)
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
-        from router.showback.exporting import export as write
+        from router.prices.home import bills_folder, extract_folder
+        from router.wiring.exporting import Wanted, export_counted
 
+        say_corrections(store)
+        wanted = Wanted(path=file, version=focus_version.value, accounts=known, month=period, as_of=as_of(now))
         try:
-            done = write(store, file, known, focus_version.value, period)
+            done = export_counted(store, wanted, extract_folder(), bills_folder())
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise CommandError(f"{file}: cannot be written: {why}", remedy="make room, or name another file") from None

@@ -71,6 +71,11 @@ def show(
         console.out(columns([field.upper().replace("_", " ") for field in table], cells, right, {}))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 bill``, ``3 bills``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def money(usd: Usd) -> str:
     """Exact, for machines."""
     return str(usd)

@@ -1,67 +1,169 @@
-"""``stepfare ledger periods``: which months are closed, and what their books hold."""
+"""``stepfare ledger periods``: which months are closed, what their books hold, and what they came to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
+from router.cli.bills_change import say_corrections
+from router.cli.budget import Basis, BasisChoice
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, money, show
+from router.cli.ledger_options import LedgerFormat, show
+from router.cli.options import as_of, moment_of_planning
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import dollars, stamp
+
+if TYPE_CHECKING:
+    from router.ledger.entry import Kind
+    from router.ledger.month import Month
+    from router.state.periods import Closing
 
 _SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
-_TABLE = ("period", "state", "closed_at", "entries", "planned", "metered", "added")
+_TABLE = ("period", "state", "closed_at", "entries", "planned", "metered", "added", "spent")
+_RIGHT = frozenset({"ENTRIES", "PLANNED", "METERED", "ADDED", "SPENT"})
+_CURRENCY = "USD"
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What is in the books of a month by kind (entries, those without a price, dollars), how many were archived, and
+    what it came to by currency; ``spent`` None: not known."""
+
+    kinds: Mapping[Kind, tuple[int, int, Decimal]]
+    archived: int
+    spent: Mapping[str, Decimal] | None
 
 
 def periods(
+    basis: Basis = BasisChoice.EFFECTIVE,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+    ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """The months of the books: closed or open, by whom and when, and their sums.
+    """The months of the books: closed or open, by whom and when, and their sums. Spent is what `showback` says of the
+    month: invoiced where a bill stands, metered elsewhere, and of a closed month what it was closed with; metered and
+    added are the ledger's part of it.
 
     \b
     stepfare ledger periods
-    stepfare ledger periods -o json
+    stepfare ledger periods --basis billed -o json
     """
-    from pricing.money import Usd
-    from router.ledger.entry import Kind
-
-    with opened_store(deploy, clouds, makes=False) as (_, store):
-        sums, closings = store.periods.sums(), {one.period: one for one in store.periods.closings()}
-        unpriced = store.periods.unpriced()
+    found, closings = _found(deploy, clouds, basis, now)
     last = max(closings, default=None)
-    rows: list[dict[str, object]] = []
-    for month in sorted({one.period for one in sums} | set(closings)):
-        mine = [one for one in sums if one.period == month]
-        by_kind = {one.kind.value: one.usd for one in mine}
-        closing = closings.get(month)
-        row: dict[str, object] = {
-            "period": str(month),
-            "state": "closed" if last is not None and month <= last else "open",
-            "closed_at": None if closing is None else closing.closed_at.isoformat(),
-            "who": None if closing is None else closing.who,
-            "head": None if closing is None else closing.head,
-            "hash": None if closing is None else closing.hash,
-            "entries": sum(one.entries for one in mine),
-            "archived": sum(one.archived for one in mine),
-            "unpriced": sum(count for (period, _), count in unpriced.items() if period == month),
-            **{f"{kind}_usd": money(by_kind.get(kind, Usd(0))) for kind in _SUMS},
-        }
-        if output is LedgerFormat.TABLE:
-            row["closed_at"] = "" if closing is None else stamp(closing.closed_at)
-            counts = {one.kind: one.entries for one in mine}
-            for kind in (Kind.PLANNED, Kind.METERED):
-                unknown = 0 < counts.get(kind, 0) == unpriced.get((month, kind), 0)
-                row[kind.value] = "not known" if unknown else dollars(by_kind.get(kind.value, Usd(0)))
-            row["added"] = dollars(Usd.total(one.usd for one in mine if one.kind.is_added))
-        rows.append(row)
-    for row in rows:
-        if row["unpriced"]:
-            console.note(f"{row['period']}: {row['unpriced']} entries have no price, and are in no sum", "warning")
-    show(output, "periods", rows, _TABLE, frozenset({"ENTRIES", "PLANNED", "METERED", "ADDED"}), "the ledger is empty")
+    rows = []
+    for month in sorted(found.keys() | closings.keys()):
+        books = found.get(month, _Books({}, 0, {}))
+        state = "closed" if last is not None and month <= last else "open"
+        rows.append(_row(month, state, closings.get(month), books, basis, output))
+        _say(month, books)
+    if rows and output is LedgerFormat.TABLE:
+        console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
+    show(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
     return ExitCode.OK
+
+
+def _found(
+    deploy: Path | None, clouds: Path | None, basis: BasisChoice, now: str | None
+) -> tuple[dict[Month, _Books], dict[Month, Closing]]:
+    """By month what its books hold, and the closings."""
+    from router.prices.home import bills_folder, extract_folder
+    from router.wiring.bill_views import closings as closings_by
+    from router.wiring.months import months_came_to
+
+    moment, until = moment_of_planning(now), as_of(now)
+    with opened_store(deploy, clouds, makes=False) as (_, store):
+        sums, unpriced = store.periods.sums(), store.periods.unpriced()
+        say_corrections(store)
+        closings = {one.period: one for one in closings_by(store, until)}
+        months = sorted({one.period for one in sums})
+        came, unread = months_came_to(
+            store, months, extract_folder(), bills_folder(), basis=basis.value, now=moment, as_of=until
+        )
+    found = {}
+    for month in months:
+        mine = [one for one in sums if one.period == month]
+        archived = sum(one.archived for one in mine)
+        kinds = {
+            one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in mine
+        }  # fmt: skip
+        figures = came[month]
+        if unread and archived:
+            found[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)
+            continue
+        if until is not None:
+            kinds = dict(figures.books)
+        for kind, (entries, unknown, _) in kinds.items():
+            if kind.value == "planned":  # by time, as in the report: what runs over is the next month's
+                kinds[kind] = (entries, unknown, figures.planned.get(_CURRENCY, Decimal(0)))
+        if kinds or figures.spent:
+            found[month] = _Books(kinds, archived, figures.spent)
+    return found, closings
+
+
+def _row(
+    month: Month, state: str, closing: Closing | None, books: _Books, basis: BasisChoice, output: LedgerFormat
+) -> dict[str, object]:
+    from router.showback.report.text import short
+    from router.showback.report.values import Kind as Cell
+
+    by_kind = {kind.value: usd for kind, (_, _, usd) in books.kinds.items()}
+    spent = None if books.spent is None else books.spent.get(_CURRENCY, Decimal(0))
+    others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
+    row: dict[str, object] = {
+        "period": str(month),
+        "state": state,
+        "closed_at": None if closing is None else closing.closed_at.isoformat(),
+        "who": None if closing is None else closing.who,
+        "head": None if closing is None else closing.head,
+        "hash": None if closing is None else closing.hash,
+        "seal_hash": None if closing is None else closing.seal_hash or None,
+        "entries": sum(entries for entries, _, _ in books.kinds.values()),
+        "archived": books.archived,
+        "unpriced": sum(unknown for _, unknown, _ in books.kinds.values()),
+        **{f"{kind}_usd": _exact(by_kind.get(kind, Decimal(0))) for kind in _SUMS},
+        "basis": basis.value,
+        "spent_usd": None if spent is None else _exact(spent),
+        "spent_others": others if output is LedgerFormat.JSON else _told(others),
+    }
+    if output is LedgerFormat.TABLE:
+
+        def cents(amount: Decimal) -> str:
+            return f"{'-' if amount < 0 else ''}${short(abs(amount), Cell.MONEY)}"
+
+        row["closed_at"] = "" if closing is None else f"{closing.closed_at:%Y-%m-%d}"
+        for name in ("planned", "metered"):
+            counts = next((one for kind, one in books.kinds.items() if kind.value == name), (0, 0, Decimal(0)))
+            row[name] = "not known" if 0 < counts[0] == counts[1] else cents(counts[2])
+        row["added"] = cents(sum((usd for kind, (_, _, usd) in books.kinds.items() if kind.is_added), Decimal(0)))
+        row["spent"] = "not known" if spent is None else cents(spent)
+    return row
+
+
+def _say(month: Month, books: _Books) -> None:
+    unpriced = sum(unknown for _, unknown, _ in books.kinds.values())
+    if unpriced:
+        console.note(f"{month}: {unpriced} entries have no price, and are in no sum", "warning")
+    if books.spent is None:
+        why = "entries were archived before they were read: `stepfare showback --archive FILE` reads them"
+        console.note(f"{month}: what was spent is not known, for {why}", "warning")
+    others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
+    if others:
+        console.note(f"{month}: spent beside, in no sum of dollars: {_told(others)}", "warning")
+
+
+def _exact(amount: Decimal) -> str:
+    """All digits, cents at least."""
+    whole, _, digits = f"{amount:f}".partition(".")
+    return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+def _told(others: Mapping[str, str]) -> str:
+    return ", ".join(f"{amount} {currency}" for currency, amount in sorted(others.items()))

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from router.cli.child_signals import restore_child_interrupt
 from router.cli.console import BEHIND, ExitCode, Stopped, guard, out
 
 
@@ -57,6 +58,8 @@ COMMANDS = {
     "ledger backup": Entry("Write the ledger into a file.", "router.cli.ledger_backup", "backup"),
     "ledger restore": Entry("Put a backup into a new state.", "router.cli.ledger_backup", "restore"),
     "ledger archive": Entry("Move entries of closed months to a file.", "router.cli.ledger_archive", "archive"),
+    "state backup": Entry("Write state and run directories into a file.", "router.cli.state_backup", "backup"),
+    "state restore": Entry("Put such a file back.", "router.cli.state_backup", "restore"),
     "budget list": Entry("What may be spent in a month, by whom.", "router.cli.budget", "list_budgets"),
     "budget set": Entry("Set the budget of all, a team or a project.", "router.cli.budget", "set_budget"),
     "budget remove": Entry("Take a budget away.", "router.cli.budget", "remove"),
@@ -81,6 +84,8 @@ COMMANDS = {
     "bills import": Entry("Take bills of clouds in (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"),
     "bills list": Entry("The bills that were imported.", "router.cli.bills", "list_bills"),
     "bills show": Entry("One bill: sums, files, and what is missing in it.", "router.cli.bills", "show"),
+    "bills restore": Entry("Bring an earlier version of a bill back.", "router.cli.bills_change", "restore"),
+    "bills remove": Entry("Take a bill away that should not count.", "router.cli.bills_change", "remove"),
     "bills reconcile": Entry(
         "Lay bills beside what was planned and metered.", "router.cli.bills_reconcile", "reconcile"
     ),
@@ -195,5 +200,6 @@ def stepfare(
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script ``stepfare``."""
+    restore_child_interrupt()
     app(prog_name="stepfare")

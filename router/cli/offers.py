@@ -56,7 +56,9 @@ def offers(
             min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
-    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+    ] = "latest",
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Count ages from this moment (ISO, with zone).")
     ] = None,

@@ -32,6 +32,11 @@ def moment_of_planning(text: str | None) -> datetime:
     return moment.absolute
 
 
+def as_of(text: str | None) -> datetime | None:
+    """``--now`` as the moment after which what was recorded is left out; None without it: nothing is."""
+    return None if text is None else moment_of_planning(text)
+
+
 def length_of_time(option: str, text: str | None) -> timedelta | None:
     """A duration such as ``30d`` or ``18h``; None where the option was not given."""
     from router.jobs.quantities import parse_duration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +25,9 @@ class PlanFormat(StrEnum):
 
 def plan(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Job files, folders or globs.")],
-    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+    ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
     ] = None,
@@ -37,7 +40,7 @@ def plan(
     gap: Annotated[
         float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when this near to the bound.")
     ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Stop searching after this.")] = "60s",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest that planning may take.")] = "3m",
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
     ] = None,
@@ -56,6 +59,7 @@ def plan(
 
     Exit code 3 when a job could not be placed; the plan is still written.
     """
+    began = time.monotonic()
     from router.cli.plan_text import table, wide
     from router.cli.site_options import remember_planned, remembered, say_budgets
     from router.files.limits_file import read_limits
@@ -85,13 +89,15 @@ def plan(
         )
     prepared = plan_request(paths, book, limits, moment, options, shortages, held.limits)
     say_budgets(prepared.budgets if now is None else (), moment)
+    for each in prepared.idle:
+        console.warn(each)
     request = prepared.request
     if prepared.offers_too_old:
         console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
     with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
-        made = make_plan(request)
+        made = make_plan(request, began=began)
     document = plan_to_json(made)
     if out is not None:
         console.write(document, out)

@@ -32,7 +32,7 @@ class CheckFormat(StrEnum):
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, embedded, a digest or a file.")
+        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, reservations.")

@@ -40,7 +40,7 @@ def diff(
 ) -> None:
     """What changed from one price book to another: the largest moves first, then what came and what went.
 
-    A and B are latest, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
+    A and B are latest, sandbox, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
 
     \b
     stepfare prices diff embedded latest

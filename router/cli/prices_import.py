@@ -47,12 +47,11 @@ def import_file(
     from router.prices.gates import GateLimits
     from router.prices.home import books_folder
     from router.prices.importing import import_book
-    from router.prices.refresh import standing
+    from router.prices.refresh import all_words
 
     moment = moment_of_planning(now)
     store = BookStore(books_folder())
-    _, words, _ = standing(store)
-    found = read_catalogue(file, words, moment.date(), cloud=cloud, as_of=_day(as_of))
+    found = read_catalogue(file, all_words(store), moment.date(), cloud=cloud, as_of=_day(as_of))
     done = import_book(found, store, moment, GateLimits(accept=accept_jumps), replacing=replacing)
     console.out(as_text(done))
 

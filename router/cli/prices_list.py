@@ -11,6 +11,7 @@ import typer
 
 from router.cli import console
 from router.cli.text import columns
+from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
 from router.prices.home import books_folder
 
@@ -27,16 +28,20 @@ class ListFormat(StrEnum):
 def list_books(
     output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
 ) -> None:
-    """The stored price books, newest first; `*` is the one that commands use.
+    """The stored price books, newest first; `*` is the one that commands use. Those of the sandbox, a made-up cloud,
+    are used as `--book sandbox` alone.
 
     \b
     stepfare prices list
     stepfare prices list -o json
     """
     store = BookStore(books_folder())
-    stored, latest = store.all(), store.latest()
+    own = store.sandbox
+    latest = {LATEST: store.latest(), SANDBOX: own.latest()}
+    found = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in own.all()]
+    stored = sorted(found, key=lambda named: named[1].file, reverse=True)
     if output is ListFormat.JSON:
-        books = [{**asdict(book), "latest": book == latest} for book in stored]
+        books = [{**asdict(book), "latest": book == latest[name], "name": name} for name, book in stored]
         console.out(
             json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "books": books}, indent=2)
         )
@@ -46,11 +51,20 @@ def list_books(
             "no price book is stored yet: `stepfare prices refresh` fetches one; commands use the embedded one"
         )
         return
-    rows = [
-        ("*" if book == latest else "", book.as_of.replace("+00:00", "Z"), book.digest[:12], str(book.offers))
-        for book in stored
+    rows: list[tuple[str, ...]] = [
+        (
+            "*" if book == latest[name] else "",
+            name if name == SANDBOX else "",
+            book.as_of.replace("+00:00", "Z"),
+            book.digest[:12],
+            str(book.offers),
+        )
+        for name, book in stored
     ]
-    console.out(columns(("", "AS OF", "DIGEST", "OFFERS"), rows, frozenset({"OFFERS"}), {}))
+    header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
+    if not any(name == SANDBOX for name, _ in stored):
+        rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
+    console.out(columns(header, rows, frozenset({"OFFERS"}), {}))
     console.note(f"in {store.folder}")
 
 
@@ -64,8 +78,12 @@ def use_book(
     stepfare prices use 3f2a90c1d7e8
     """
     store = BookStore(books_folder())
-    stored = store.find(digest, "DIGEST")
-    store.load(stored)  # it must be whole
-    with store.lock():
-        store.point_to(stored)
-    console.note(f"the latest price book is now {stored.digest[:12]} of {stored.as_of}, {stored.offers} offers")
+    own = store.sandbox
+    of_sandbox = any(one.digest.startswith(digest.lower()) for one in own.all()) if digest else False
+    kept = own if of_sandbox else store
+    stored = kept.find(digest, "DIGEST")
+    kept.load(stored)  # it must be whole
+    with kept.lock():
+        kept.point_to(stored)
+    name = "price book of the sandbox" if of_sandbox else "latest price book"
+    console.note(f"the {name} is now {stored.digest[:12]} of {stored.as_of}, {stored.offers} offers")

@@ -48,7 +48,8 @@ def refresh(
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is fetched (ISO, with zone).")] = None,
     output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Format of the report.")] = ReportFormat.TABLE,
 ) -> ExitCode:
-    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
+    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`. The sandbox, a
+    made-up cloud, has a book of its own: `--book sandbox`.
 
     Without any account the public sources are read. Clouds named here or in the clouds file must answer; a cloud
     that does not keeps its older offers, marked, and the exit code is 5. Ctrl-C leaves the older book.
@@ -83,7 +84,7 @@ def exit_code(report: RefreshReport) -> ExitCode:
     """0 all came; 7 nothing came for want of credentials; 5 anything else that is missing or was held back."""
     if report.only_credentials:
         return ExitCode.CREDENTIALS
-    if report.complete and report.stored is not None:
+    if report.complete and all(book.stored is not None for book in report.books):
         return ExitCode.OK
     return ExitCode.PARTIAL
 

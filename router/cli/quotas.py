@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from pricing.book import PriceBook
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import Allowances
 from router.cli import console
@@ -50,18 +51,19 @@ def quotas(
     from router.prices.ask import allowances
     from router.prices.bookstore import BookStore
     from router.prices.home import books_folder
-    from router.prices.refresh import standing
+    from router.prices.refresh import all_words, standing
 
     loaded, asked = chosen_clouds(cloud or [], clouds)
     limit = length_of_time("--time-limit", time_limit)
     assert limit is not None
-    _, words, _ = standing(BookStore(books_folder()))
+    store = BookStore(books_folder())
+    words = all_words(store)
     with console.progress(f"asking {len(asked)} clouds"):
         found = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
     had = {name: one for name, one in found.items() if isinstance(one, Allowances)}
     errors = [(name, "", one) for name, one in found.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in had.items() for gap in one.gaps]
-    console.write(_written(had, output), out)
+    console.write(_written(had, output, standing(store)[0]), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
             console.note(wrapped(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
@@ -71,7 +73,7 @@ def quotas(
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _written(found: dict[str, Allowances], output: QuotasFormat) -> str:
+def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
@@ -84,7 +86,7 @@ def _written(found: dict[str, Allowances], output: QuotasFormat) -> str:
 
         from router.prices.as_limits import as_limits
 
-        return _SCHEMA_HINT + yaml.safe_dump(as_limits(found), sort_keys=False, allow_unicode=True, width=120)
+        return _SCHEMA_HINT + yaml.safe_dump(as_limits(found, book), sort_keys=False, allow_unicode=True, width=120)
     rows = [
         (
             q.cloud,

@@ -39,7 +39,9 @@ def quote(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: where the plan goes.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
-    book: Annotated[str, typer.Option(metavar="BOOK", help="latest, embedded, or a .parquet or .csv file.")] = "latest",
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+    ] = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Count on clouds that cannot be ordered from here, too.")
@@ -79,6 +81,7 @@ def quote(
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.cli.web_page import check_places
+    from router.jobs.quantities import TOO_FAR, beyond_planning
     from router.prices.books import load_book
     from router.wiring.quoting import QuoteOptions, answers, asked
 
@@ -88,6 +91,8 @@ def quote(
     )  # fmt: skip
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
+    if options.by is not None and beyond_planning(options.by.at(moment), moment):
+        raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
     check_places(html)
     prepared = asked(paths, book, limits, moment, options, load_book)
     with console.progress(f"quoting {len(prepared.asks)} jobs"):

@@ -26,7 +26,7 @@ def accepted(
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
     from router.prices.home import quotes_folder
-    from router.wiring.accepting import plan_request_of
+    from router.wiring.accepting import for_policy, plan_request_of
     from router.wiring.budgets import Held
 
     if out is None:
@@ -49,6 +49,7 @@ def accepted(
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
         raise CommandError(f"{quote.job} cannot be planned within ${most.dollars():,.2f}: {left_out.reason}",
                            ExitCode.UNPLACED, hints or "raise --ceiling, or quote again")  # fmt: skip
+    plan = for_policy(plan, quote.run_policy)
     console.write(plan_to_json(plan), out)
     digest: str = plan_content(plan)["digest"]
     remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), now)
@@ -59,7 +60,9 @@ def accepted(
     console.note(
         f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${most.dollars():,.2f}"
     )
-    if quote.spot_share > 0:
-        console.note(f"the quote counts on {quote.policy}: `policy: foresight` in the deploy file")
+    if quote.run_policy is not None:
+        console.note(f"run by {quote.run_policy}, which the quote was made for")
+    elif quote.spot_share > 0:
+        console.note(f"the quote counts on {quote.policy}, and an earlier version wrote no parameters: quote again")
     console.out(table(plan))
     return int(ExitCode.OK)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from router.cli import svg
 from router.cli.svg import BLUE, GREY, ORANGE
-from router.quoting.quotes.quote import LEVELS, Point, Quote
+from router.quoting.quotes.quote import LEVELS, Quote
 
 WIDTH, HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 44
@@ -48,27 +48,34 @@ def cost_histogram(q: Quote) -> str:
         f'height="{axes.y(0) - axes.y(s):.1f}" fill="{BLUE}"/>'
         for i, s in enumerate(shares)
     ]
-    marks = [_mark(axes, usd.dollars(), label) for usd, label in ((q.usd.p50, "half"), (q.usd.p90, "9 of 10")) if usd]
+    named = ((q.usd.mean, "expected"), (q.usd.p90, "9 of 10"))
+    marks = [_mark(axes, usd.dollars(), label) for usd, label in named if usd]
     parts = [*bars, *marks, *_x_ticks(axes, "${:,.0f}"), _x_label("dollars")]
     return svg.picture("Distribution of the cost", WIDTH, HEIGHT, parts)
 
 
 def price_curve(q: Quote) -> str:
     """Cost against deadline, the knee and the deadline asked for marked."""
-    points = [p for p in q.curve if p.p50 is not None and p.p90 is not None]
+    points = [
+        (p, usd.dollars(), p.p90.dollars()) for p in q.curve
+        if (usd := p.mean if q.has_means else p.p50) is not None and p.p90 is not None
+    ]  # fmt: skip
     if len(points) < 2:
         return ""
-    top = max(p.p90.dollars() for p in points if p.p90 is not None)
-    axes = _Axes(points[0].hours, points[-1].hours, 0.0, top * 1.1)
-    parts = [_line(axes, points, "p90", ORANGE), _line(axes, points, "p50", BLUE)]
-    for p in points:
-        parts += [_dot(axes, p, BLUE, 3)]
+    axes = _Axes(points[0][0].hours, points[-1][0].hours, 0.0, max(max(cost, high) for _, cost, high in points) * 1.1)
+    parts = [
+        _line(axes, [(p.hours, high) for p, _, high in points], ORANGE),
+        _line(axes, [(p.hours, cost) for p, cost, _ in points], BLUE),
+    ]
+    for p, cost, _ in points:
+        x, y = axes.x(p.hours), axes.y(cost)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{BLUE}"/>')
         if p.knee:
-            parts.append(_label(axes, p, "knee", ORANGE))
+            parts.append(_label(x, y, "knee", ORANGE))
         if p.deadline == q.deadline:
-            parts.append(_label(axes, p, "asked", "#000000"))
+            parts.append(_label(x, y, "asked", "#000000"))
     key = (
-        f'<text x="{WIDTH - _RIGHT}" y="{_TOP + 10}" text-anchor="end"><tspan fill="{BLUE}">median</tspan> '
+        f'<text x="{WIDTH - _RIGHT}" y="{_TOP + 10}" text-anchor="end"><tspan fill="{BLUE}">{_statistic(q)}</tspan> '
         f'<tspan fill="{ORANGE}">9 of 10</tspan></text>'
     )
     parts += [key, *_x_ticks(axes, "{:,.0f} h"), *_y_ticks(axes), _x_label("hours to the deadline")]
@@ -113,19 +120,16 @@ def _below(levels: Sequence[float], value: float) -> float:
     return LEVELS[-1]
 
 
-def _line(axes: _Axes, points: Sequence[Point], which: str, colour: str) -> str:
-    at = " ".join(f"{axes.x(p.hours):.1f},{axes.y(getattr(p, which).dollars()):.1f}" for p in points)
+def _statistic(q: Quote) -> str:
+    return "expected" if q.has_means else "median"
+
+
+def _line(axes: _Axes, points: Sequence[tuple[float, float]], colour: str) -> str:
+    at = " ".join(f"{axes.x(hours):.1f},{axes.y(usd):.1f}" for hours, usd in points)
     return f'<polyline points="{at}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
 
 
-def _dot(axes: _Axes, p: Point, colour: str, size: int) -> str:
-    assert p.p50 is not None
-    return f'<circle cx="{axes.x(p.hours):.1f}" cy="{axes.y(p.p50.dollars()):.1f}" r="{size}" fill="{colour}"/>'
-
-
-def _label(axes: _Axes, p: Point, words: str, colour: str) -> str:
-    assert p.p50 is not None
-    x, y = axes.x(p.hours), axes.y(p.p50.dollars())
+def _label(x: float, y: float, words: str, colour: str) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="{colour}" stroke-width="2"/>' + svg.text(
         x, y + (20 if words == "knee" else -10), words, "middle", fill=colour
     )

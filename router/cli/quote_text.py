@@ -1,4 +1,7 @@
-"""Quotes as text: the answer in the first line, then what it rests on; a table; one line for a ticket. Pure."""
+"""Quotes as text: the answer in the first line, then what it rests on; a table; one line for a ticket. Pure.
+
+The first figure is what is expected: the parts add up to it, quotes are compared by it, and plans say it too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from router.cli.text import MARKETS, columns, dollars, small_dollars, stamp, wrapped
-from router.quoting.quotes.quote import BudgetQuote, Other, Point, Quote, Refused
+from router.quoting.quotes.quote import BudgetQuote, Other, Quote, Refused
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a share is not told apart from one
@@ -28,7 +31,8 @@ def line(answer: Quote | BudgetQuote, name: str) -> str:
     q = answer
     named = f" ({name})" if name else ""
     return (
-        f"{q.job} by {stamp(q.deadline)}: {money(q.usd.p50)}, 9 of 10 up to {money(q.usd.p90)}, on time {sure(q)}; "
+        f"{q.job} by {stamp(q.deadline)}: {money(q.usd.mean)} expected, 9 of 10 up to {money(q.usd.p90)}, "
+        f"on time {sure(q)}; "
         f"valid until {stamp(q.valid_until)}{named}"
     )
 
@@ -39,13 +43,13 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
     quotes = [(n, a) for n, a in answers if isinstance(a, Quote)]
     parts = []
     if quotes:
-        header = ("JOB", "BY", "COST", "9 OF 10", "ON TIME", "SPOT", "KNEE", "QUOTE")
+        header = ("JOB", "BY", "EXPECTED", "9 OF 10", "ON TIME", "SPOT", "KNEE", "QUOTE")
         rows = [
-            (q.job, f"{q.deadline:%d %H:%M}", _bare(q.usd.p50), _bare(q.usd.p90), sure(q), f"{q.spot_share:.0%}",
+            (q.job, f"{q.deadline:%d %H:%M}", _bare(q.usd.mean), _bare(q.usd.p90), sure(q), f"{q.spot_share:.0%}",
              f"{q.knee.deadline:%d %H:%M}" if q.knee else "", name.removeprefix("quote-")[:8])
             for name, q in quotes
         ]  # fmt: skip
-        parts.append(columns(header, rows, frozenset({"COST", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 23}))
+        parts.append(columns(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
         more = " and more without end" if None in means else ""
@@ -86,12 +90,14 @@ def _bare(amount: Usd | None) -> str:
 
 
 def _quote(q: Quote, name: str) -> str:
-    cost = f"{money(q.usd.p50)}, in 9 of 10 cases up to {money(q.usd.p90)}"
+    cost = f"{money(q.usd.mean)} expected, in 9 of 10 cases up to {money(q.usd.p90)}"
     head = f"{q.job} by {stamp(q.deadline)}: {cost}; on time {sure(q)}"
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
     parts = [
         wrapped(head),
         "\n".join([
+            f"  half       {money(q.usd.p50)}: half of the cases cost no more",
+            *_planned(q),
             f"  done       {finish}",
             f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand" if _has_sure(q) else
             f"  earliest   {stamp(q.earliest)} if spot is never lost",
@@ -102,13 +108,21 @@ def _quote(q: Quote, name: str) -> str:
                     f"the job asks for {q.confidence:.1%}", "", 80),
         ]),
         _drivers(q),
-        _curve(q.curve),
+        _curve(q),
         _others(q.alternatives, q),
         _places(q),
         _conditions(q.conditions),
+        wrapped(f"run by {q.run_policy}: what is quoted is what `apply` has run") if q.run_policy else "",
         f"valid until {stamp(q.valid_until)}" + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
     ]  # fmt: skip
     return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _planned(q: Quote) -> list[str]:
+    """The figure of a plan, where it is another one."""
+    if q.plan_usd is None or q.plan_usd == q.usd.mean:
+        return []
+    return [f"  a plan     {money(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
 
 
 def _has_sure(q: Quote) -> bool:
@@ -120,30 +134,40 @@ def _when(moment: datetime | None) -> str:
 
 
 def _drivers(q: Quote) -> str:
-    lines = ["WHAT IT COSTS (expected)"]
+    lines = [f"WHAT IT COSTS ({money(q.usd.mean)} expected)"]
     lines += [f"  {d.share:5.0%}  {money(d.usd):>13}  {d.what}" for d in q.drivers]
     if q.dearest_risk:
         lines.append(wrapped(f"dearest risk: {q.dearest_risk}", "  "))
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _curve(points: Sequence[Point]) -> str:
-    if len(points) < 2:
+def _curve(q: Quote) -> str:
+    if len(q.curve) < 2:
         return ""
     rows = [
-        (stamp(p.deadline), f"{p.hours:,.1f}", _bare(p.p50), _bare(p.p90), f"{p.on_time:.0%}", "knee" if p.knee else "")
-        for p in points
-    ]
-    header = ("DONE BY", "HOURS", "COST", "9 OF 10", "ON TIME", "")
-    return columns(header, rows, frozenset({"HOURS", "COST", "9 OF 10", "ON TIME"}), {})
+        (stamp(p.deadline), f"{p.hours:,.1f}", _bare(p.mean if q.has_means else p.p50), _bare(p.p90),
+         f"{p.on_time:.0%}", "knee" if p.knee else "")
+        for p in q.curve
+    ]  # fmt: skip
+    header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
+    return columns(header, rows, frozenset(header[1:-1]), {})
 
 
 def _others(others: Sequence[Other], q: Quote) -> str:
     if not others:
         return ""
-    rows = [(o.change, _bare(o.p50), _bare(o.p90), f"{o.on_time:.0%}", _more(o.p50, q.usd.p50)) for o in others]
-    header = ("INSTEAD", "COST", "9 OF 10", "ON TIME", "MORE")
+    than = q.usd.mean if q.has_means else q.usd.p50
+    costs = [o.mean if q.has_means else o.p50 for o in others]
+    rows = [
+        (o.change, _bare(cost), _bare(o.p90), f"{o.on_time:.0%}", _more(cost, than))
+        for o, cost in zip(others, costs, strict=True)
+    ]
+    header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
     return columns(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
+
+
+def _statistic(q: Quote) -> str:
+    return "EXPECTED" if q.has_means else "MEDIAN"
 
 
 def _more(cost: Usd | None, than: Usd | None) -> str:
@@ -182,6 +206,6 @@ def _budget(b: BudgetQuote) -> str:
         (f"{r.confidence:.0%} sure", f"{r.steps:,}", _bare(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
         for r in b.reaches
     ]
-    header = ("", "STEPS", "COST", "OF THE JOB")
+    header = ("", "STEPS", "MEDIAN COST", "OF THE JOB")
     parts = [wrapped(head), columns(header, rows, frozenset(header[1:]), {}), _places(b), _conditions(b.conditions)]
     return "\n\n".join(parts) + "\n"

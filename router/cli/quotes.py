@@ -52,13 +52,13 @@ def list_quotes(
     if not found:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
-    header = ("QUOTE", "ASKED", "JOB", "BY", "COST", "ON TIME", "ACCEPTED")
+    header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
     rows_ = [
-        (name.removeprefix("quote-"), f"{q.asked_at:%m-%d %H:%M}", q.job, f"{q.deadline:%m-%d %H:%M}", money(q.usd.p50),
-         sure(q), "" if a is None else f"${a.ceiling_usd}")
+        (name.removeprefix("quote-"), f"{q.asked_at:%m-%d %H:%M}", q.job, f"{q.deadline:%m-%d %H:%M}",
+         money(q.usd.mean), sure(q), "" if a is None else f"${a.ceiling_usd}")
         for name, q, a in found
     ]  # fmt: skip
-    console.out(columns(header, rows_, frozenset({"COST", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
+    console.out(columns(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
 
 
 def show(

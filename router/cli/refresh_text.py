@@ -7,7 +7,8 @@ from typing import Any
 
 from providers.registry import CLOUDS
 from router.cli.text import columns, stamp, wrapped
-from router.prices.report import CloudReport, Failure, RefreshReport, Status
+from router.prices.books import SANDBOX
+from router.prices.report import BookReport, CloudReport, Failure, RefreshReport, Status
 
 SCHEMA_VERSION = 1
 _SHOWN = 5
@@ -34,7 +35,7 @@ def as_text(report: RefreshReport) -> str:
     header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
     right = frozenset(header) - {"CLOUD", ""}
     parts = [columns(header, rows, right, {}) + "\n"] if rows else []
-    parts += [text for cloud in report.clouds if (text := _below(cloud, stored=report.stored is not None))]
+    parts += [text for cloud in report.clouds if (text := _below(cloud, stored=report.stored_for(cloud.cloud)))]
     parts += [wrapped(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
 
@@ -85,24 +86,37 @@ def _distinct(hints: tuple[Failure, ...]) -> tuple[Failure, ...]:
 
 def _end(report: RefreshReport) -> str:
     history = f"; {report.history_added} points added to the price history" if report.history_added else ""
-    if report.stored is None:
-        return f"nothing was stored: the book of before stays ({report.before[:12]}, {report.offers} offers)\n"
-    return f"stored {report.stored.digest[:12]} of {stamp(report.now)}, {report.stored.offers} offers{history}\n"
+    lines = []
+    for book in report.books:
+        name = f" as --book {book.name}" if book.name == SANDBOX else ""
+        if book.stored is None:
+            lines.append(
+                f"nothing was stored{name}: the book of before stays ({book.before[:12]}, {book.offers} offers)"
+            )
+        else:
+            lines.append(f"stored {book.stored.digest[:12]} of {stamp(report.now)}{name}, {book.stored.offers} offers")
+    return "\n".join(lines) + f"{history}\n"
 
 
 def as_json(report: RefreshReport) -> str:
     """All of it; every failure, dropped reason and held-back row."""
+    first = report.books[0]
     document = {
         "schema_version": SCHEMA_VERSION,
         "now": report.now.isoformat(),
         "complete": report.complete,
-        "book": None if report.stored is None else {"digest": report.stored.digest, "offers": report.stored.offers},
-        "book_before": report.before,
+        "book": _stored(first),
+        "book_before": first.before,
+        "books": [{"name": book.name, "stored": _stored(book), "before": book.before} for book in report.books],
         "history_added": report.history_added,
         "warnings": list(report.warnings),
         "clouds": [_cloud(cloud) for cloud in report.clouds],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _stored(book: BookReport) -> dict[str, Any] | None:
+    return None if book.stored is None else {"digest": book.stored.digest, "offers": book.stored.offers}
 
 
 def _cloud(cloud: CloudReport) -> dict[str, Any]:

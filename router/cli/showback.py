@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -12,15 +13,18 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.bills_change import say_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import month_of
-from router.cli.options import moment_of_planning, refused
+from router.cli.options import as_of, moment_of_planning, refused
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
     from router.showback.report.asked import Asked, Budgeted
+    from router.showback.report.setting import Setting
     from router.showback.report.values import Report
     from router.state.store import Store
+    from router.wiring.bill_views import View
 
 
 class ShowbackFormat(StrEnum):
@@ -74,7 +78,9 @@ def showback(
     focus_version: Annotated[str, typer.Option(help="For -o focus: 1.4 or 1.2.")] = "1.4",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+    ] = None,
     output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
@@ -94,7 +100,7 @@ def showback(
     from router.cli.web_page import check_places
 
     moment = moment_of_planning(now)
-    asked = _asked(month, moment, by, basis, share_idle, share or [])
+    asked = replace(_asked(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
@@ -182,22 +188,23 @@ def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: 
     from router.wiring.showback import Told, add_archive, report_of_ledger
 
     told = Told(
-        dues=dues,
-        quotes=lambda store: quoted(store, quotes_folder(), asked.month),
-        budgets=lambda store: _budgets(store, asked),
+        dues=lambda store, asked: dues(store, asked.month, asked.as_of),
+        quotes=lambda store: quoted(store, quotes_folder(), asked.month, asked.as_of),
+        budgets=_budgets,
     )
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
+        say_corrections(store)
         return report_of_ledger(store, asked, extract_folder(), bills_folder(), told)
 
 
-def _budgets(store: Store, asked: Asked) -> tuple[Budgeted, ...]:
+def _budgets(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
     if not store.budgets.all():
         return ()
     from router.wiring.budgets import budgeted  # takes a while to import
 
-    return budgeted(store, asked.month, asked.now)
+    return budgeted(store, setting, view)
 
 
 def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:

@@ -51,17 +51,23 @@ def teller(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
 
 
 @contextmanager
-def opened_store(deploy: Path | None, clouds: Path | None, *, makes: bool = True) -> Iterator[tuple[Opened, Store]]:
+def opened_store(
+    deploy: Path | None, clouds: Path | None, *, makes: bool = True, new_state: bool = False
+) -> Iterator[tuple[Opened, Store]]:
     """Files and the state database. Without ``makes`` one that is not there is not made: an empty one stands in for it.
-    Errors of either become messages."""
+    One that is missing beside run directories is an error, unless a ``new_state`` is wanted. Errors become messages."""
     from router.state.store import Store
     from router.wiring.opening import Files, read_files
+    from router.wiring.state_mark import check_not_lost, open_state
 
     with explained(), ExitStack() as stack:
         opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
-        url = opened.state_url
-        if not makes and not opened.has_state:
-            url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
+        if makes or opened.has_state:
+            yield opened, stack.enter_context(open_state(opened, wall_clock(), new_state=new_state, marks=makes))
+            return
+        if not new_state:
+            check_not_lost(opened)
+        url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='stepfare-'))}/state.db"
         yield opened, stack.enter_context(Store.open(url, now=wall_clock()))
 
 
@@ -83,11 +89,12 @@ def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, mome
 
 def remembered(moment: datetime) -> tuple[tuple[Shortage, ...], Held]:
     """Pools that could not deliver lately, and the budgets of the month with what is spent. Asking makes no state."""
-    from router.wiring.budgets import Held, held_to
+    from router.prices.home import bills_folder, extract_folder
+    from router.wiring.budgets import Held, Places, held_to
 
     try:
         with opened_store(None, None, makes=False) as (_, store):
-            return store.shortages(moment), held_to(store, moment)
+            return store.shortages(moment), held_to(store, moment, Places(extract_folder(), bills_folder()))
     except (CommandError, InvalidInputError) as error:
         console.note(f"what ran short lately, and what budgets are left, is not known: {error}", "warning")
         return (), Held()
@@ -97,7 +104,7 @@ def say_budgets(budgets: Sequence[Source], moment: datetime) -> None:
     """Where the budgets of a plan come from, where that is not the limits file alone."""
     for each in budgets:
         whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
-        spent = "by the ledger" if each.counted else "by the limits file"
+        spent = "by the ledger and bills" if each.counted else "by the limits file"
         console.note(
             f"team {each.team}: {dollars(each.spent)} of the {whose} of {dollars(each.usd)} for {moment:%Y-%m} is "
             f"spent, {spent}"
@@ -106,15 +113,16 @@ def say_budgets(budgets: Sequence[Source], moment: datetime) -> None:
 
 @contextmanager
 def opened_site(
-    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True, tell: Tell | None = None
-) -> Iterator[tuple[Opened, Site]]:
+    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True, tell: Tell | None = None,
+    new_state: bool = False,
+) -> Iterator[tuple[Opened, Site]]:  # fmt: skip
     """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile.
-    ``tell``: how to say what happens; else on stderr."""
+    ``tell``: how to say what happens; else on stderr. ``new_state``: as for :func:`opened_store`."""
     from router.wiring.deploying import listening, nobody_listens, open_site
 
     clock = chosen_clock()
     tell = tell or teller(clock)
-    with opened_store(deploy, clouds, makes=makes) as (opened, store):
+    with opened_store(deploy, clouds, makes=makes, new_state=new_state) as (opened, store):
         if not listen:
             yield opened, open_site(opened, store, nobody_listens(opened, store), clock, wall_clock, tell)
             return

@@ -15,6 +15,7 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 from router.cli.text import columns, dollars, stamp, wrapped
+from router.jobs.run_policy import RunPolicy
 
 if TYPE_CHECKING:
     from router.running.report import GangReport, Report
@@ -87,17 +88,21 @@ def _table(found: Report) -> str:
     rows = []
     for gang in found.gangs:
         a = gang.attempt
+        price, spent = f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd)
+        if gang.unpriced:
+            price = spent = "unknown"
         rows.append((
             a.job, gang.state, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang), _count(gang.step),
             _count(gang.saved_step),
-            f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd), a.id,
+            price, spent, a.id,
         ))  # fmt: skip
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
     lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
     told = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in told]
-    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}")
+    without = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
+    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}{without}")
     return "\n".join(lines)
 
 
@@ -114,7 +119,18 @@ def _wide(found: Report) -> str:
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
         lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
+    runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
+    if runs:
+        lines += ["", columns(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
     return "\n".join(lines)
+
+
+def _overridden(gang: GangReport) -> str:
+    return "" if gang.quoted_policy is None else str(gang.quoted_policy)
+
+
+def _policy_json(policy: RunPolicy | None) -> dict[str, object] | None:
+    return None if policy is None else policy.content
 
 
 def _count(steps: int | None) -> str:
@@ -154,6 +170,8 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
         "result": a.result,
         "reason": a.reason,
         "message": a.message,
+        "policy": _policy_json(gang.policy),
+        "quoted_policy": _policy_json(gang.quoted_policy),
         "resumes": a.resumes,
         "first_step": a.first_step,
         "last_step": a.last_step,
@@ -165,6 +183,7 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
         "usd_per_hour": str(a.usd_per_hour),
         "max_usd_per_hour": str(a.max_usd_per_hour),
         "spent_usd": str(gang.spent_usd),
+        "unpriced": gang.unpriced,
         **{name: None if moment is None else moment.isoformat() for name, moment in times.items()},
         "nodes": [
             {

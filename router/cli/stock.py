@@ -54,14 +54,14 @@ def stock(
     from router.prices.ask import stock_hints
     from router.prices.bookstore import BookStore
     from router.prices.home import books_folder, history_folder
-    from router.prices.refresh import standing
+    from router.prices.refresh import all_words
     from router.prices.stock import best_first, clouds_that_sell, points_of
 
     moment = moment_of_planning(now).replace(microsecond=0)
     limit = length_of_time("--time-limit", time_limit)
     assert limit is not None
     loaded, _ = chosen_clouds([], clouds)
-    _, words, _ = standing(BookStore(books_folder()))
+    words = all_words(BookStore(books_folder()))
     asked = clouds_that_sell(words, machine)
     wanted = Wanted(machine, machines, market, tuple(region or ()))
     with console.progress(f"asking {', '.join(asked)}"):

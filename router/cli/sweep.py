@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.money import Usd
+from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, WAIT_HELP, in_turn, opened_site, who
@@ -38,6 +40,10 @@ def sweep(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this cloud; left out: those in use or in the clouds file."),
     ] = None,
+    state: Annotated[
+        str,
+        typer.Option(metavar="ID", help="Also release what this state made: one that is lost, and only that."),
+    ] = "",
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -50,40 +56,44 @@ def sweep(
     \b
     stepfare sweep
     stepfare sweep --yes
+    stepfare sweep --state s0123456789 --yes
 
     Exit code 5 when a cloud could not be asked, or something could not be released.
     """
     from router.running.sweeping import clean, look
 
-    with opened_site(deploy, clouds, listen=yes, makes=yes) as (opened, site):
-        used = {attempt.cloud for attempt in site.store.attempts()}
+    if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
+        raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
+    with opened_site(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
+        used = {attempt.cloud for attempt in site.store.attempts(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
-            found = _look(site, chosen, regions)
+            found = _look(site, chosen, regions, state)
             console.out(_json(found, {}) if output is SweepFormat.JSON else _text(found, {}, cleaned=False))
             return ExitCode.PARTIAL if found.gaps else ExitCode.OK
         with in_turn(site, wait):
             # Under the lock, so that what another command is making is not taken for an orphan.
-            found = look(site, chosen, regions)
+            found = look(site, chosen, regions, adopted=state)
             results = {id(orphan): trouble for orphan, trouble in clean(site, found.orphans)}
             if results:
-                site.store.audit(who(), "sweep", "", Usd(0), site.clock(), released=len(results))
+                site.store.audit(who(), "sweep", "", Usd(0), site.clock(), released=len(results),
+                                 **({"adopted": state} if state else {}))  # fmt: skip
         console.out(_json(found, results) if output is SweepFormat.JSON else _text(found, results, cleaned=True))
         return ExitCode.PARTIAL if found.gaps or any(results.values()) else ExitCode.OK
 
 
-def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]]) -> Sweep:
+def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str) -> Sweep:
     from router.running.sweeping import look
     from router.running.work import one_at_a_time
     from router.state.errors import HeldError
 
     try:
         with one_at_a_time(site):
-            return look(site, clouds, regions)
+            return look(site, clouds, regions, adopted=state)
     except HeldError as error:
         console.note(f"{error}: what it is at is left out")
-        return look(site, clouds, regions, others_work=True)
+        return look(site, clouds, regions, others_work=True, adopted=state)
 
 
 def _text(found: Sweep, results: dict[int, str], *, cleaned: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 
 from pricing.money import Usd
 
@@ -14,7 +15,7 @@ MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
 def dollars(amount: Usd) -> str:
     """``$1,234.56``, to the cent."""
     sign = "-" if amount.nanos < 0 else ""
-    return f"{sign}${abs(amount.dollars()):,.2f}"
+    return f"{sign}${Decimal(abs(amount.nanos)).scaleb(-9):,.2f}"
 
 
 def small_dollars(amount: Usd | None) -> str:
@@ -70,7 +71,10 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozens
 
 
 def wrapped(text: str, indent: str = "", width: int = WIDTH) -> str:
-    """Paragraph of at most ``width`` columns, later lines indented two more."""
+    """Wrap a paragraph to ``width`` columns, later lines indented two more; a longer word stays whole, to be copied."""
     import textwrap
 
-    return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False)
+    return textwrap.fill(
+        text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip

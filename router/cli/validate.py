@@ -18,7 +18,7 @@ from router.cli.options import moment_of_planning
 from router.files.book_check import check_against_book, check_limits_against_book
 from router.files.finding import FoundFiles, find_files
 from router.files.job_files import LoadedJobs, load_jobs
-from router.files.limits_file import load_limits
+from router.files.limits_file import load_limits, teams_without_jobs
 from router.prices.books import load_book
 
 SCHEMA_VERSION = 1
@@ -35,7 +35,7 @@ class Format(StrEnum):
 def validate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders or globs of YAML.")],
     book: Annotated[
-        str, typer.Option(help="Look names up in this book: latest, embedded, a file, or none.")
+        str, typer.Option(help="Look names up in this book: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="ISO", help="Judge deadlines at this moment.")] = None,
     output: Annotated[Format, typer.Option("--output", "-o", help="How to show the result.")] = Format.TABLE,
@@ -55,7 +55,7 @@ def validate(
     found = find_files(paths, limits_will_do=True)
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
-    notes = tuple(_notes(jobs, moment))
+    notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
     if output is Format.JSON:
         out(_as_json(jobs, problems, notes))
     elif not problems:
@@ -99,6 +99,12 @@ def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
         if job.deadline is not None and job.deadline.at(now) - now < _SHORT_NOTICE:
             what = f"{job.name} must be done within the hour"
             yield Problem(document.where(("deadline",)), "deadline", what)
+
+
+def _idle_teams(found: FoundFiles, jobs: LoadedJobs, problems: tuple[Problem, ...]) -> Iterator[Problem]:
+    if not problems:
+        for file in found.limits:
+            yield from teams_without_jobs(load_limits(file), {job.team for job in jobs.jobs})
 
 
 def _as_line(note_: Problem) -> str:

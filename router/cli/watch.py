@@ -31,7 +31,7 @@ def watch(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices for new places: latest, embedded, FILE.")
+        str, typer.Option(metavar="BOOK", help="Prices for new places: latest, sandbox, embedded, FILE.")
     ] = "latest",
     log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = LogStyle.TEXT,
 ) -> ExitCode:
@@ -94,14 +94,17 @@ def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
     """What looks after gangs, at the prices of ``book`` and by the price history as they are when they are needed."""
     from router.prices.books import CurrentBook
     from router.prices.home import history_folder
-    from router.quoting.deciding.choosing import policy_named
+    from router.quoting.deciding.choosing import policy_named, policy_of
     from router.running.advising import Adviser
     from router.running.recovering import Replanner
+    from router.running.run_policies import RecordedPolicies
     from router.running.watching import Watcher
     from router.running.work import one_at_a_time
     from router.wiring.quoting import PoolsOfNow
 
     watched = PoolsOfNow(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
-    policy = policy_named(site.deploy.policy, heeds_hints=site.deploy.heed_hints, watched=watched)
-    replanner = Replanner(site, CurrentBook(book), policy)
+    hints = site.deploy.heed_hints
+    policy = policy_named(site.deploy.policy, heeds_hints=hints, watched=watched)
+    recorded = RecordedPolicies(lambda one: policy_of(one, heeds_hints=hints, watched=watched), site.tell)
+    replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded)
     return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)

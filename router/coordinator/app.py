@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import traceback
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from router.coordinator import bodies
+from router.coordinator.connections import ADMIT, REFUSE
 from router.coordinator.rules import Answer, Attendance
 from router.coordinator.waiting import Waiting
 from router.state.errors import StateError
@@ -35,9 +37,12 @@ THREADS = 16
 # What machines have seconds for is not to wait behind what the others say: hundreds of gangs that are told in one
 # second save in the next one.
 _URGENT = ("notice", "orders")
-# A body that takes longer is not waited for.
+# A body that takes longer is not waited for; nor, where nobody wants it, for longer than that.
 BODY_SECONDS = 20.0
-# Of a body that is too long so much is read and dropped, so that the answer is seen.
+DRAIN_SECONDS = 2.0
+# Those who show a token that is not known to be right wait for one another, and for nobody else.
+STRANGERS = 8
+# Of a body that is too long, or of one who has no token, so much is read and dropped, so that the answer is seen.
 DRAINED_BYTES = 4 * bodies.LARGEST_BODY
 # Whoever comes from this machine; what a proxy passed on comes from anywhere.
 _LOCAL = ("127.0.0.1", "::1")
@@ -51,12 +56,25 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
     app = Starlette(exception_handlers={HTTPException: _refused})
     digest = hashlib.sha256(agent).hexdigest()
     health = {"state": state_id, "version": own_version()}
-    threads: dict[bool, CapacityLimiter] = {}
+    threads: dict[bool | None, CapacityLimiter] = {}
     waiting = Waiting(attendance.look_again)
     attendance.changed, app.state.close = waiting.ring, waiting.close
 
     async def take(request: Request) -> Response:
         attempt, rank, message = (request.path_params[name] for name in ("attempt", "rank", "message"))
+        # Made here because it belongs to the running loop.
+        if not threads:
+            threads.update({urgent: CapacityLimiter(THREADS) for urgent in (True, False)})
+            threads[None] = CapacityLimiter(STRANGERS)
+        authorization = request.headers.get("Authorization", "")
+        # Before a byte of the body is kept.
+        if not attendance.knows(attempt, authorization):
+            no = await run_sync(attendance.refusal, attempt, authorization, limiter=threads[None])
+            if no is not None:
+                _tell(request, REFUSE)
+                await _drain(request)
+                return _json(*no)
+        _tell(request, ADMIT)
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 data = await _body(request)
@@ -64,10 +82,6 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
             return _json(408, {})
         if data is None:
             return _json(413, {"error": "body"})
-        # Made here because it belongs to the running loop.
-        if not threads:
-            threads.update({urgent: CapacityLimiter(THREADS) for urgent in (True, False)})
-        authorization = request.headers.get("Authorization", "")
         work = partial(_answer, attendance, attempt, rank, message, authorization, data)
         ask = partial(run_sync, work, limiter=threads[message in _URGENT])
         seconds, seen = _patience(message, data)
@@ -149,6 +163,22 @@ async def _body(request: Request) -> bytes | None:
         if size <= bodies.LARGEST_BODY:
             data += chunk
     return bytes(data) if size <= bodies.LARGEST_BODY else None
+
+
+async def _drain(request: Request) -> None:
+    """Reads the rest and keeps nothing: a client that is still sending when the connection ends sees no answer."""
+    size, more = 0, True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while more and size <= DRAINED_BYTES:
+                part = await request.receive()
+                size, more = size + len(part.get("body", b"")), part.get("more_body", False)
+
+
+def _tell(request: Request, what: str) -> None:
+    """Lets the connection know, where it wants to."""
+    if (tell := request.scope.get("extensions", {}).get(what)) is not None:
+        tell()
 
 
 def _refused(_: Request, error: Exception) -> Response:

@@ -59,6 +59,7 @@ class Picture:
     lost_steps: Mapping[str, int] = field(default_factory=dict)
     metered: Mapping[tuple[str, Market], Usd] = field(default_factory=dict)
     wasted: Mapping[Use, Usd] = field(default_factory=dict)
+    not_believed: int = 0
 
 
 def text_of(picture: Picture) -> bytes:
@@ -136,6 +137,8 @@ def _of_checkpoints(picture: Picture) -> Iterator[Metric]:
         delays.add_metric([kind], list(zip(ends, accumulate(delay.counts), strict=True)), delay.seconds)
     yield delays
     yield CounterMetricFamily("stepfare_checkpoints_failed", "Checkpoints asked for in vain.", picture.failed_saves)
+    what = "Ranks that said of their steps or checkpoints what cannot be true."
+    yield CounterMetricFamily("stepfare_reports_refused", what, picture.not_believed)
     yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", picture.lost_steps)
 
 
@@ -217,6 +220,7 @@ class Metrics:
             notices=dict(tallies.notices),
             delays=tallies.delays,
             failed_saves=tallies.failed_saves,
+            not_believed=tallies.not_believed,
             lost_steps=dict(tallies.lost_steps),
             metered=dict(tallies.metered),
             wasted=tallies.wasted,

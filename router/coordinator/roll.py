@@ -25,7 +25,7 @@ class Member:
 
     ``unwritten``: when it was last heard, while the database does not know; ``news``: what it said then of its training
     that is not in the database either. ``told``: its last word about a checkpoint; ``answered``: the orders to save
-    that it said something to."""
+    that it said something to. ``disbelieved``: about what it said what cannot be true."""
 
     record: NodeRecord
     unwritten: datetime | None = None
@@ -35,6 +35,7 @@ class Member:
     no_room: bool = False
     told: Saved | None = None
     answered: set[str] = field(default_factory=set)
+    disbelieved: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -58,6 +59,8 @@ class Roll:
         self.attempt = attempt
         self.read_at = now
         self.clear = not attempt.resumes
+        # What may be believed of it, once somebody asked.
+        self.bounds: Any = None
         self.lock = threading.RLock()
         # By rank, as they come.
         self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}

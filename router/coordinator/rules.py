@@ -16,6 +16,7 @@ from typing import Any
 
 from router.agent import states
 from router.coordinator import bodies
+from router.coordinator.bounds import Known, Stores, no_stores
 from router.coordinator.logfiles import append, log_path
 from router.coordinator.ordering import after_notice, order_of
 from router.coordinator.roll import Member, Roll, Rolls
@@ -53,19 +54,21 @@ class Attendance:
     wait in one go; so ``heard_at`` there may lag by that much. ``retry_seconds``: the least time between two hellos.
     ``clock`` only dates what is written: it may be set, or run fast. Durations are those of ``ticks``, in seconds.
     ``wall_clock`` is the real time of day, by which orders have their time; ``clock`` if none is given. ``changed`` may
-    be set by one who wants to hear, from any thread, the id of each attempt that got another order.
+    be set by one who wants to hear, from any thread, the id of each attempt that got another order. ``stores`` says
+    where the checkpoints of a job are kept, of whatever region.
     """
 
     def __init__(
         self, store: Store, logs: Path, clock: Callable[[], datetime], *, fresh_seconds: float = 1.0,
         write_seconds: float = 5.0, retry_seconds: float = 1.0, ticks: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], datetime] | None = None,
+        wall_clock: Callable[[], datetime] | None = None, stores: Stores = no_stores,
     ) -> None:  # fmt: skip
         self.changed: Callable[[str], None] = lambda _: None
         self._wall_clock = wall_clock or clock
         self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
         self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
         self._rolls = Rolls(store)
+        self._known = Known(store, stores)
         self._flush_lock = threading.Lock()
         self._flushed_at = ticks()
         self._handlers = {
@@ -92,6 +95,25 @@ class Attendance:
         except StateError as error:
             _log.warning("%s: %s", message, error)
             return 503, {}
+
+    def knows(self, attempt: str, authorization: str) -> bool:
+        """Whether the token is that of an attempt in memory. Asks nobody, so that an event loop may ask it."""
+        roll = self._rolls.of(attempt)
+        return roll is not None and _is_token_of(roll.attempt, _token(authorization))
+
+    def refusal(self, attempt: str, authorization: str) -> Answer | None:
+        """What is answered to one who has not the token of the attempt, whatever is asked; None: it has. Raises
+        nothing that a node can bring about."""
+        if not _token(authorization):
+            return 401, {"error": "token"}
+        try:
+            self._admit(attempt, authorization)
+        except _No as no:
+            return no.status, {"error": no.word}
+        except StateError as error:
+            _log.warning("%s", error)
+            return 503, {}
+        return None
 
     def flush(self) -> None:
         """Writes what heartbeats left in memory. To be called when serving ends; raises :class:`StateError`."""
@@ -127,9 +149,8 @@ class Attendance:
         roll = self._rolls.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
         if roll is None:
             raise _No(404, "attempt_unknown")
-        token = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
-        shown = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-        if not hmac.compare_digest(shown.encode(), roll.attempt.token_hash.encode()):
+        token = _token(authorization)
+        if not _is_token_of(roll.attempt, token):
             raise _No(401, "token")
         roll.refresh(self._ticks(), self._fresh)
         self._still_on(roll)
@@ -179,7 +200,8 @@ class Attendance:
             seconds = min(LONGEST_RETRY, max(self._retry, roll.attempt.machines / HELLOS_PER_SECOND))
             return {"go": False, "retry_seconds": seconds}
         leader = roll.members[0].record
-        where = {"master_address": leader.agent_address, "master_port": leader.master_port}
+        addresses = [roll.members[rank].record.agent_address for rank in sorted(roll.members)]
+        where = {"master_address": leader.agent_address, "master_port": leader.master_port, "addresses": addresses}
         # What was saved may be newer than what the machine was told when it was made.
         saved = {"resume_step": roll.attempt.first_step, "resume_manifest": roll.attempt.first_manifest}
         return {"go": True, **where, **(saved if roll.attempt.first_manifest else {})}
@@ -189,7 +211,7 @@ class Attendance:
         now = self._clock()
         with roll.lock:
             _claim(member, said.incarnation)
-            news = _news(member, said, now, token)
+            news = _news(member, self._known.believed(roll, member, said, now), now, token)
             if member.advances(said.state):
                 roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now, **news)
             else:
@@ -247,7 +269,12 @@ class Attendance:
             told = replace(said, id=_masked(said.id, token), failed=_masked(said.failed, token))
             if member.told == told:
                 return 200, {}
-            if said.failed:
+            heard = told
+            why = "" if said.failed else self._known.why_not(roll, member, said.step or 0, said.manifest or "", now)
+            if why:
+                # For whoever waits for it; the training goes on, and what was confirmed before counts.
+                told = replace(told, failed=why)
+            if told.failed:
                 self._note(roll, NOT_SAVED, member, id=told.id, failed=told.failed)
             else:
                 where = {"saved_step": said.step, "saved_manifest": _masked(said.manifest or "", token)}
@@ -258,7 +285,7 @@ class Attendance:
                     roll.note_and_set(member, SAVED, now, {"id": told.id, "seconds": said.seconds, **where}, changes)
                 else:
                     roll.set(member, **changes)
-            member.told = told
+            member.told = heard
             member.answered |= {told.id} - {""}
         return 200, {}
 
@@ -334,6 +361,15 @@ class Attendance:
                 self._rolls.write_heard(now)
             finally:
                 self._flush_lock.release()
+
+
+def _token(authorization: str) -> str:
+    return authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
+
+
+def _is_token_of(attempt: Attempt, token: str) -> bool:
+    shown = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+    return hmac.compare_digest(shown.encode(), attempt.token_hash.encode())
 
 
 def _claim(member: Member, incarnation: str) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from router.state.records import JournalEntry
 from router.state.store import Store
 
-SAVED, NOT_SAVED = "saved", "not_saved"
+SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ import socket
 import ssl
 import threading
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from router.coordinator.connections import DEFAULTS, Connection, Crowd, Limits
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -26,8 +28,6 @@ START_SECONDS = 10.0
 # Answers under way get so long when serving ends; uvicorn takes whole seconds.
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
-# A connection has to have sent the head of a request by then.
-HEAD_SECONDS = 15.0
 BACKLOG = 2048
 FILES = 65_536
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -43,36 +43,28 @@ class ListenError(Exception):
         self.remedy = remedy
 
 
-class _Connection(HttpToolsProtocol):
-    """One that says nothing would hold a file descriptor for ever."""
-
-    # None until the head of a request came, though uvicorn does not declare it so.
-    cycle: Any
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.call_later(HEAD_SECONDS, self._be_quick)
-
-    def _be_quick(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
-
-
 class Server:
     """Serves ``app`` while the block runs. ``port`` 0 takes a free one. ``certificate`` (with its chain) and ``key``
-    are PEM files; with them it speaks https alone, without them http. Entering raises :class:`ListenError`.
+    are PEM files; with them it speaks https alone, without them http. ``limits``: what whoever has shown no token may
+    take. Entering raises :class:`ListenError`.
 
     Leaving takes at most two seconds, whatever is connected; answers under way then are finished or cut off.
     """
 
     def __init__(
-        self, app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None
+        self, app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None,
+        limits: Limits = DEFAULTS,
     ) -> None:  # fmt: skip
-        self._app, self._host, self._wanted = app, host, port
+        self._app, self._host, self._wanted, self._limits = app, host, port, limits
         self._certificate, self._key = certificate, key
         self._port = 0
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def _handshake(self) -> float | None:
+        """Seconds that a connection has until it is encrypted; None: it never is."""
+        return None if self._certificate is None else self._limits.head_seconds
 
     @property
     def port(self) -> int:
@@ -92,15 +84,17 @@ class Server:
         files: dict[str, Any] = {}
         if self._certificate is not None:
             files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
+        # uvicorn takes whatever makes a connection.
+        connection: Any = partial(Connection, Crowd(self._limits))
         config = uvicorn.Config(
-            self._app, loop="asyncio", http=_Connection, ws="none", lifespan="off", log_config=None,
+            self._app, loop="asyncio", http=connection, ws="none", lifespan="off", log_config=None,
             log_level=logging.CRITICAL, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_SECONDS, headers=[("Connection", "close")], **files,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         ready = threading.Event()
         self._thread = threading.Thread(
-            target=_serve, args=(self._server, listening, ready), name="coordinator", daemon=True
+            target=_serve, args=(self._server, listening, ready, self._handshake), name="coordinator", daemon=True
         )
         self._thread.start()
         if not ready.wait(START_SECONDS) or not self._server.started:
@@ -171,8 +165,14 @@ def _more_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event) -> None:
+def _serve(
+    server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None
+) -> None:  # fmt: skip
     async def run() -> None:
+        if handshake is not None:
+            # uvicorn leaves it at a minute; until then nobody counts the connection.
+            loop: Any = asyncio.get_running_loop()
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=handshake)
         serving = asyncio.ensure_future(server.serve([listening]))
         while not (server.started or serving.done()):
             await asyncio.sleep(0.005)

@@ -24,7 +24,7 @@ OTHERS = "(other jobs)"
 MOST_REMEMBERED = 20_000
 # Notices are dated by a clock that may be set: so far back they are read once more.
 _AGAIN = timedelta(minutes=10)
-SAVED, NOT_SAVED = "saved", "not_saved"
+SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 WASTES = tuple(use for use in Use if use.is_waste)
 
 _Key = tuple[str, str]
@@ -60,14 +60,14 @@ class Tallies:
         self._seen: dict[tuple[str, int, str], datetime] = {}
         self.delays: dict[str, Delays] = {}
         self.notices: Counter[str] = Counter()
-        self.failed_saves = 0
+        self.failed_saves = self.not_believed = 0
         self.lost_steps: Counter[str] = Counter()
         self.metered: dict[tuple[str, Market], Usd] = {}
         self.wasted: dict[Use, Usd] = dict.fromkeys(WASTES, ZERO)
 
     def look(self) -> None:
         """StateError leaves it to be done again."""
-        for note in self._store.overview.notes((SAVED, NOT_SAVED), self._seq):
+        for note in self._store.overview.notes((SAVED, NOT_SAVED, NOT_BELIEVED), self._seq):
             self._note(note)
         self._read_notices()
         self._read_ledger()
@@ -78,6 +78,9 @@ class Tallies:
 
     def _note(self, note: JournalEntry) -> None:
         self._seq = note.seq
+        if note.what == NOT_BELIEVED:
+            self.not_believed += 1
+            return
         if note.what == NOT_SAVED:
             self.failed_saves += 1
             return

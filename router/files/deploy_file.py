@@ -17,11 +17,12 @@ from pricing.problems import InvalidInputError
 from router.agent.config import LOOPBACK
 from router.files.notify_entry import NotifyEntry, Reference
 from router.files.refusals import problems_of, suggestion
+from router.files.secrets_entry import SecretsEntry
 from router.files.store_url import a_store, below
 from router.files.yamlfile import read_documents
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
 from router.jobs.quantities import Duration
-from router.quoting.policies.policy import Rule
+from router.quoting.policies.policy import QUOTED_RULE, Rule
 from terraform.backend import Backend
 from terraform.hosts import Host
 
@@ -181,6 +182,12 @@ class CloudDeploy(Spec):
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
     checkpoint_bucket: Text | None = Field(default=None, description="What the machines may read and write.")
+    permissions_boundary: Text | None = Field(
+        default=None, description="aws: ARN of the policy that bounds the role made for the bucket (docs/accounts.md)."
+    )
+    instance_profile: Text | None = Field(
+        default=None, description="aws: name of an instance profile that is there; then no role is made."
+    )
     checkpoint_url: StoreUrl | None = Field(
         default=None,
         description="Where checkpoints of jobs are kept, each below its job's name; by region, so that they are near.",
@@ -290,14 +297,20 @@ class Deploy(Spec):
         default=True, description="Whether gangs move when a cloud only hints that it may take a machine back."
     )
     policy: Rule = Field(
-        default=Rule.GREEDY,
-        description="What decides between spot, on-demand and waiting for jobs with a deadline; docs/policies.md.",
+        default=QUOTED_RULE,
+        description="What decides between spot, on-demand and waiting for jobs with a deadline: docs/policies.md. Left "
+        "out: the policy that quotes are made for. A job keeps the policy that it was started with.",
     )
     parallel: Annotated[Count, Field(le=64)] = Field(default=4, description="Gangs that are made at the same time.")
     plugin_cache: Text | None = Field(default=None, description="Folder in which providers are kept.")
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
     pass_environment: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
         default=(), description="Variables that Terraform gets beside those that the clouds' own tools read."
+    )
+    secrets: dict[Text, SecretsEntry] = Field(
+        default_factory=dict,
+        description="By team: what its job files may refer to with secret:env:NAME and secret:file:PATH.",
+        examples=[{"research": {"env": ["HF_TOKEN"], "files": ["/etc/stepfare/secrets/research"]}}],
     )
     patience: Patience = Patience()
     notify: NotifyEntry = NotifyEntry()
@@ -336,6 +349,20 @@ class Deploy(Spec):
                 those = ", ".join(sorted(ANNOUNCING_CLOUDS))
                 raise RefusedError(f"only {those} has queues of interruptions", "remove it", at=("clouds", name))
         return self
+
+    @property
+    def names_policy(self) -> bool:
+        """Whether the file names a policy; else the default stands."""
+        return "policy" in self.model_fields_set
+
+    def stores_of(self, job: str) -> set[str]:
+        """Where the checkpoints of a job are kept, in whatever cloud and region."""
+        entries = [entry for cloud in self.clouds.values() for entry in map(cloud.in_region, ("", *cloud.regions))]
+        return {store for entry in entries if (store := entry.store_of(job)) is not None}
+
+    def secrets_of(self, team: str) -> SecretsEntry:
+        """What job files of the team may refer to."""
+        return self.secrets.get(team, SecretsEntry())
 
     def cloud(self, name: str, region: str) -> CloudDeploy:
         """What is written for a cloud and region; the defaults where nothing is."""

@@ -15,7 +15,7 @@ from router.files.finding import find_files
 from router.files.refusals import problems_of
 from router.files.yamlfile import Document, FieldPath, read_documents
 from router.jobs.limits import Limits
-from router.jobs.quantities import format_duration
+from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, beyond_planning, format_duration
 from router.jobs.spec import Job
 
 
@@ -47,8 +47,8 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
     a file named limits.yaml holds none.
 
     InvalidInputError carries every problem of every file: no such file, not YAML, what the model refuses, two jobs of
-    one name, a deadline that has passed at ``now`` or that lies before the earliest start; not ``own_deadlines``: none
-    of these, another deadline counts.
+    one name, a deadline that has passed at ``now`` or that lies before the earliest start, a time that is more than a
+    year away; not ``own_deadlines``: deadlines are not looked at, another one counts.
     """
     found = find_files(paths)
     problems: list[Problem] = []
@@ -68,6 +68,7 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
             except InvalidInputError as error:
                 problems += error.problems
     problems += _out_of_time(loaded, now) if own_deadlines else ()
+    problems += _too_far(loaded, now, own_deadlines=own_deadlines)
     problems += _same_names(loaded)
     if problems:
         raise InvalidInputError(problems)
@@ -114,6 +115,19 @@ def _out_of_time(loaded: Sequence[tuple[Job, Document]], now: datetime) -> Itera
         if what:
             remedy = "give a later one, or +18h for so long after planning"
             yield Problem(document.where(("deadline",)), "deadline", what, remedy)
+
+
+def _too_far(loaded: Sequence[tuple[Job, Document]], now: datetime, *, own_deadlines: bool) -> Iterator[Problem]:
+    """Report times beyond what is planned: with them a plan would have slots without end."""
+    for job, document in loaded:
+        for field, moment in (("earliest_start", job.earliest_start), ("deadline", job.deadline)):
+            if moment is None or (field == "deadline" and not own_deadlines):
+                continue
+            if beyond_planning(moment.at(now), now):
+                yield Problem(document.where((field,)), field, TOO_FAR.format(_utc(moment.at(now))), TOO_FAR_REMEDY)
+        if own_deadlines and job.deadline is None and job.max_wait > PLANNING_SPAN:
+            what = f"{format_duration(job.max_wait)} is more than {PLANNING_SPAN.days} days"
+            yield Problem(document.where(("max_wait",)), "max_wait", what, f"write {PLANNING_SPAN.days}d or less")
 
 
 def _same_names(loaded: Sequence[tuple[Job, Document]]) -> Iterator[Problem]:

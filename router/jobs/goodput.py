@@ -8,8 +8,9 @@ interruptions (rate ``interruptions_per_hour`` while running), a restart takes `
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from router.jobs.normal import ndtr
 _HOPELESS = 1e5  # more interruptions than this are expected before the work is done: it never is
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
 _NEWTON, _DIGITS = 20, 4e-16  # steps at most; until they are as small
+_LEAST_SHARE = 0.2  # of the time expected: no run is quicker
 _CERTAIN = 1e-6  # a finish time known better than this share is taken as certain
 
 
@@ -45,6 +47,17 @@ class Risk:
     def restart_hours(self) -> float:
         """Detection, waiting for capacity, boot, restore, warm-up."""
         return self.recovery_hours + self.startup_hours
+
+
+def to_digits(figure: float) -> float:
+    """Rounds to 12 significant digits: the last bits, which libraries of mathematics differ in, choose no plan."""
+    return float(f"{figure:.12g}")
+
+
+def rounded(risk: Risk) -> Risk:
+    """The same with every figure rounded (:func:`to_digits`)."""
+    figures: dict[str, Any] = {f.name: to_digits(getattr(risk, f.name)) for f in fields(risk) if f.name != "resumes"}
+    return replace(risk, **figures)
 
 
 def best_interval_hours(interruptions_per_hour: float, stall_hours: float, least_hours: float) -> float:
@@ -137,8 +150,17 @@ def _finish_time(risk: Risk, steps: float) -> _FinishTime:
     lost_variance = max(1 / rate**2 - segment**2 * survive / failed**2, 0.0)
     run = segments * segment
     centres = run + counts * (lost_mean + risk.restart_hours + risk.loss_extra_hours)
-    spreads = np.sqrt((run * max(risk.relative_error, _CERTAIN)) ** 2 + counts * lost_variance)
+    spread = float(run_share(risk.relative_error, 1.0)) - 1
+    spreads = np.sqrt((run * max(spread, _CERTAIN)) ** 2 + counts * lost_variance)
     return _FinishTime(np.exp(log_weights), centres, spreads)
+
+
+def run_share(relative_error: float, deviations: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """How long a run takes over what is expected, where the error of its speed is so many standard deviations off.
+
+    The time is normal about what is expected, for plans and quotes alike: the mean run takes what the expected speed
+    says, and none less than a fifth of that."""
+    return np.maximum(1 + relative_error * np.asarray(deviations, dtype=np.float64), _LEAST_SHARE)
 
 
 def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from pricing.money import ZERO
 from pricing.places import Market
-from router.jobs.fields import Count, RefusedError, Spec, Tally, Text, as_many
-from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Tally, Text, as_many
+from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent, UtcTime
+
+ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
 def _split_region(value: Any) -> Any:
@@ -52,7 +54,13 @@ class Limit(Spec):
 
 
 class Reservation(Spec):
-    """Machines paid for already: free at the margin up to ``machines``; their price goes into $/step only."""
+    """Machines paid for already, up to ``machines`` from ``from`` until ``until``: they cost nothing more.
+
+    What they really cost goes into $/step, the ledger and showback: an amortised price, or the word sunk. Left out, it
+    is unknown and said so. A run on them lies wholly within the dates.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
 
     name: Text
     cloud: Text
@@ -61,13 +69,31 @@ class Reservation(Spec):
     instance_type: Text
     machines: Count
     usd_per_hour: DollarsPerHour | None = Field(
-        default=None, description="Amortised, for one machine; left out: the on-demand price."
+        default=None, description="Amortised, for one machine; left out: unknown, and marked so."
     )
+    sunk: Flag = Field(default=False, description="true: its price is not to be counted any more, only named.")
+    start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
+    until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
 
     @model_validator(mode="before")
     @classmethod
     def _region_with_cloud(cls, value: Any) -> Any:
         return _split_region(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Reservation:
+        if self.start is not None and self.until is not None and self.until <= self.start:
+            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        if self.sunk and self.usd_per_hour is not None:
+            raise RefusedError("has a price and is sunk", "keep usd_per_hour or sunk, not both", at=("sunk",))
+        return self
+
+    @property
+    def cost(self) -> ReservedCost:
+        """What is known of its price."""
+        if self.sunk:
+            return "sunk"
+        return "unknown" if self.usd_per_hour is None else "amortised"
 
 
 class Discount(Spec):

@@ -18,6 +18,10 @@ _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([wdhms])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
 _LONGEST = timedelta(days=3650)
+# How far ahead jobs are planned: a later deadline is refused where it is written.
+PLANNING_SPAN = timedelta(days=366)
+# Moments that people write lie within, so that a sum with any length of time stays in the calendar.
+_FIRST, _BEYOND = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _DURATION_HELP = "write a number with its unit, e.g. 90m, 18h, 7d or 1h30m"
 _BYTES = {"B": 1} | {
     f"{prefix}{end}": base**power
@@ -114,9 +118,13 @@ class Moment:
             stem = text if len(text) > 10 else f"{text}T00:00"
             raise RefusedError(f"{text} has no time zone", f"write {stem}Z for UTC, or {stem}+01:00")
         try:
-            return cls(absolute=parsed.astimezone(UTC))
+            absolute = parsed.astimezone(UTC)
         except OverflowError:
-            raise RefusedError(f"{text} lies outside the calendar") from None
+            absolute = _BEYOND
+        if not _FIRST <= absolute < _BEYOND:
+            what = f"{text} lies outside the years {_FIRST.year} to {_BEYOND.year - 1}"
+            raise RefusedError(what, "where no end is meant, leave the field out")
+        return cls(absolute=absolute)
 
     def at(self, now: datetime) -> datetime:
         """The point in UTC when planning happens at ``now`` (aware)."""
@@ -130,6 +138,15 @@ class Moment:
             return f"+{format_duration(self.relative)}"
         assert self.absolute is not None
         return self.absolute.isoformat().replace("+00:00", "Z")
+
+
+TOO_FAR = f"{{}} is more than {PLANNING_SPAN.days} days away: jobs are planned for {PLANNING_SPAN.days} days at most"
+TOO_FAR_REMEDY = "give an earlier one, or leave it out"
+
+
+def beyond_planning(moment: datetime, now: datetime) -> bool:
+    """Whether the moment lies further ahead than jobs are planned."""
+    return moment - now > PLANNING_SPAN
 
 
 def parse_utc(value: object) -> datetime:

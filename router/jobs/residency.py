@@ -102,12 +102,18 @@ def permits(residency: Residency, region: Region) -> str | None:
 
 def unknown_tokens(residency: Residency, regions: Iterable[Region]) -> list[tuple[str, str | None]]:
     """Rules that name nothing in ``regions``, each with the nearest word that does (None: none is near)."""
-    known = set(_GROUPS)
+    known = known_words(regions) | set(_GROUPS)
+    tokens = [str(rule) for rule in (*residency.allow, *residency.deny)]
+    return [(token, nearest(token, known)) for token in tokens if token not in known]
+
+
+def known_words(regions: Iterable[Region]) -> frozenset[str]:
+    """Collect the words for a cloud, a region or a country by which a rule can name one of ``regions``."""
+    known: set[str] = set()
     for region in regions:
         known |= {region.id.cloud, region.id.region, str(region.id)}
         known |= {region.country} if region.country else set()
-    tokens = [str(rule) for rule in (*residency.allow, *residency.deny)]
-    return [(token, nearest(token, known)) for token in tokens if token not in known]
+    return frozenset(known)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pricing.machines import Machine
+from pricing.places import Region
 from pricing.problems import InvalidInputError
 from router.jobs.sky_resources import Wanted, mapping_of, wanted
 from router.jobs.spec import parse_name
@@ -21,6 +22,8 @@ FILL_IN = "FILL IN"
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
 _SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)
 _SKY_VARIABLE = re.compile(r"SKYPILOT_\w+")
+# The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/environ.py).
+_GIVEN = {"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"}
 _READ = {
     "name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run", "inputs",
 }  # fmt: skip
@@ -44,8 +47,10 @@ class SkyImport:
     to_fill: tuple[str, ...]
 
 
-def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = ()) -> SkyImport:
-    """The job that a SkyPilot task describes; ``machines`` let it understand an ``instance_type``.
+def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = (), regions: Iterable[Region] = ()) -> SkyImport:
+    """Turn a SkyPilot task into a job.
+
+    ``machines`` let it understand an ``instance_type``, ``regions`` tell which places are planned (empty: any).
 
     InvalidInputError for what is no training task: no mapping, a service, a pipeline's header.
     """
@@ -61,7 +66,9 @@ def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = ()) -> SkyIm
             remedy="a pipeline's first document only names it: import the tasks after it",
         )
     lost: list[str] = []
-    want = wanted(task.get("resources"), task.get("num_nodes"), {m.instance_type: m for m in machines}, lost)
+    by_type = {machine.instance_type: machine for machine in machines}
+    planned = tuple(regions)
+    want = wanted(task.get("resources"), task.get("num_nodes"), by_type, planned, lost)
     job: dict[str, Any] = {
         "name": _name(task.get("name")),
         "team": _fill("who pays"),
@@ -75,6 +82,9 @@ def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = ()) -> SkyIm
     }
     if want.places:
         job["residency"] = {"allow": list(want.places)}
+    elif want.unplanned:
+        clouds = ", ".join(sorted({region.id.cloud for region in planned}))
+        job["residency"] = {"allow": _fill(f"the task asks for {', '.join(want.unplanned)}; planned are {clouds}")}
     command, env = _command(task), _env(task, lost)
     if command:
         job["run"] = {
@@ -176,7 +186,7 @@ def _note_rest(task: Mapping[str, Any], command: str, lost: list[str]) -> None:
         lost.append("workdir: a repository to check out; put the code into the image")
     elif task.get("workdir") and command:
         lost.append("workdir is copied from your machine by SkyPilot; here it is a folder in the image")
-    names = sorted(set(_SKY_VARIABLE.findall(command)))
+    names = sorted(set(_SKY_VARIABLE.findall(command)) - _GIVEN)
     lost.extend(f"{name} is used by the command and set by SkyPilot only" for name in names)
     if not command and task.get("setup"):
         lost.append("setup: there is no `run` beside it")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pricing.machines import Machine
+from pricing.places import FORMER_NAMES, Region
 from pricing.problems import InvalidInputError
+from router.jobs.residency import known_words
 
 # SkyPilot's word -> ours, where they differ: a bare A100 is the one with 40 GB.
 _NAMES = {
@@ -46,18 +48,27 @@ _SEE = "see SkyPilot's reference"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Gangs as ``NAME:COUNT`` (in total), places as residency tokens, the market rule, and the like."""
+    """What the resources of a task ask for.
+
+    ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
+    asked for, where none of them is one that is planned; then ``places`` is empty and the job must not run anywhere.
+    """
 
     gangs: tuple[str, ...]
     places: tuple[str, ...]
+    unplanned: tuple[str, ...]
     spot: str
     image: str | None
     labels: dict[str, str]
     priority: int | None
 
 
-def wanted(resources: object, num_nodes: object, machines: Mapping[str, Machine], lost: list[str]) -> Wanted:
-    """What the task asks for; what cannot be carried is appended to ``lost``.
+def wanted(
+    resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
+) -> Wanted:
+    """Read what the task asks for; what cannot be carried is appended to ``lost``.
+
+    A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
 
     InvalidInputError where ``num_nodes`` is no count or ``resources`` no mapping.
     """
@@ -69,9 +80,17 @@ def wanted(resources: object, num_nodes: object, machines: Mapping[str, Machine]
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
         raise InvalidInputError.single(f"{nodes!r} is no number of machines", field="num_nodes", remedy="1 or more")
     choices = list(_choices(resources, lost))
+    known = known_words(regions)
+    asked = [_place(choice, known, lost) for choice in choices]
+    unplanned = _once(place.token for place in asked if place is not None and not place.planned)
+    kept = [n for n, place in enumerate(asked) if place is None or place.planned]
+    if kept:
+        choices, asked = [choices[n] for n in kept], [asked[n] for n in kept]
+        lost.extend(f"{token}: no place that is planned; this alternative is left out" for token in unplanned)
+        unplanned = ()
     gangs = [tuple(_gangs(choice, nodes, machines, lost)) for choice in choices]
-    places = [tuple(_places(choice, lost)) for choice in choices]
-    if any(not place for place in places):  # one alternative may run anywhere
+    places = [(place.token,) if place is not None and place.planned else () for place in asked]
+    if not unplanned and any(not place for place in places):  # one alternative may run anywhere
         if any(places):
             lost.append("the place of some alternatives: others may run anywhere, so the job may")
         places = []
@@ -81,10 +100,11 @@ def wanted(resources: object, num_nodes: object, machines: Mapping[str, Machine]
     return Wanted(
         gangs=_once(gang for found in gangs for gang in found),
         places=_once(place for found in places for place in found),
+        unplanned=unplanned,
         spot=_spot([choice.get("use_spot") for choice in choices], lost),
-        image=_image(resources.get("image_id"), lost),
-        labels={str(key): str(value) for key, value in mapping_of(resources, "labels").items()},
-        priority=_priority(resources.get("priority"), lost),
+        image=_image([choice.get("image_id") for choice in choices], lost),
+        labels=_labels(choices, lost),
+        priority=_priority([choice.get("priority") for choice in choices], lost),
     )
 
 
@@ -152,21 +172,29 @@ def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
             lost.append(f"accelerators {word}: not NAME:COUNT with a whole count")
 
 
-def _places(choice: Mapping[str, Any], lost: list[str]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place as a residency token, and whether it is one that is planned."""
+
+    token: str
+    planned: bool
+
+
+def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) -> _Place | None:
+    """The place that an alternative asks for; None where it may run anywhere."""
     infra = str(choice.get("infra") or "")
     if infra.split("/")[0] in ("k8s", "kubernetes", "ssh"):
         lost.append(f"infra {infra}: only machines that clouds sell are planned")
-        return
+        return None
     parts = [None if part == "*" else part for part in infra.split("/")] if infra else []
     cloud, region, zone = (*parts, None, None, None)[:3] if parts else (
         choice.get("cloud"), choice.get("region"), choice.get("zone"),
     )  # fmt: skip
     if zone:
         lost.append(f"zone {zone}: regions are chosen by rule, zones by price")
-    cloud = str(cloud).lower() if cloud else None
+    cloud = FORMER_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None
     token = f"{cloud}/{region}" if cloud and region else region or cloud
-    if token:
-        yield str(token)
+    return _Place(str(token), planned=not known or str(token) in known) if token else None
 
 
 def _spot(asked: list[object], lost: list[str]) -> str:
@@ -179,15 +207,40 @@ def _spot(asked: list[object], lost: list[str]) -> str:
     return "never"
 
 
-def _image(image: object, lost: list[str]) -> str | None:
-    if isinstance(image, str) and image.startswith("docker:"):
-        return image.removeprefix("docker:")
-    if image is not None:
-        lost.append("image_id: an image of one cloud; name a container image under `run.image`")
+def _image(asked: list[object], lost: list[str]) -> str | None:
+    """The container image that every alternative names; no other image can be carried."""
+    images = _once(str(image) for image in asked if image is not None)
+    if not images:
+        return None
+    one = images[0] if len(images) == 1 and None not in asked else ""
+    if one.startswith("docker:"):
+        return one.removeprefix("docker:")
+    if all(image.startswith("docker:") for image in images):
+        why = "a job has one image for all its places; name it under `run.image`"
+    else:
+        why = "an image of one cloud; name a container image under `run.image`"
+    lost.append(f"image_id {', '.join(images)}: {why}")
     return None
 
 
-def _priority(priority: object, lost: list[str]) -> int | None:
+def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
+    """The labels on which all alternatives agree."""
+    found = [{str(k): str(v) for k, v in mapping_of(choice, "labels").items()} for choice in choices]
+    agreed = {key: value for key, value in found[0].items() if all(labels.get(key) == value for labels in found)}
+    lost.extend(
+        f"labels {key}: only in some of the alternatives, or not the same in all"
+        for key in _once(key for labels in found for key in labels)
+        if key not in agreed
+    )
+    return agreed
+
+
+def _priority(asked: list[object], lost: list[str]) -> int | None:
+    """The priority, where it is one of ours and all alternatives agree on it."""
+    if any(priority != asked[0] for priority in asked):
+        lost.append("priority: not the same in all of the alternatives")
+        return None
+    priority = asked[0]
     if priority is None or (type(priority) is int and -1000 <= priority <= 1000):
         return priority
     lost.append(f"priority {priority}: not a whole number from -1000 to 1000")

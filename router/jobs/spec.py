@@ -183,9 +183,14 @@ class Code(Spec):
         return self
 
 
+# How values of ``run.env`` refer to secrets of whoever applies the plan.
+SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE = "secret:env:", "secret:file:"
+
+
 class Run(Spec):
     """What is started on the machines. Values of ``env`` never enter a plan or a digest; a secret one is written
-    ``secret:env:NAME`` or ``secret:file:PATH`` and read by whoever applies the plan."""
+    ``secret:env:NAME`` or ``secret:file:PATH`` and read by whoever applies the plan. Such a reference is no value: it
+    enters the digest, and ``apply`` shows it."""
 
     image: Text | None = None
     code: Code | None = None
@@ -200,6 +205,13 @@ class Run(Spec):
             if not re.fullmatch(r"[^\s=\0]+", name):
                 raise RefusedError(f"{shown(name)} is no name of a variable", "write NAME: value", at=("env", name))
         return self
+
+    @property
+    def references(self) -> tuple[tuple[str, str], ...]:
+        """Variables whose values are secrets of whoever applies: the name, and how the job refers to the secret."""
+        return tuple(
+            (name, value) for name, value in self.env if value.startswith((SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE))
+        )
 
 
 def _none_is_none(value: object) -> object:
@@ -234,8 +246,8 @@ class Job(Spec):
     labels: Pairs = ()
     steps: Count = Field(description="Steps in total, those already done included.")
     status: Status | None = None
-    earliest_start: Instant | None = None
-    deadline: Instant | None = None
+    earliest_start: Instant | None = Field(default=None, description="At most 366 days after planning.")
+    deadline: Instant | None = Field(default=None, description="At most 366 days after planning.")
     confidence: Annotated[Number, Field(ge=0.5, le=0.999)] = Field(
         default=0.95, description="How sure the deadline must hold."
     )
@@ -245,7 +257,9 @@ class Job(Spec):
     )
     workload: Workload
     gang: Gang
-    max_wait: Duration = Field(default=timedelta(days=7), description="Without a deadline: start within this.")
+    max_wait: Duration = Field(
+        default=timedelta(days=7), description="Without a deadline: start within this; at most 366 days."
+    )
     market: MarketRule = MarketRule()
     checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_is_none)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
@@ -301,10 +315,13 @@ class Job(Spec):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical JSON; of environment values only the names count."""
+        """SHA-256 (hex) of the canonical JSON; of environment values only the names count, and references to
+        secrets."""
         content = self.model_dump(mode="json")
         if self.run is not None:
-            content["run"]["env"] = [name for name, _ in self.run.env]
+            references = dict(self.run.references)
+            # A name holds no "=", so that no name reads like a reference.
+            content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
             # Jobs without it keep the digest that they had before there was such a field.
             if self.run.code is None:
                 del content["run"]["code"]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
+from fractions import Fraction
 
 from pricing.money import ZERO, Usd
 from router.ledger.month import Month
 
 WARN = (50, 80, 100)
 _HUNDRED = 100
+_NANO = 10**9
 # Team and project of money, as the ledger has them.
 Spent = Mapping[tuple[str, str | None], Usd]
 
@@ -59,27 +62,39 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a budget is in a month. ``forecast``: what the month is likely to come to, None where nobody knows."""
+    """How far a budget is in a month. ``running``: what machines cost that no entry has yet; ``forecast``: what the
+    month is likely to come to; None where nobody knows."""
 
     budget: Budget
     usd: Usd
     spent: Usd
+    running: Usd | None = None
     forecast: Usd | None = None
+
+    @property
+    def used(self) -> Usd:
+        """What is spent, and what runs."""
+        return self.spent + (self.running or ZERO)
 
     @property
     def percent(self) -> int | None:
         """Whole percents used, cut; None of a budget of nothing."""
-        return _HUNDRED * self.spent.nanos // self.usd.nanos if self.usd.nanos else None
+        return _HUNDRED * self.used.nanos // self.usd.nanos if self.usd.nanos else None
+
+    @property
+    def share(self) -> Decimal | None:
+        """The part used, to nine places, half to even; None of a budget of nothing."""
+        return Decimal(round(Fraction(self.used.nanos * _NANO, self.usd.nanos))) / _NANO if self.usd.nanos else None
 
     @property
     def passed(self) -> tuple[int, ...]:
         """The percents of warnings that are reached."""
-        return tuple(mark for mark in self.budget.warn if _HUNDRED * self.spent.nanos >= mark * self.usd.nanos)
+        return tuple(mark for mark in self.budget.warn if _HUNDRED * self.used.nanos >= mark * self.usd.nanos)
 
     @property
     def is_over(self) -> bool:
         """More is spent than was to be."""
-        return self.spent > self.usd
+        return self.used > self.usd
 
     @property
     def will_be_over(self) -> bool:
@@ -87,10 +102,16 @@ class Standing:
         return not self.is_over and self.forecast is not None and self.forecast > self.usd
 
 
+def set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:
+    """Those that were set until the moment; all where it is None."""
+    return tuple(each for each in budgets if moment is None or each.at <= moment)
+
+
 def holding(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
-    """Those that hold in a month: of each scope and name the latest that had begun; all, then teams, then projects."""
+    """Those that hold in a month: of each scope and name the latest that had begun, and of several of one month the one
+    that was set last; all, then teams, then projects."""
     found: dict[tuple[Scope, str], Budget] = {}
-    for budget in sorted(budgets, key=lambda each: each.since):
+    for budget in sorted(budgets, key=lambda each: (each.since, each.at)):
         if budget.since <= month:
             found[budget.scope, budget.name] = budget
     order = list(Scope)

@@ -10,10 +10,10 @@ from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.compaction import Load, earliest_run, load_without
-from router.planning.costing import per_step
+from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.plan import Alternative
-from router.planning.scene import Scene
+from router.planning.scene import Scene, within
 from router.planning.schedule import Hold, runs_of
 from router.planning.shared import amounts, use_of
 from router.planning.slots import Slot
@@ -67,7 +67,7 @@ class Alone:
     candidate: Candidate
     cost: Usd
     counted: Usd
-    amortised: Usd
+    amortised: Usd | None
     finish: datetime | None
     lacks: str
 
@@ -81,15 +81,28 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
-        lacks = "no room in its limits, or not on time" if candidate.provisionable else NOT_ORDERED_HERE
+        lacks = _no_room(scene, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
         return Alone(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
     runs = runs_of(scene, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
-    amortised = moves + Usd.total(p.listing.amortised.times(p.machines).over(run.billed) for run in runs for p in parts)
+    paid = [amortised_usd(run) for run in runs]
+    amortised = (
+        None if any(usd is None for usd in paid) else Usd.total([moves, *(usd for usd in paid if usd is not None)])
+    )
     counted = compute + dearest
     lacks = _lacks(here, candidate, counted)
     return Alone(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
+
+
+def _no_room(scene: Scene, job: Job, candidate: Candidate) -> str:
+    start, until = candidate.dates
+    hours = sum(slot.hours for slot in within(candidate, scene.window(job)))
+    if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
+        return "no room in its limits, or not on time"
+    begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > scene.now else ""
+    ends = f"until {until:%Y-%m-%d %H:%MZ}" if until is not None else ""
+    return f"reserved {begins}{ends}".rstrip() + ": too short for the whole of it"
 
 
 def _lacks(here: Around, candidate: Candidate, counted: Usd) -> str:
@@ -131,15 +144,26 @@ def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
-    """The cheapest candidate that fits; None when none of the cheapest few does."""
+    """The cheapest candidate that fits; None when none does."""
     return min(fitting(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
 
 
 def fitting(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> list[Alone]:
-    """Those of the cheapest few candidates on which the job fits and lacks nothing."""
-    local = here.with_candidates(candidates)
-    found = [alone(local, c, slots) for c in ranked(here.job, candidates)[:_TRIED]]
-    return [a for a in found if a.finish is not None and not a.lacks]
+    """Those of the cheapest few candidates on which the job fits and lacks nothing; the next cheaper ones follow until
+    one fits."""
+    local, job = here.with_candidates(candidates), here.job
+    window = here.scene.window(job) if slots is None else tuple(slots)
+    hours = sum(slot.hours for slot in window)
+    found: list[Alone] = []
+    for number, c in enumerate(ranked(job, candidates)):
+        if number >= _TRIED and found:
+            break
+        if c.reserved_hours(steps_to_do(job, running=c.running)) - c.startup_hours > hours + 1e-6:
+            continue
+        each = alone(local, c, slots)
+        if each.finish is not None and not each.lacks:
+            found.append(each)
+    return found
 
 
 def alternatives_of(
@@ -176,12 +200,14 @@ def _shown(job: Job, found: Alone, *, dominated: bool) -> Alternative:
         accelerator=c.accelerator,
         accelerators=c.accelerators,
         usd_per_hour=c.usd_per_hour,
-        usd_per_step=per_step(found.amortised, steps) or Usd(0),
+        usd_per_step=None if found.amortised is None else per_step(found.amortised, steps) or Usd(0),
         cost_usd=found.cost,
         finish=found.finish,
         provisionable=c.provisionable,
         dominated=dominated,
         lacks=found.lacks,
+        reservation_cost=c.parts[-1].listing.cost or "",
+        amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
     )
 
 

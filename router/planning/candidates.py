@@ -24,6 +24,7 @@ from router.planning.sieve import covers, refusal
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 
+ENOUGH = 10**15  # of any limit
 LONGEST_RUN = timedelta(days=90)
 
 
@@ -41,9 +42,8 @@ class Part:
 class Candidate:
     """A gang that could run a job: one offer, or an on-demand core (first part) with a spot rest.
 
-    Rates as in ``docs/design/003-the-placement-program.md``: ``steps_per_hour`` g is expected,
-    ``on_time_steps_per_hour``
-    g(α) is reached with the job's confidence (equal without a deadline), ``billed_share`` b of run time is billed.
+    Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
+    job's confidence (equal without a deadline), ``billed_share`` b of run time is billed.
     ``running`` marks where the job runs now. ``weak`` says why to doubt price or risk.
     """
 
@@ -54,7 +54,7 @@ class Candidate:
     accelerator: str
     accelerators: int
     usd_per_hour: UsdPerHour
-    amortised_usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour | None
     steps_per_hour: float
     on_time_steps_per_hour: float
     billed_share: float
@@ -85,10 +85,22 @@ class Candidate:
         """Marginal dollars a step, start-up and moves aside; for ranking only."""
         return self.usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
 
+    @cached_property
+    def dates(self) -> tuple[datetime | None, datetime | None]:
+        """From when until when all parts are there; None is open."""
+        starts = [p.listing.start for p in self.parts if p.listing.start is not None]
+        ends = [p.listing.until for p in self.parts if p.listing.until is not None]
+        return max(starts, default=None), min(ends, default=None)
+
+    def covers(self, start: datetime, end: datetime) -> bool:
+        """Whether all parts are there from ``start`` until ``end``."""
+        return all(part.listing.covers(start, end) for part in self.parts)
+
     @property
-    def amortised_usd_per_step(self) -> float:
-        """The same at amortised prices."""
-        return self.amortised_usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
+    def amortised_usd_per_step(self) -> float | None:
+        """The same at amortised prices; None where one of them is unknown."""
+        rate = self.amortised_usd_per_hour
+        return None if rate is None else rate.dollars() * self.billed_share / self.steps_per_hour
 
     @property
     def provisionable(self) -> bool:
@@ -146,7 +158,7 @@ class CandidateFinder:
     def __init__(self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool) -> None:
         self._book = book
         self._limits = limits
-        self._now = now
+        self.now = now
         self._advisory = advisory
         self._listings: Mapping[str, tuple[Listing, ...]] = listings_by_accelerator(book, limits)
         # By identity: listings are large to hash, and these live as long as the finder.
@@ -155,6 +167,13 @@ class CandidateFinder:
             for listings in self._listings.values()
             for listing in listings
         }
+
+    @cached_property
+    def without_amounts(self) -> CandidateFinder:
+        """The same finder with more than enough of every limit of the file; what offers have stays."""
+        freed = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
+        without = self._limits.model_copy(update={"limits": freed})
+        return CandidateFinder(self._book, without, self.now, advisory=self._advisory)
 
     def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
         """As :func:`candidates_for`."""
@@ -267,14 +286,14 @@ class CandidateFinder:
     ) -> Candidate | tuple[str, str]:
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
         steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
-        risk = _risk(job, speed, risks, steps)
-        expected = goodput.expected_steps_per_hour(risk)
+        risk = goodput.rounded(_risk(job, speed, risks, steps))
+        expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
             days = math.inf if expected == 0 else steps / expected / 24
             return "too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}"
         on_time = expected
         if job.deadline is not None:
-            on_time = goodput.on_time_steps_per_hour(risk, steps, job.confidence)
+            on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
             if on_time <= 0:
                 return "too risky", f"no finish time is {job.confidence:.0%} sure"
         weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
@@ -286,10 +305,10 @@ class CandidateFinder:
             accelerator=option.accelerator,
             accelerators=option.count,
             usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
-            amortised_usd_per_hour=_sum_rates(p.listing.amortised.times(p.machines) for p in parts),
+            amortised_usd_per_hour=_amortised(parts),
             steps_per_hour=expected,
             on_time_steps_per_hour=on_time,
-            billed_share=goodput.billed_share(risk),
+            billed_share=goodput.to_digits(goodput.billed_share(risk)),
             startup=job.startup,
             risk=risk,
             transfers=transfers,
@@ -304,6 +323,14 @@ def _kind(parts: tuple[Part, ...]) -> str:
     if len(parts) == 1:
         return ""
     return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
+
+
+def _amortised(parts: tuple[Part, ...]) -> UsdPerHour | None:
+    """What a gang really costs an hour; None where that of a part is not known."""
+    rates = [part.listing.amortised for part in parts]
+    if any(rate is None for rate in rates):
+        return None
+    return _sum_rates(rate.times(part.machines) for rate, part in zip(rates, parts, strict=True) if rate is not None)
 
 
 def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:

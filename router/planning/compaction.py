@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.scene import Scene
+from router.planning.scene import Scene, within
 from router.planning.schedule import Hold, Holdings
 from router.planning.slots import Slot
 
@@ -69,23 +69,39 @@ def earliest_run(
 ) -> tuple[Hold, ...] | None:
     """The first unbroken stretch of the job's window that carries all its steps on one candidate; None if
     there is none."""
-    window = scene.window(job) if slots is None else slots
+    window = within(candidate, scene.window(job) if slots is None else tuple(slots))
     for first in range(len(window)):
-        goes_on = candidate.running and window[first].index == 0
-        if not goes_on and not scene.may_start(job, window[first]):
+        if not may_begin(scene, job, candidate, window[first]):
             return None
-        need = steps_to_do(job, running=goes_on) / candidate.on_time_steps_per_hour
-        need += 0.0 if goes_on else candidate.startup_hours
-        holds: list[Hold] = []
-        for slot in window[first:]:
-            whole = slot.order or job.checkpoint is None
-            share = 1.0 if whole else min(1.0, need / slot.hours)
-            if not room_for(scene, job, candidate, load, slot, share):
-                break
-            holds.append(Hold(slot, candidate.key, share))
-            need -= slot.hours
-            if need <= _SLACK:
-                return tuple(holds)
+        found = run_from(scene, job, candidate, load, window[first:])
+        if found is not None:
+            return found
+    return None
+
+
+def may_begin(scene: Scene, job: Job, candidate: Candidate, slot: Slot) -> bool:
+    """Whether a run of the candidate may begin in the slot, or goes on in it from before ``now``."""
+    return (candidate.running and slot.index == 0) or scene.may_start(job, slot)
+
+
+def run_from(
+    scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot]
+) -> tuple[Hold, ...] | None:
+    """The unbroken stretch from the first of ``slots`` that carries all the job's steps; None where they or the
+    limits end before."""
+    goes_on = candidate.running and slots[0].index == 0
+    need = steps_to_do(job, running=goes_on) / candidate.on_time_steps_per_hour
+    need += 0.0 if goes_on else candidate.startup_hours
+    holds: list[Hold] = []
+    for slot in slots:
+        whole = slot.order or job.checkpoint is None
+        share = 1.0 if whole else min(1.0, need / slot.hours)
+        if not room_for(scene, job, candidate, load, slot, share):
+            return None
+        holds.append(Hold(slot, candidate.key, share))
+        need -= slot.hours
+        if need <= _SLACK:
+            return tuple(holds)
     return None
 
 

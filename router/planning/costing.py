@@ -14,9 +14,10 @@ from pricing.places import Market, RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, Part
 from router.planning.egress_rows import allowance_left, already_moved
-from router.planning.plan import Line, Move
+from router.planning.plan import Capacity, Line, Move
 from router.planning.scene import Scene
 from router.planning.schedule import Run
+from router.planning.sieve import covers
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
 
 _MICRO = timedelta(microseconds=1)
@@ -37,7 +38,8 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
     offer, c = part.offer, run.candidate
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
-    amortised = part.listing.amortised.times(part.machines)
+    each = part.listing.amortised
+    amortised = None if each is None else each.times(part.machines)
     return Line(
         job=run.job,
         gang=gang,
@@ -63,11 +65,26 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
         steps_per_hour=c.steps_per_hour,
         on_time_steps_per_hour=c.on_time_steps_per_hour,
         billed_share=c.billed_share,
-        usd_per_step=per_step(amortised.over(billed), run.steps),
+        usd_per_step=None if amortised is None else per_step(amortised.over(billed), run.steps),
         cost_usd=rate.over(billed),
         price_as_of=day_of(offer),
         price_source=offer.source,
         weak=c.weak,
+        reservation_cost=part.listing.cost or "",
+        capacity=capacity_of(scene, part),
+    )
+
+
+def capacity_of(scene: Scene, part: Part) -> Capacity:
+    """Unknown where neither the offer nor the limits file says how many machines one may count on."""
+    bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in scene.limits.limits)
+    return "" if bounded else "unknown"
+
+
+def compute_usd(runs: Sequence[Run]) -> Usd:
+    """What the runs cost, moves aside: each part's rate times billed time."""
+    return Usd.total(
+        part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
     )
 
 
@@ -165,9 +182,18 @@ def job_cost(lines: Sequence[Line], moves: Sequence[Move], job: str) -> Usd:
 
 
 def amortised_per_step(runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
-    """A job's whole cost a step, reservations at their amortised price, moves included."""
-    paid = Usd.total(run.candidate.amortised_usd_per_hour.over(run.billed) for run in runs)
-    return per_step(paid + Usd.total(m.cost_usd for m in moves), sum(run.steps for run in runs))
+    """A job's whole cost a step, reservations at their amortised price, moves included; None where one is unknown."""
+    paid = [amortised_usd(run) for run in runs]
+    if any(usd is None for usd in paid):
+        return None
+    total = Usd.total([*(usd for usd in paid if usd is not None), *(m.cost_usd for m in moves)])
+    return per_step(total, sum(run.steps for run in runs))
+
+
+def amortised_usd(run: Run) -> Usd | None:
+    """What a run really costs, reservations at their own price; None where that is not known."""
+    rate = run.candidate.amortised_usd_per_hour
+    return None if rate is None else rate.over(run.billed)
 
 
 def chosen(runs: Sequence[Run]) -> Candidate | None:

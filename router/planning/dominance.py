@@ -1,7 +1,7 @@
 """Leaving out candidates that can never be part of a better plan. Exact: the optimum stays the same.
 
 A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on
-time), and takes no
+time), is there whenever B is, and takes no
 more of every limit that could bind; what the job runs on now is never dropped. A whole region is dropped for
 another when
 each of its candidates is so dropped by one of the other's, and moving there is free or on the very same meters
@@ -10,6 +10,7 @@ each of its candidates is so dropped by one of the other's, and moving there is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -51,6 +52,7 @@ def _better(
     ]
     touched = sorted({name for c in candidates for name in use[job.name, c.key]} & binding)
     columns += [[float(use[job.name, c.key].get(name, 0)) for c in candidates] for name in touched]
+    columns += _dates(candidates)
     figures = np.array(columns)
     no_worse = np.ones((len(candidates), len(candidates)), dtype=np.bool_)
     equal = no_worse.copy()
@@ -64,6 +66,15 @@ def _better(
     better[:, running] = False
     np.fill_diagonal(better, val=False)
     return better
+
+
+def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:
+    """Seconds of start and end, less being better: who is there longer can stand for who is there in it."""
+    if all(c.dates == (None, None) for c in candidates):
+        return []
+    begin = [-math.inf if c.dates[0] is None else c.dates[0].timestamp() for c in candidates]
+    end = [-math.inf if c.dates[1] is None else -c.dates[1].timestamp() for c in candidates]
+    return [begin, end]
 
 
 def _without_poor_regions(candidates: Sequence[Candidate], kept: list[int], better: Matrix) -> list[int]:

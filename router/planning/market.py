@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from fractions import Fraction
 
 from pricing.book import PriceBook
@@ -13,7 +14,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
-from router.jobs.limits import Discount, Limits, Reservation
+from router.jobs.limits import Discount, Limits, Reservation, ReservedCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +22,20 @@ class Listing:
     """An offer as we would buy it.
 
     ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` what it
-    really costs; ``cap`` the machines to be had at once, None unknown (taken as unlimited).
+    really costs (None: not known; zero of what is sunk: ``cost`` says which); ``cap`` the machines to be had at once,
+    None unknown (taken as unlimited). A reservation is there from ``start`` until ``until``.
     """
 
     offer: Offer
     machine: Machine
     region: Region
     accelerator: Accelerator
-    amortised: UsdPerHour
+    amortised: UsdPerHour | None
     cap: int | None
     reservation: str = ""
+    cost: ReservedCost | None = None
+    start: datetime | None = None
+    until: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -39,11 +44,15 @@ class Listing:
         own = f"({self.reservation})" if self.reservation else ""
         return f"{place}/{self.offer.instance_type}/{self.offer.market.value}{own}"
 
+    def covers(self, start: datetime, end: datetime) -> bool:
+        """Whether the machines are there from ``start`` until ``end``."""
+        return (self.start is None or self.start <= start) and (self.until is None or end <= self.until)
+
 
 def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[Listing, ...]]:
     """Every listing, sorted by offer key, under its accelerator's name.
 
-    Raises InvalidInputError when a reservation names a machine, region or price that the book does not have.
+    Raises InvalidInputError when a reservation names a machine or region that the book does not have.
     """
     found: dict[str, list[Listing]] = {}
     for offer in book.offers:
@@ -91,20 +100,6 @@ def _reserved(reservation: Reservation, book: PriceBook) -> Listing:
         raise InvalidInputError.single(
             f"the price book has no such {missing}", where="limits", field=f"reservations.{reservation.name}"
         )
-    amortised = reservation.usd_per_hour
-    if amortised is None:
-        listed = [
-            o.usd_per_hour
-            for o in book.offers
-            if (o.cloud, o.region, o.instance_type) == (machine.cloud, reservation.region, machine.instance_type)
-            and o.market is Market.ON_DEMAND
-        ]
-        if not listed:
-            raise InvalidInputError.single(
-                "no usd_per_hour, and no on-demand price to take instead",
-                where="limits", field=f"reservations.{reservation.name}", remedy="state usd_per_hour",
-            )  # fmt: skip
-        amortised = min(listed)
     offer = Offer(
         cloud=reservation.cloud,
         region=reservation.region,
@@ -117,4 +112,8 @@ def _reserved(reservation: Reservation, book: PriceBook) -> Listing:
         machines_cap=reservation.machines,
         price_basis="reservation",
     )
-    return Listing(offer, machine, region, accelerator, amortised, reservation.machines, reservation.name)
+    amortised = UsdPerHour(0) if reservation.sunk else reservation.usd_per_hour
+    return Listing(
+        offer, machine, region, accelerator, amortised, reservation.machines, reservation.name,
+        reservation.cost, reservation.start, reservation.until,
+    )  # fmt: skip

@@ -11,9 +11,12 @@ from fractions import Fraction
 from typing import Literal
 
 from pricing.money import Usd, UsdPerHour
+from router.jobs.run_policy import RunPolicy
 
 VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
+ReservationCost = Literal["", "amortised", "sunk", "unknown"]
+Capacity = Literal["", "unknown"]
 Status = Literal["optimal", "feasible", "infeasible", "time_limit"]
 
 
@@ -24,7 +27,11 @@ class Line:
     ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and
     ``cost_usd`` = ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of
     all ``machines`` (zero on a reservation), ``usd_per_step`` the amortised one. A gang with an on-demand
-    core has two lines with the same ``gang``, start and end; steps stand on the first.
+    core has two lines with the same ``gang``, start and end; steps stand on the first. ``reservation_cost`` says of a
+    reservation what is known of its price: amortised, sunk (its amortised price is zero then), unknown (None then); ""
+    of anything else. ``policy`` is the one that an accepted quote was made for; None where no quote was accepted.
+    ``capacity`` is unknown where nothing says how many machines there are: no stock or cap of the offer, no limit of
+    the file; they are taken as unlimited.
     """
 
     job: str
@@ -46,7 +53,7 @@ class Line:
     share: float
     startup: bool
     usd_per_hour: UsdPerHour
-    amortised_usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour | None
     steps: int
     steps_per_hour: float
     on_time_steps_per_hour: float
@@ -56,6 +63,15 @@ class Line:
     price_as_of: str
     price_source: str
     weak: str
+    reservation_cost: ReservationCost = ""
+    policy: RunPolicy | None = None
+    capacity: Capacity = ""
+
+    @property
+    def amortised_usd(self) -> Usd | None:
+        """What the line really costs, a reservation at its own price; None where that is not known."""
+        rate = self.amortised_usd_per_hour
+        return None if rate is None else rate.over(timedelta(microseconds=int(self.hours * 3_600_000_000)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +110,22 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class ShadowPrice:
-    """What one more unit of a limit would save over the plan, in dollars; ``basis`` says how that was found."""
+    """What more of a limit would bring over the plan; ``basis`` says how that was found.
+
+    ``usd_per_unit`` is what a unit saves, below zero where the bill rises. Where it was resolved: the limit was raised
+    by ``raised_by`` units, which ``machines`` of ``instance_type`` take (the gang that is blocked; 0 of a budget), and
+    the raise places ``places`` more jobs and saves ``saves_usd`` in all, thresholds aside.
+    """
 
     limit: str
     usd_per_unit: Usd
     unit: str
     basis: Literal["lp_estimate", "resolved"]
+    raised_by: int = 1
+    machines: int = 0
+    instance_type: str = ""
+    saves_usd: Usd | None = None
+    places: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +144,14 @@ class Alternative:
     accelerator: str
     accelerators: int
     usd_per_hour: UsdPerHour
-    usd_per_step: Usd
+    usd_per_step: Usd | None
     cost_usd: Usd
     finish: datetime | None
     provisionable: bool
     dominated: bool
     lacks: str
+    reservation_cost: ReservationCost = ""
+    amortised_usd_per_hour: UsdPerHour | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +196,15 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """A phase of planning that ended before it was done: by the time limit, or by its count of rounds or nodes
+    (``work``)."""
+
+    phase: str
+    by: Literal["time", "work"]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Where each job runs, what it costs, and how sure that is. Tuples are sorted; see ``docs/schema/plan.json``."""
 
@@ -192,3 +229,4 @@ class Plan:
     unplaced: tuple[Unplaced, ...]
     shadow_prices: tuple[ShadowPrice, ...]
     jobs: tuple[JobSummary, ...]
+    cuts: tuple[Cut, ...] = ()

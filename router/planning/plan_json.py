@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
+from router.jobs.run_policy import RunPolicy
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
+    Cut,
     DroppedOffers,
     JobSummary,
     Line,
@@ -30,6 +34,14 @@ from router.planning.plan import (
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
+# Fields that only what is reserved has: other plans keep the bytes that they had without them.
+OF_RESERVATIONS: Mapping[type, tuple[str, ...]] = MappingProxyType(
+    {Line: ("reservation_cost",), Alternative: ("reservation_cost", "amortised_usd_per_hour")}
+)
+# Fields that are left out where there is nothing to say: earlier plans keep their bytes.
+WHERE_SAID: Mapping[type, tuple[str, ...]] = MappingProxyType(
+    {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
+)
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
@@ -63,6 +75,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "shadow_prices": [_plain(price) for price in plan.shadow_prices],
         "jobs": [_plain(job) for job in plan.jobs],
     }
+    if plan.cuts:  # plans of earlier versions have none, and keep their digests
+        content["cuts"] = [_plain(cut) for cut in plan.cuts]
     digest = _digest(content)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
@@ -70,6 +84,11 @@ def plan_content(plan: Plan) -> dict[str, Any]:
 def _digest(content: dict[str, Any]) -> str:
     bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
     return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def optional_fields(kind: type) -> tuple[str, ...]:
+    """Fields of a part of the plan that its JSON form may leave out."""
+    return OF_RESERVATIONS.get(kind, ()) + WHERE_SAID.get(kind, ())
 
 
 def _time(value: datetime) -> str:
@@ -82,16 +101,27 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, datetime):
         return _time(value)
+    if isinstance(value, RunPolicy):
+        return value.content
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Fraction):
         return round(float(value), 6)
-    if hasattr(value, "__dataclass_fields__"):
-        found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        if isinstance(value, Line):
-            found["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
-        return found
-    return value
+    return _fields(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a frozen value, but those that are left out where there is nothing to say."""
+    found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Line):
+        found["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
+    if isinstance(value, (Line, Alternative)) and not value.reservation_cost:
+        for name in OF_RESERVATIONS[type(value)]:
+            del found[name]
+    for field in fields(value):
+        if field.name in WHERE_SAID.get(type(value), ()) and getattr(value, field.name) == field.default:
+            del found[field.name]
+    return found
 
 
 def _move(move: Move) -> dict[str, Any]:
@@ -151,12 +181,14 @@ def _plan(c: dict[str, Any]) -> Plan:
         ),
         shadow_prices=_many(ShadowPrice, c["shadow_prices"]),
         jobs=tuple(_read_job(j) for j in c["jobs"]),
+        cuts=_many(Cut, c.get("cuts", ())),
     )
 
 
 def _read_line(content: dict[str, Any]) -> Line:
     hours = Fraction(content["billed_microseconds"], _MICROSECONDS_PER_HOUR)
-    return _read(Line, {**content, "hours": hours})
+    policy = RunPolicy.read(content["policy"]) if "policy" in content else None
+    return _read(Line, {**content, "hours": hours, "policy": policy})
 
 
 def _read_job(content: dict[str, Any]) -> JobSummary:
@@ -185,7 +217,8 @@ def _read(kind: type[T], content: dict[str, Any]) -> T:
     """Fields by the naming rule that the whole document keeps: ``usd_per_hour`` rates, ``usd`` amounts, four times."""
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]
-        value = content[field.name]
+        optional = field.name in optional_fields(kind)
+        value = content.get(field.name, field.default) if optional else content[field.name]
         if isinstance(value, str):
             if field.name.endswith("usd_per_hour"):
                 value = UsdPerHour.parse(value)

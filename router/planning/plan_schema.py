@@ -14,8 +14,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from pricing.money import Usd, UsdPerHour
+from router.jobs.run_policy import run_policy_schema
 from router.planning import plan
-from router.planning.plan_json import SCHEMA_VERSION
+from router.planning.plan_json import SCHEMA_VERSION, optional_fields
 from router.planning.plan_schema_words import PLAN, WORDS
 
 Schema = dict[str, Any]
@@ -45,10 +46,12 @@ _PARTS: tuple[type, ...] = (
     plan.Alternative,
     plan.ConstraintCost,
     plan.DroppedOffers,
+    plan.Cut,
 )
 # As plan_json writes them: a move says `from`; book and horizon are objects.
 _RENAMED: dict[tuple[type, str], str] = {(plan.Move, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
+_OPTIONAL = frozenset({"cuts"})
 _BOUNDS: dict[str, Schema] = {
     "accelerators": {"minimum": 1},
     "billed_share": {"minimum": 0, "maximum": 1},
@@ -95,8 +98,9 @@ def plan_schema_text() -> str:
 
 
 def _object(properties: Schema) -> Schema:
-    """Every field always there, and no other."""
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    """Every field but the optional ones always there, and no other."""
+    required = [name for name in properties if name not in _OPTIONAL]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _at(name: str) -> Schema:
@@ -108,7 +112,12 @@ def _part(kind: type) -> Schema:
     if kind is plan.Line:
         words = WORDS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
-    return {"description": WORDS[kind][""], **_object(properties)}
+    optional = optional_fields(kind)
+    whole = _object(properties)
+    whole["required"] = [name for name in whole["required"] if name not in optional]
+    if kind is plan.Line:
+        whole["properties"]["policy"] = run_policy_schema(WORDS[kind]["policy"])  # absent where no quote was accepted
+    return {"description": WORDS[kind][""], **whole}
 
 
 def _properties(kind: type) -> Schema:
@@ -117,7 +126,7 @@ def _properties(kind: type) -> Schema:
     hints = typing.get_type_hints(kind)
     found: Schema = {}
     for field in fields(kind):
-        if kind is plan.Plan and field.name in _NESTED:
+        if (kind is plan.Plan and field.name in _NESTED) or (kind is plan.Line and field.name == "policy"):
             continue
         name = _RENAMED.get((kind, field.name), field.name)
         found[name] = {**_type(hints[field.name], _BOUNDS.get(field.name, {})), "description": words[field.name]}

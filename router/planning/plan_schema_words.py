@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 from router.planning import plan
 
+_RESERVATION_COST = (
+    "Of a reservation alone: amortised, its price counts in amortised_usd_per_hour; sunk, it is not counted any more; "
+    "unknown, nobody stated it."
+)
 _USD_PER_HOUR = "Marginal price of all machines of the line, dollars an hour; zero on a reservation."
 _PLACE = {
     "cloud": "Cloud.",
@@ -33,7 +37,7 @@ PLAN: Mapping[str, str] = {
         "not proven; infeasible: it is proven that nothing can be placed; time_limit: nothing was found in time."
     ),
     "stage_one_proven": "Whether it is proven that no more jobs (by priority) could be placed.",
-    "time_limit_hit": "Whether the time limit cut a search short; only then may the same inputs give another plan.",
+    "time_limit_hit": "Whether the time limit cut a phase short; only then may the same inputs give another plan.",
     "cost_usd": "Lines and moves, dollars.",
     "orders_usd": "Of it the orders and the moves into the regions that they use, dollars.",
     "threshold_usd": "Worth of the jobs' min_saving counted against further starts, dollars; in the gap, never paid.",
@@ -44,8 +48,9 @@ PLAN: Mapping[str, str] = {
     "lines": "By job, then in time order.",
     "moves": "What is moved between regions, by job.",
     "unplaced": "Jobs that are left out, by name.",
-    "shadow_prices": "Limits that cost money, dearest first.",
+    "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
+    "cuts": "Phases that ended before they were done, by name; left out when there are none.",
 }
 
 WORDS: Mapping[type, Mapping[str, str]] = {
@@ -67,16 +72,22 @@ WORDS: Mapping[type, Mapping[str, str]] = {
         "share": "Share of the time from start to end that is held; 1 for an order.",
         "startup": "Whether a start-up is paid in it.",
         "usd_per_hour": _USD_PER_HOUR,
-        "amortised_usd_per_hour": "The same with reservations at what they really cost.",
+        "amortised_usd_per_hour": "The same with reservations at what they really cost; null where that is unknown.",
         "steps": "Expected steps; on the gang's first line.",
         "steps_per_hour": "Expected steps an hour, checkpoints and interruptions counted.",
         "on_time_steps_per_hour": "Steps an hour reached with the job's confidence; by it time is reserved.",
         "billed_share": "Share of running time that is billed (waiting for a new gang is not).",
-        "usd_per_step": "Amortised dollars a step of this line; null without steps.",
+        "usd_per_step": "Amortised dollars a step of this line; null without steps, or where the price is unknown.",
         "cost_usd": "Dollars of the line.",
         "price_as_of": "Day of the price, `YYYY-MM-DD`, or undated.",
         "price_source": "Where the price is from.",
         "weak": "Why to doubt price or risk; empty when there is no doubt.",
+        "reservation_cost": _RESERVATION_COST,
+        "policy": "The policy that the accepted quote was made for, and that runs; absent where no quote was accepted.",
+        "capacity": (
+            "unknown: neither the offer nor the limits file says how many machines there are, and the plan takes them "
+            "as unlimited. Left out otherwise."
+        ),
     },
     plan.Move: {
         "": "Bytes moved into a region for a job.",
@@ -103,12 +114,25 @@ WORDS: Mapping[type, Mapping[str, str]] = {
         "detail": "Of what, and where the job would then run.",
         "cost_usd": "What the job would then cost, dollars.",
     },
+    plan.Cut: {
+        "": "A phase of planning that ended before it was done.",
+        "phase": (
+            "shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices or "
+            "explanations."
+        ),
+        "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
+    },
     plan.ShadowPrice: {
-        "": "What one more unit of a limit would save over the whole plan.",
+        "": "What more of a limit would bring over the whole plan: jobs placed first, then money.",
         "limit": "Name of the limit, of an offer's capacity, or of a team's budget.",
-        "usd_per_unit": "Dollars a unit.",
+        "usd_per_unit": "Dollars that a unit saves; below zero where more jobs are placed and the bill rises.",
         "unit": "accelerators, vcpus, machines or USD.",
-        "basis": "lp_estimate: the dual value of the relaxation; resolved: solved again with one unit more.",
+        "basis": "lp_estimate: the dual value of the relaxation; resolved: planned again with more of the limit.",
+        "raised_by": "Resolved: by how many units the limit was raised; 1 where left out.",
+        "machines": "Resolved: how many machines of the blocked gang take that much; left out of budgets.",
+        "instance_type": "Resolved: the type of those machines.",
+        "saves_usd": "Resolved: dollars that the whole raise saves, thresholds aside; below zero where the bill rises.",
+        "places": "Resolved: how many more jobs it places, of the highest priority that gains; left out where none.",
     },
     plan.JobSummary: {
         "": "One job's result; start, finish and usd_per_step are null when it is left out.",
@@ -137,12 +161,14 @@ WORDS: Mapping[type, Mapping[str, str]] = {
         "machines": "Number of machines.",
         "accelerators": "Accelerators of all machines.",
         "usd_per_hour": "Marginal price of all machines, dollars an hour.",
-        "usd_per_step": "Amortised dollars a step, moves included.",
+        "usd_per_step": "Amortised dollars a step, moves included; null where the price is unknown.",
         "cost_usd": "What the job would then cost, dollars.",
         "finish": "Until when it would hold machines; null where it does not fit.",
         "provisionable": "Whether stepfare can order it.",
         "dominated": "Whether another offer of its region is at least as good in everything.",
         "lacks": "What it lacks; empty when it could be had, only dearer.",
+        "reservation_cost": _RESERVATION_COST,
+        "amortised_usd_per_hour": "Of a reservation alone: what all machines really cost an hour; null where unknown.",
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",

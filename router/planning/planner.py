@@ -7,35 +7,42 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from pricing.book import PriceBook
 from pricing.money import Usd
 from router.jobs.limits import Limits
+from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import undominated
-from router.planning.formulation import formulate
+from router.planning.early_starts import start_early
+from router.planning.effort import Clock, Effort
+from router.planning.formulation import Formulation, formulate
 from router.planning.plan import VALID_FOR, Line, Move, Plan, Status
 from router.planning.polish import polished
 from router.planning.scene import Scene, last_use, window
 from router.planning.schedule import Run
 from router.planning.shared import amounts, binding, use_of
-from router.planning.shortlist import LARGE, WIDEST, shortlisted, size
+from router.planning.shortlist import LARGE, WIDEST, Shortlist, shortlisted, size
 from router.planning.slots import make_slots
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stages import Answer, over_all_candidates, solve_in_stages, widened
 from router.planning.steadiness import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
+from router.planning.worth import shadow_prices
 
 _SEARCHING = 0.85  # of the time limit: the rest is for pricing and explaining
-_WORTH_ANOTHER = 5.0  # seconds: with less left no second program is begun
+_FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
+_WIDER, _CONFIDENCE = "wider search", "confidence"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """Everything a plan depends on. ``now`` aware; ``gap`` relative; ``resolve_limits`` how many shadow prices to
-    re-solve; ``confidence_rounds`` how often to re-solve when a job split over offers falls short of its confidence."""
+    """Everything a plan depends on. ``now`` aware; ``gap`` relative; ``time_limit`` the longest it may take, from which
+    the searches have their counts of nodes; ``resolve_limits`` how many shadow prices to re-solve;
+    ``confidence_rounds`` how often to re-solve when a job split over offers falls short of its confidence."""
 
     jobs: tuple[Job, ...]
     book: PriceBook
@@ -44,7 +51,7 @@ class PlanRequest:
     horizon: timedelta = timedelta(hours=24)
     slot: timedelta = timedelta(hours=1)
     gap: float = 0.005
-    time_limit: timedelta = timedelta(seconds=60)
+    time_limit: timedelta = timedelta(minutes=3)
     solver: str = "highs"
     advisory: bool = False
     resolve_limits: int = 5
@@ -74,27 +81,34 @@ def make_plan(
     solver: Solver | None = None,
     progress: Progress = _silent,
     timings: Timings | None = None,
+    clock: Clock = time.monotonic,
+    began: float | None = None,
 ) -> Plan:
-    """The plan. Same request, same plan, unless the time limit cut in (then the plan says so).
+    """The plan. Same request, same plan, unless the time limit cut in (then the plan says where).
 
+    The time limit runs from ``began`` on ``clock`` (now, where that is None) and covers everything done here.
     Raises InvalidInputError for a solver that is not there or a reservation that the book does not know.
     """
-    clock = timings if timings is not None else Timings()
+    spent = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
-    deadline = time.monotonic() + _SEARCHING * request.time_limit.total_seconds()
+    whole = Effort(engine, request.time_limit, clock=clock, began=began)
+    search = whole.within(_SEARCHING, _SEARCHING)
     jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
     surer: dict[str, float] = {}
     rounds = 0
     while True:
         progress(f"sieving {len(request.book.offers):,} offers for {len(jobs)} jobs")
-        gathered = _gather(request, jobs, surer, clock)
-        answer = _answer(request, gathered, engine, deadline, progress, clock)
+        gathered = _gather(request, jobs, surer, spent)
+        answer = _answer(request, gathered, search, progress, spent)
         short = _short_of_confidence(jobs, answer.runs)
-        if not short or rounds >= request.confidence_rounds:
+        if not short or search.late(_CONFIDENCE):
+            break
+        if rounds >= request.confidence_rounds:
+            search.stopped(_CONFIDENCE)
             break
         rounds += 1
         surer.update({job.name: 1 - (1 - surer.get(job.name, job.confidence)) / 2 for job in short})
-    return _finish(request, gathered, answer, engine, deadline, progress, clock)
+    return _finish(request, gathered, answer, whole, search, progress, spent)
 
 
 @dataclass(frozen=True)
@@ -134,6 +148,8 @@ def _hopeless(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str
     """Why the job cannot be placed whatever the others do: no candidate, or none fast enough for the whole window."""
     if not candidates:
         return "no offer passes the job's rules"
+    if all(c.dates[1] is not None for c in candidates):
+        return _reserved_too_briefly(job, candidates, now)
     first, last = window(job, now)
     if last is None:
         return None
@@ -145,6 +161,21 @@ def _hopeless(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str
     return f"the deadline is too near: {least:.1f} h needed on the fastest offer ({fastest.key}), {hours:.1f} h left"
 
 
+def _reserved_too_briefly(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
+    """Why reservations alone cannot carry the job: at the fastest that is there at each moment, too few steps."""
+    first, last = window(job, now)
+    edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
+    times = sorted(edge for edge in edges if last is None or edge < last)
+    most = 0.0
+    for begin, end in pairwise([*times, *([last] if last is not None else [])]):
+        rates = [c.on_time_steps_per_hour for c in candidates if c.covers(begin, end)]
+        most += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
+    steps = steps_to_do(job, running=any(c.running for c in candidates))
+    if most >= steps:
+        return None
+    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
+
+
 def _scene(
     request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], kept: Mapping[str, tuple[Candidate, ...]]
 ) -> Scene:
@@ -154,7 +185,10 @@ def _scene(
     tight = binding({job.name: kept[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
-    slots = make_slots(request.now, request.slot, request.horizon, edges, max([*ends, request.now + request.slot]))
+    edges += [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
+    # Jobs kept by another version may be due later than a file may say today; they are planned this far.
+    last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
+    slots = make_slots(request.now, request.slot, request.horizon, edges, last)
     return Scene(
         jobs=placeable,
         now=request.now,
@@ -169,16 +203,13 @@ def _scene(
     )
 
 
-def _answer(
-    request: PlanRequest, gathered: _Gathered, engine: Solver, deadline: float, progress: Progress, clock: Timings
-) -> Answer:
+def _answer(request: PlanRequest, gathered: _Gathered, effort: Effort, progress: Progress, clock: Timings) -> Answer:
     scene, shortlist = gathered.scene, None
     whole = size(scene)
     if whole > LARGE:
         progress(f"{whole:,} shares of slots: choosing a shortlist by the prices of the limits")
         began = time.perf_counter()
-        half = time.monotonic() + max(1.0, deadline - time.monotonic()) / 2
-        shortlist = shortlisted(scene, engine, request.gap, half)
+        shortlist = shortlisted(scene, effort.within(1 / 2, 1 / 2), request.gap)
         scene = shortlist.scene
         clock.solve += time.perf_counter() - began
     began = time.perf_counter()
@@ -188,26 +219,38 @@ def _answer(
     began = time.perf_counter()
     # Part of the gap is the shortlist's own: what is left of it is for the search.
     inner = request.gap if shortlist is None else request.gap / 2
-    answer = solve_in_stages(scene, formulation, engine, inner, deadline)
+    answer = solve_in_stages(scene, formulation, effort, inner)
     if shortlist is not None:
         answer = over_all_candidates(answer, shortlist)
-        slack = (answer.spent - answer.bound_usd).dollars()
-        everyone = len(answer.runs) == len(scene.jobs)
-        if not everyone or slack > request.gap * answer.spent.dollars():
-            if deadline - time.monotonic() < _WORTH_ANOTHER:
-                answer = replace(answer, hit_time_limit=True)
-            else:
-                progress("the shortlist leaves a gap: solving again over everything that could close it")
-                reach = slack * (1 + 1e-9) if everyone else math.inf
-                wide, complete = shortlist.within(gathered.scene, reach, WIDEST)
-                again = formulate(wide)
-                found = solve_in_stages(wide, again, engine, request.gap, deadline)
-                answer = widened(answer, found, complete=complete)
-                if answer.scene is wide:
-                    scene, formulation = wide, again
-    answer = polished(keep_places(scene, formulation, engine, request.gap, deadline, answer))
+        answer, formulation = _over_more(request, gathered.scene, shortlist, effort, progress, answer, formulation)
+    answer = polished(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
+    answer = start_early(answer, effort)
     clock.solve += time.perf_counter() - began
     return answer
+
+
+def _over_more(
+    request: PlanRequest,
+    whole: Scene,
+    shortlist: Shortlist,
+    effort: Effort,
+    progress: Progress,
+    answer: Answer,
+    formulation: Formulation,
+) -> tuple[Answer, Formulation]:
+    """The answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
+    slack = (answer.spent - answer.bound_usd).dollars()
+    everyone = len(answer.runs) == len(answer.scene.jobs)
+    if everyone and slack <= request.gap * answer.spent.dollars():
+        return answer, formulation
+    if not effort.affords(_WIDER, formulation.program):
+        return replace(answer, hit_time_limit=True), formulation
+    progress("the shortlist leaves a gap: solving again over everything that could close it")
+    reach = slack * (1 + 1e-9) if everyone else math.inf
+    wide, complete = shortlist.within(whole, reach, WIDEST)
+    again = formulate(wide)
+    better = widened(answer, solve_in_stages(wide, again, effort, request.gap, _WIDER), complete=complete)
+    return better, again if better.scene is wide else formulation
 
 
 def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[Run, ...]]) -> tuple[Job, ...]:
@@ -223,8 +266,8 @@ def _finish(
     request: PlanRequest,
     gathered: _Gathered,
     answer: Answer,
-    engine: Solver,
-    deadline: float,
+    whole: Effort,
+    search: Effort,
     progress: Progress,
     clock: Timings,
 ) -> Plan:
@@ -235,14 +278,15 @@ def _finish(
     moves = moves_of(scene, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
     findings = Findings(gathered.advisory, gathered.dropped, gathered.hopeless, gathered.finder)
-    summaries, unplaced = summarise(gathered.jobs, scene, answer, lines, moves, findings)
+    summaries, unplaced = summarise(gathered.jobs, scene, answer, lines, moves, findings, whole)
     clock.price += time.perf_counter() - began
     began = time.perf_counter()
-    shadow = answer.worth(scene, engine, request.resolve_limits, deadline)
+    shadow = shadow_prices(answer, scene, search, request.resolve_limits)
     clock.solve += time.perf_counter() - began
     objective = cost + answer.threshold
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
+    status = _status(answer, gap, request)
     return Plan(
         as_of=request.now,
         expires_at=request.now + VALID_FOR,
@@ -250,21 +294,22 @@ def _finish(
         book_as_of=request.book.as_of,
         horizon_start=request.now,
         horizon_end=request.now + request.horizon,
-        status=_status(answer, gap, request),
+        status=status,
         stage_one_proven=answer.stage_one_proven,
-        time_limit_hit=answer.hit_time_limit,
+        time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in whole.cuts),
         cost_usd=cost,
         orders_usd=_orders(lines, moves),
         threshold_usd=answer.threshold,
         bound_usd=bound,
         gap=gap,
         gap_asked=request.gap,
-        solver=engine.name,
+        solver=whole.solver.name,
         lines=lines,
         moves=moves,
         unplaced=unplaced,
         shadow_prices=shadow,
         jobs=summaries,
+        cuts=whole.cuts,
     )
 
 

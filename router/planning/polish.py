@@ -3,18 +3,20 @@ cheaper goes there."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from router.planning.alternatives import around, ranked
+from pricing.money import Usd
+from router.planning.alternatives import around, dearest_moves, ranked
 from router.planning.compaction import compacted, earliest_run
-from router.planning.schedule import Hold, runs_of
-from router.planning.stages import Answer, threshold_of
+from router.planning.costing import compute_usd
+from router.planning.effort import Effort
+from router.planning.schedule import Hold
+from router.planning.stages import Answer, with_holdings
 
+_PHASE = "repairs"
 _TRIED = 8
 _WORTH = 10_000_000  # nano-dollars: a cent
 
 
-def polished(answer: Answer) -> Answer:
+def polished(answer: Answer, effort: Effort) -> Answer:
     """The same jobs placed, never dearer; jobs that run now stay. Exact: each change is accepted by the
     re-priced total."""
     scene = answer.scene
@@ -23,6 +25,8 @@ def polished(answer: Answer) -> Answer:
         holds = best.holdings.get(job.name)
         if holds is None or any(scene.candidate(job.name, key).running for key in sorted({h.key for h in holds})):
             continue
+        if effort.late(_PHASE):
+            break
         here = around(scene, job, best.holdings)
         for candidate in ranked(job, scene.all_candidates[job.name])[:_TRIED]:
             if candidate.running or {h.key for h in holds} == {candidate.key}:
@@ -35,30 +39,29 @@ def polished(answer: Answer) -> Answer:
                 best = other
     if best is answer:
         return answer
-    return _rebuilt(best, compacted(scene, best.holdings))
+    return with_holdings(best, compacted(scene, best.holdings))
 
 
 def _with(answer: Answer, job: str, holds: tuple[Hold, ...]) -> Answer:
-    return _rebuilt(answer, {**answer.holdings, job: holds})
-
-
-def _rebuilt(answer: Answer, holdings: dict[str, tuple[Hold, ...]]) -> Answer:
-    scene = answer.scene
-    runs = {
-        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)
-        for name, holds in holdings.items()
-    }
-    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(scene, runs))
+    return with_holdings(answer, {**answer.holdings, job: holds})
 
 
 def _over_budget(answer: Answer, name: str) -> bool:
-    """Whether the job's own budget is broken, moves at their dearest; a team's cannot be, as the total fell by
-    this job alone."""
-    job = answer.scene.job[name]
-    if job.budget is None:
+    """Whether the job's own budget is broken, or its team's: moves count at their dearest, so that a job that really
+    costs less may count for more."""
+    scene = answer.scene
+    job = scene.job[name]
+    if job.budget is not None and _counted(answer, name) > job.budget:
+        return True
+    team = next((t for t in scene.limits.teams if t.team == job.team), None)
+    if team is None:
         return False
-    return (
-        sum(r.candidate.expected_usd(r.steps) for r in answer.runs[name])
-        + sum(t.dearest.dollars() for t in answer.runs[name][0].candidate.transfers)
-        > job.budget.dollars()
-    )
+    members = [other for other in answer.runs if scene.job[other].team == job.team]
+    return Usd.total(_counted(answer, other) for other in members) > team.budget - team.spent
+
+
+def _counted(answer: Answer, name: str) -> Usd:
+    """A placed job as budgets count it: compute, and the moves into each region it uses at their dearest."""
+    runs = answer.runs[name]
+    regions = {run.candidate.region: run.candidate for run in runs}
+    return compute_usd(runs) + Usd.total(dearest_moves(c) for c in regions.values())

@@ -99,33 +99,34 @@ def reassign(
     program, x, u = table.program()
     start = {i: float(quick.get(name) == key) for (name, key), i in x.items()}
     start.update({i: float(name not in quick) for name, i in u.items()})
-    fewest, begin = True, start
+    fewest, late, begin = True, False, start
     if len(quick) < len(u):
-        program, begin, fewest = _fewest_waiting(program, table.tiers(u), start, solver, deadline)
+        program, begin, fewest, late = _fewest_waiting(program, table.tiers(u), start, solver, deadline)
     elif u:
         program = program.fixed(dict.fromkeys(u.values(), 0.0))
     solution = solver.solve(program, gap / (1 + gap), _left(deadline), begin) if u else None
     values = solution.values if solution is not None and solution.values else begin
     chosen = {name: key for (name, key), i in x.items() if values[i] > _CHOSEN}
-    return table.answer(chosen, solution, fewest=fewest)
+    return table.answer(chosen, solution, fewest=fewest, late=late)
 
 
 def _fewest_waiting(
     program: Program, tiers: Sequence[Sequence[int]], start: dict[int, float], solver: Solver, deadline: float
-) -> tuple[Program, dict[int, float], bool]:
+) -> tuple[Program, dict[int, float], bool, bool]:
     """The program with as few waiting as can be of the highest tier, then of the next; values that keep that; whether
-    it is proven."""
-    fewest, values = True, start
+    it is proven; whether the time limit cut in."""
+    fewest, late, values = True, False, start
     for number, tier in enumerate(tiers):
         if any(values[i] for i in tier):
             seconds = _left(deadline) / (len(tiers) - number + 1)
             stage = solver.solve(program.minimising(dict.fromkeys(tier, 1.0)), 0.0, seconds, values)
             fewest = fewest and stage.outcome == "optimal"
+            late = late or stage.hit_time_limit
             if stage.values:
                 values = {i: float(round(stage.values[i])) for i in values}
         most = sum(values[i] for i in tier)
         program = program.with_rows([Row(f"waiting {number}", tuple((i, 1.0) for i in tier), "<=", most)])
-    return program, values, fewest
+    return program, values, fewest, late
 
 
 def _left(deadline: float) -> float:
@@ -265,7 +266,7 @@ class _Table:
         priorities = sorted({self._wants[name].job.priority for name in u}, reverse=True)
         return [[i for name, i in u.items() if self._wants[name].job.priority == p] for p in priorities]
 
-    def answer(self, chosen: Mapping[str, str], solution: Solution | None, *, fewest: bool) -> Reassigned:
+    def answer(self, chosen: Mapping[str, str], solution: Solution | None, *, fewest: bool, late: bool) -> Reassigned:
         """What was chosen, priced, with what is proven of it."""
         options = {
             name: next(o for o in self._options[name] if o.candidate.key == key) for name, key in sorted(chosen.items())
@@ -283,7 +284,7 @@ class _Table:
             objective_usd=objective,
             bound_usd=bound,
             gap=(objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0,
-            hit_time_limit=solution is not None and solution.hit_time_limit,
+            hit_time_limit=late or (solution is not None and solution.hit_time_limit),
             looked_at=sum(len(found) for found in self._options.values()),
             of=self._allowed,
         )

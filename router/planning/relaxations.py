@@ -8,16 +8,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
+from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import Alone, Around, alone, best_alone, fitting, ranked
-from router.planning.candidates import Candidate, CandidateFinder, steps_to_do
+from router.planning.alternatives import Alone, Around, alone, best_alone, fitting
+from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
+from router.planning.compaction import earliest_run, may_begin, run_from
+from router.planning.dominance import undominated
 from router.planning.plan import ConstraintCost, Relaxation
 from router.planning.scene import window
+from router.planning.shared import use_of
 from router.planning.slots import Slot, make_slots
 
 _FARTHEST = timedelta(days=60)
-_TRIED = 16
 
 
 def without_residency(job: Job) -> Job:
@@ -36,7 +39,7 @@ def relaxations_of(here: Around, candidates: Sequence[Candidate], finder: Candid
     found: list[Relaxation | None] = [_later(here, candidates), *_richer(here, candidates)]
     for change, words in _wider(here.job):
         found.append(_with_rules(here, change, words, candidates, finder))
-    found.append(_roomier(here, candidates))
+    found.append(_roomier(here, candidates, finder))
     return tuple(r for r in found if r is not None)
 
 
@@ -70,21 +73,62 @@ def _with_rules(
 
 
 def _later(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
-    """Fewest whole hours more until some candidate finishes."""
+    """Fewest whole hours more until some candidate finishes; of a job without a deadline, until some may begin."""
     job, scene = here.job, here.scene
     first, last = window(job, scene.now)
     if last is None:
-        return None
+        return _waiting(here, candidates)
     slots = _beyond(here, first)
-    local = here.with_candidates(candidates)
-    fastest = sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key))[:_TRIED]
-    tried = [alone(local, c, slots) for c in {c.key: c for c in [*fastest, *ranked(job, candidates)[:4]]}.values()]
-    done = [a for a in tried if a.finish is not None and not a.lacks]
-    best = min(done, key=lambda a: (a.finish or last, a.cost, a.candidate.key), default=None)
+    best = _soonest(here, candidates, slots)
     if best is None or best.finish is None or best.finish <= last:
         return None
     more = max(1, math.ceil((best.finish - last) / timedelta(hours=1) - 1e-9))
     return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
+
+
+def _soonest(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> Alone | None:
+    """The candidate that finishes first; None where each lacks more than time.
+
+    The fastest come first, and the search ends where one could not finish sooner even if nobody else were there.
+    """
+    local, steps = here.with_candidates(candidates), steps_to_do(here.job, running=True)
+    best: Alone | None = None
+    for c in sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key)):
+        least = slots[0].start + timedelta(hours=steps / c.on_time_steps_per_hour)
+        if best is not None and best.finish is not None and least > best.finish:
+            break
+        found = alone(local, c, slots)
+        if found.finish is not None and not found.lacks and (best is None or _sooner(found, best)):
+            best = found
+    return best
+
+
+def _sooner(one: Alone, other: Alone) -> bool:
+    if one.finish is None or other.finish is None:
+        return one.finish is not None
+    return (one.finish, one.cost, one.candidate.key) < (other.finish, other.cost, other.candidate.key)
+
+
+def _waiting(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """The least longer ``max_wait``, in whole hours, with which some candidate may begin."""
+    job, first = here.job, window(here.job, here.scene.now)[0]
+    if not here.load and all(c.dates[0] is None for c in candidates):
+        return None
+    patient = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
+    local = patient.with_candidates(candidates)
+    slots = _beyond(here, first)
+    best: tuple[datetime, Usd, Candidate] | None = None
+    for c in candidates:
+        holds = earliest_run(local.scene, local.job, c, local.load, slots)
+        if holds is None or (best is not None and holds[0].slot.start > best[0]):
+            continue
+        found = alone(local, c, slots)
+        if not found.lacks and (best is None or (holds[0].slot.start, found.cost, c.key) < (*best[:2], best[2].key)):
+            best = (holds[0].slot.start, found.cost, c)
+    if best is None or best[0] < first + job.max_wait or best[0] == first:
+        return None
+    wait = job.max_wait + timedelta(hours=math.floor((best[0] - first - job.max_wait) / timedelta(hours=1) + 1e-9) + 1)
+    return Relaxation(f"max_wait {format_duration(wait)}", f"then {best[2].key} from {best[0]:%d %H:%M}Z", best[1])
 
 
 def _beyond(here: Around, first: datetime) -> tuple[Slot, ...]:
@@ -122,23 +166,110 @@ def _dollars(amount: Usd) -> str:
     return f"${math.ceil(amount.nanos / 10_000_000) / 100:,.2f}"
 
 
-def _roomier(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
-    """The cheapest candidate that would fit were nobody else there, and what it needs more of."""
-    best = best_alone(replace(here, load={}), candidates)
-    if best is None or not here.load:
+def _roomier(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
+    """The least more of a limit that makes room beside the others: one limit rather than several, then the cheapest.
+
+    Gangs that are larger than a limit of the file count, too: they are no candidates before it is raised.
+    """
+    larger = _larger(here, candidates, finder)
+    known = {c.key for c in candidates}
+    kept = here.scene.candidates.get(here.job.name, ()) if here.load else ()
+    wide = here.with_candidates([*here.scene.all_candidates.get(here.job.name, ()), *larger])
+    freed = {name: replace(limit, amount=ENOUGH) for name, limit in wide.scene.shared.items()}
+    empty = replace(wide, load={}, scene=replace(wide.scene, shared=freed))
+    least: dict[tuple[str, ...], tuple[list[int], Usd, str]] = {}
+    for c in (*(c for c in kept if c.key in known), *larger):
+        short = _missing(wide, empty, c)
+        if not short:
+            continue
+        found = alone(empty, c)
+        if found.finish is None or found.lacks:
+            continue
+        names = tuple(sorted(short))
+        this = ([short[name] for name in names], found.cost, c.key)
+        if len(names) == 1:
+            this = _in_pieces(wide, found, names[0], short[names[0]]) or this
+        least[names] = min(least.get(names, this), this)
+    if not least:
         return None
-    short = [
-        (name, amount)
-        for name, amount in sorted(here.scene.use.get((here.job.name, best.candidate.key), {}).items())
-        if any(
-            here.load.get((name, s.index), 0.0) + amount > here.scene.shared[name].amount + 1e-6
-            for s in here.scene.window(here.job)
-        )
-    ]
-    if not short:
+    names = min(least, key=lambda names: (len(names), *least[names][1:]))
+    amounts, cost, key = least[names]
+    shared = wide.scene.shared
+    text = ", ".join(f"+{more} {shared[name].unit} of {name}" for name, more in zip(names, amounts, strict=True))
+    return Relaxation(text, f"then {key}", cost)
+
+
+def _in_pieces(here: Around, found: Alone, name: str, most: int) -> tuple[list[int], Usd, str] | None:
+    """Less than ``most`` of one limit for a job that resumes: several runs in what the others leave, each with a start.
+
+    None where nothing less is enough, or where the budgets do not carry the further starts.
+    """
+    scene, job, c = here.scene, here.job, found.candidate
+    if job.checkpoint is None:
         return None
-    text = ", ".join(f"+{amount} {here.scene.shared[name].unit} of {name}" for name, amount in short)
-    return Relaxation(text, f"then {best.candidate.key}", best.cost)
+    need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
+    lacking = [(slot, _lacking(here, c, slot)) for slot in scene.slots_for(job, c)]
+    alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
+    for more in sorted({short for _, short in alone_short if 0 < short < most}):
+        pieces: list[list[Slot]] = []
+        for slot in (slot for slot, short in alone_short if short <= more):
+            if pieces and pieces[-1][-1].index == slot.index - 1:
+                pieces[-1].append(slot)
+            elif may_begin(scene, job, c, slot):
+                pieces.append([slot])
+        worked = sorted((sum(s.hours for s in piece) - c.startup_hours for piece in pieces), reverse=True)
+        count = next((n for n in range(1, len(worked) + 1) if sum(worked[:n]) >= need - 1e-9), None)
+        if count is None:
+            continue
+        extra = c.usd_per_hour.over((count - 1) * c.startup)
+        fits = all(left is None or found.counted + extra <= left for left in (job.budget, here.team_left))
+        return ([more], found.cost + extra, c.key) if fits else None
+    return None
+
+
+def _lacking(here: Around, candidate: Candidate, slot: Slot) -> dict[str, int]:
+    """By limit what the candidate lacks in one slot that it would hold whole."""
+    scene, short = here.scene, {}
+    for name, amount in scene.use[here.job.name, candidate.key].items():
+        more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - scene.shared[name].amount - 1e-6)
+        if more > 0:
+            short[name] = more
+    return short
+
+
+def _larger(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Candidate, ...]:
+    """Candidates that only the limits of the file keep away, without those that others of them make needless."""
+    job, limits = here.job, here.scene.limits
+    if not limits.limits:
+        return ()
+    known = {c.key for c in candidates}
+    found = [c for c in finder.without_amounts.find(job)[0] if c.key not in known and c.provisionable]
+    use = {(job.name, c.key): use_of(c, limits) for c in found}
+    return undominated(job, found, use, frozenset(name for taken in use.values() for name in taken))
+
+
+def _missing(here: Around, empty: Around, candidate: Candidate) -> dict[str, int] | None:
+    """By limit what one unbroken run of the candidate lacks beside the others, at the start that lacks least.
+
+    None where no run fits the window at all; ``empty`` is the same with enough of everything and nobody else there.
+    """
+    scene, job = here.scene, here.job
+    window = scene.slots_for(job, candidate)
+    best: dict[str, int] | None = None
+    for first, slot in enumerate(window):
+        begins = may_begin(scene, job, candidate, slot)
+        holds = run_from(empty.scene, job, candidate, {}, window[first:]) if begins else None
+        if holds is None:
+            break
+        short: dict[str, int] = {}
+        for name, amount in scene.use[job.name, candidate.key].items():
+            most = max(here.load.get((name, hold.slot.index), 0.0) + amount * hold.share for hold in holds)
+            more = math.ceil(most - scene.shared[name].amount - 1e-6)
+            if more > 0:
+                short[name] = more
+        if best is None or (len(short), sum(short.values())) < (len(best), sum(best.values())):
+            best = short
+    return best
 
 
 def constraint_costs(

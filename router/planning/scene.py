@@ -62,17 +62,26 @@ class Scene:
         return tuple(s for s in self.slots if s.start >= first and (last is None or s.end <= last))
 
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
-        """Slots of the window that the candidate can use: without a deadline, none after its own longest wait
-        and run."""
+        """Slots of the window that the candidate can use: within the dates of a reservation; without a deadline, none
+        after its own longest wait and run."""
+        slots = within(candidate, self.window(job))
         if job.deadline is not None:
-            return self.window(job)
+            return slots
         steps = steps_to_do(job, running=candidate.running)
         last = last_use(job, (candidate,), self.now, steps)
-        return tuple(s for s in self.window(job) if s.start < last)
+        return tuple(s for s in slots if s.start < last)
 
     def may_start(self, job: Job, slot: Slot) -> bool:
-        """Whether a run may begin in the slot: without a deadline only within ``max_wait``."""
-        return job.deadline is not None or slot.start < window(job, self.now)[0] + job.max_wait
+        """Whether a run may begin in the slot: without a deadline only within ``max_wait``, at once in any case."""
+        first = window(job, self.now)[0]
+        return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
+
+
+def within(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """The slots that lie wholly within the dates of the candidate's reservations."""
+    if candidate.dates == (None, None):
+        return slots
+    return tuple(slot for slot in slots if candidate.covers(slot.start, slot.end))
 
 
 def window(job: Job, now: datetime) -> tuple[datetime, datetime | None]:

@@ -15,7 +15,6 @@ the region.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,15 +25,16 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.effort import Effort
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
 from router.planning.greedy import greedy
 from router.planning.program import Program
 from router.planning.scene import Scene
-from router.planning.solver import Solver
 
 LARGE = 8_000  # shares of slots; beyond this the program is built over a shortlist
 WIDEST = 24_000  # the most a second program may hold
+_PHASE = "shortlist"
 _FIRST = 3  # candidates a job to begin with
 _MORE_REGIONS = 3
 _ROUNDS = 12
@@ -87,7 +87,7 @@ def size(scene: Scene) -> int:
     return sum(len(scene.slots_for(job, c)) for job in scene.jobs for c in scene.candidates[job.name])
 
 
-def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Shortlist:
+def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
     """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist (a
     quarter of ``gap``)."""
     reach = _reach(scene)
@@ -98,8 +98,10 @@ def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Sh
         chosen[name] |= {hold.key for hold in holds}
     best, _ = _floored(scene, _restricted(scene, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
+        if effort.late(_PHASE):
+            break
         small = _restricted(scene, chosen)
-        relaxed = solver.relax(_penalised(formulate(small), penalty), max(1.0, deadline - time.monotonic()))
+        relaxed = effort.relax(_PHASE, _penalised(formulate(small), penalty))
         if relaxed.outcome != "optimal":
             break
         found, worth = _floored(scene, small, pricers, penalty, relaxed.duals)
@@ -108,8 +110,10 @@ def shortlisted(scene: Scene, solver: Solver, gap: float, deadline: float) -> Sh
             chosen[name] |= keys
         best = replace(max(found, best, key=lambda s: s.bound(0)), scene=small)
         close = relaxed.objective - best.bound(0) <= gap / 4 * abs(relaxed.objective)
-        if close or not grown or time.monotonic() > deadline:
+        if close or not grown:
             break
+    else:
+        effort.stopped(_PHASE)
     return best
 
 

@@ -1,7 +1,8 @@
 """Solving a :class:`Program` with PuLP: the one module that imports it.
 
 HiGHS by default (one thread, fixed seed: the same program gives the same answer unless the time limit cuts in);
-any other PuLP solver by name, for which the bound is that of HiGHS's LP relaxation.
+any other PuLP solver by name, for which the bound is that of HiGHS's LP relaxation. PuLP 3.3 and 4: what differs
+between them is in ``_expression``, ``_columns`` and ``_rows``.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from router.planning.program import Program
 
 Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
-_TINY = 1e-9
+# Constraints are made by comparing from PuLP 4 on.
+_PULP_4 = hasattr(pulp.LpAffineExpression, "from_list")
+_LEAST_SECONDS = 0.1  # HiGHS is never begun with less
 _WHOLE = int(highspy.HighsVarType.kInteger)
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
     """``values`` by variable index (empty unless optimal or feasible); ``bound`` is a proven lower bound (-inf
-    if none)."""
+    if none). ``hit_time_limit`` says that the clock stopped the search, ``nodes`` how many it had opened."""
 
     outcome: Outcome
     values: tuple[float, ...]
@@ -40,6 +43,7 @@ class Solution:
     bound: float
     hit_time_limit: bool
     seconds: float
+    nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Relaxed:
     outcome: Outcome
     objective: float
     duals: dict[str, float]
+    hit_time_limit: bool = False
 
 
 class Solver(Protocol):
@@ -59,8 +64,16 @@ class Solver(Protocol):
         """As given on the command line, lower case."""
         ...
 
-    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
-        """Minimise to a relative ``gap`` within ``seconds``, from ``start`` (values of whole-number variables)."""
+    def solve(
+        self,
+        program: Program,
+        gap: float,
+        seconds: float,
+        start: Mapping[int, float] | None = None,
+        nodes: int | None = None,
+    ) -> Solution:
+        """Minimise to a relative ``gap`` within ``seconds`` and ``nodes``, from ``start`` (values of whole-number
+        variables)."""
         ...
 
     def relax(self, program: Program, seconds: float) -> Relaxed:
@@ -70,7 +83,7 @@ class Solver(Protocol):
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """PuLP 3 announces what 4 will change, on every call; the pin keeps 4 out."""
+    """PuLP 3.3 announces what 4 changes, on every call."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -100,38 +113,47 @@ class PulpSolver:
         return self._name
 
     @_quietly()
-    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
-        """See :class:`Solver`; HiGHS alone takes the start, and its time includes writing the program down."""
+    def solve(
+        self,
+        program: Program,
+        gap: float,
+        seconds: float,
+        start: Mapping[int, float] | None = None,
+        nodes: int | None = None,
+    ) -> Solution:
+        """See :class:`Solver`; HiGHS alone takes start and nodes, and its time includes writing the program down."""
         began = time.monotonic()
         problem, variables = _to_pulp(program, relaxed=False)
         if self._full == "HiGHS":
-            known = [(variables[i], value) for i, value in sorted((start or {}).items())]
-            outcome, bound = _run_highs(problem, gap, seconds - (time.monotonic() - began), known)
+            known = [(variables[i].name, value) for i, value in sorted((start or {}).items())]
+            ended = _run_highs(problem, gap, began + seconds, known, nodes)
         else:
             problem.solve(pulp.getSolver(self._full, msg=False, timeLimit=max(1, math.ceil(seconds)), gapRel=gap))
             outcome, bound = _outcome(problem.status, problem.sol_status), -math.inf
             if outcome in ("optimal", "feasible"):
                 bound = self.relax(program, seconds).objective
+            ended = _Ended(outcome, bound, outcome in ("feasible", "unknown"), 0)
         took = time.monotonic() - began
-        if outcome not in ("optimal", "feasible"):
-            return Solution(outcome, (), math.inf, bound, outcome == "unknown", took)
+        if ended.outcome not in ("optimal", "feasible"):
+            return Solution(ended.outcome, (), math.inf, ended.bound, ended.hit_time_limit, took, ended.nodes)
         values = tuple(float(v.varValue or 0.0) for v in variables)
         objective = sum(v.cost * x for v, x in zip(program.variables, values, strict=True))
-        return Solution(outcome, values, objective, min(bound, objective), outcome == "feasible", took)
+        bound = min(ended.bound, objective)
+        return Solution(ended.outcome, values, objective, bound, ended.hit_time_limit, took, ended.nodes)
 
     @_quietly()
     def relax(self, program: Program, seconds: float) -> Relaxed:
         """See :class:`Solver`; always by HiGHS."""
+        began = time.monotonic()
         problem, _ = _to_pulp(program, relaxed=True)
-        outcome, _ = _run_highs(problem, 0.0, seconds)
-        if outcome != "optimal":
-            return Relaxed(outcome, -math.inf, {})
+        ended = _run_highs(problem, 0.0, began + seconds)
+        if ended.outcome != "optimal":
+            return Relaxed(ended.outcome, -math.inf, {}, ended.hit_time_limit)
+        rows = _rows(problem)
         duals = {
-            row.name: max(0.0, -float(problem.constraints[f"r{i}"].pi or 0.0))
-            for i, row in enumerate(program.rows)
-            if row.sense == "<="
+            row.name: max(0.0, -float(rows[i].pi or 0.0)) for i, row in enumerate(program.rows) if row.sense == "<="
         }
-        return Relaxed(outcome, float(pulp.value(problem.objective) or 0.0), duals)
+        return Relaxed(ended.outcome, float(pulp.value(problem.objective) or 0.0), duals)
 
 
 def usd_below(dollars: float) -> Usd:
@@ -142,25 +164,52 @@ def usd_below(dollars: float) -> Usd:
 
 
 def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
-    """Short names (x0, r0): the solver's own limits on names then never matter."""
+    """Write the program down under short names (x0, r0): the solver's own limits on names then never matter."""
     problem = pulp.LpProblem("plan", pulp.LpMinimize)
     variables = [
-        pulp.LpVariable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
+        problem.add_variable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
         for i, v in enumerate(program.variables)
     ]
-    problem.addVariables(variables)
     costed = [(variables[i], v.cost) for i, v in enumerate(program.variables) if v.cost != 0.0]
-    problem.setObjective(pulp.LpAffineExpression(costed))
+    problem.setObjective(_expression(costed))
     for i, row in enumerate(program.rows):
-        terms = pulp.LpAffineExpression([(variables[k], a) for k, a in row.terms])
-        problem.addConstraint(pulp.LpConstraint(terms, _SENSE[row.sense], f"r{i}", row.rhs))
+        terms = _expression([(variables[k], a) for k, a in row.terms])
+        problem.addConstraint(_constraint(terms, row.sense, f"r{i}", row.rhs))
     return problem, variables
+
+
+def _expression(terms: list[tuple[Any, float]]) -> Any:
+    """A linear expression; PuLP 4 makes it by a class method."""
+    make = getattr(pulp.LpAffineExpression, "from_list", pulp.LpAffineExpression)
+    return make(terms)
+
+
+def _constraint(terms: Any, sense: str, name: str, rhs: float) -> Any:
+    """A named row; PuLP 4 makes it by comparison, which PuLP 3 does slowly."""
+    if not _PULP_4:
+        return pulp.LpConstraint(terms, _SENSE[sense], name, rhs)
+    row = terms <= rhs if sense == "<=" else terms >= rhs if sense == ">=" else terms == rhs
+    row.name = name
+    return row
+
+
+def _columns(problem: Any) -> dict[str, int]:
+    """The solver's column of each variable, by name, once PuLP has built the model."""
+    if _PULP_4:
+        return {variable.name: column for column, variable in enumerate(problem.exported_variables())}
+    return {variable.name: variable.index for variable in problem.variables()}
+
+
+def _rows(problem: Any) -> list[Any]:
+    """The rows in the order in which they were added."""
+    return list(problem.constraints() if _PULP_4 else problem.constraints.values())
 
 
 class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
     """PuLP's HiGHS, begun from known values: its own interface has no way to say them."""
 
-    known: Sequence[tuple[Any, float]] = ()
+    known: Sequence[tuple[str, float]] = ()
+    until: float = math.inf  # on the monotonic clock
     mip: bool
 
     def buildSolverModel(self, lp: Any) -> None:  # noqa: N802  PuLP's name
@@ -170,40 +219,73 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
             super().buildSolverModel(lp)
         finally:
             self.mip = mip
-        whole = np.array([v.index for v in lp.variables() if v.cat == pulp.LpInteger], dtype=np.int32)
+        columns = _columns(lp)
+        whole = np.array([columns[v.name] for v in lp.variables() if v.cat == pulp.LpInteger], dtype=np.int32)
         if mip and whole.size:
             lp.solverModel.changeColsIntegrality(whole.size, whole, np.full(whole.size, _WHOLE, dtype=np.uint8))
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802  PuLP's name
         """Between building the model and reading the answer."""
         if self.known:
-            places = np.array([variable.index for variable, _ in self.known], dtype=np.int32)
+            columns = _columns(lp)
+            places = np.array([columns[name] for name, _ in self.known], dtype=np.int32)
             values = np.array([value for _, value in self.known], dtype=np.float64)
             lp.solverModel.setSolution(len(self.known), places, values)
+        # Building the model takes time as well: what is left is known only now.
+        lp.solverModel.setOptionValue("time_limit", max(self.until - time.monotonic(), _LEAST_SECONDS))
         lp.solverModel.run()
+
+    def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802  PuLP's name
+        """As PuLP does, which knows no search that its nodes ended."""
+        try:
+            found: tuple[int, int] = super().findSolutionValues(lp)
+        except KeyError:
+            found = (pulp.LpStatusNotSolved, pulp.LpSolutionNoSolutionFound)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    outcome: Outcome
+    bound: float
+    hit_time_limit: bool
+    nodes: int
 
 
 def _run_highs(
-    problem: Any, gap: float, seconds: float, known: Sequence[tuple[Any, float]] = ()
-) -> tuple[Outcome, float]:
+    problem: Any,
+    gap: float,
+    until: float,
+    known: Sequence[tuple[str, float]] = (),
+    nodes: int | None = None,
+) -> _Ended:
+    """Solve up to ``until`` (monotonic clock) or so many nodes."""
     solver = _StartedHighs(
         msg=False,
-        timeLimit=max(seconds, 0.1),
         gapRel=gap,
         threads=1,
         random_seed=1,
         mip_abs_gap=1e-7 if gap == 0 else 1e-6,
         mip_feasibility_tolerance=1e-7,
         primal_feasibility_tolerance=1e-8,
+        **({} if nodes is None else {"mip_max_nodes": nodes}),
     )
     solver.known = known
+    solver.until = until
     problem.solve(solver)
     info = problem.solverModel.getInfo()
+    status = problem.solverModel.getModelStatus()
     outcome = _outcome(problem.status, problem.sol_status)
     if outcome == "unknown" and math.isfinite(info.objective_function_value) and info.primal_solution_status == 2:
         outcome = "feasible"
-    bound = float(info.mip_dual_bound) if problem.isMIP() else float(info.objective_function_value)
-    return outcome, bound if math.isfinite(bound) else -math.inf
+    whole = problem.isMIP()
+    bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
+    return _Ended(
+        outcome,
+        bound if math.isfinite(bound) else -math.inf,
+        status == highspy.HighsModelStatus.kTimeLimit,
+        max(0, int(info.mip_node_count)) if whole else 0,
+    )
 
 
 def _outcome(status: int, solution: int) -> Outcome:

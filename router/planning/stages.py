@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pricing.money import Usd
 from router.planning.compaction import compacted
-from router.planning.costing import moves_of
+from router.planning.costing import compute_usd, moves_of
+from router.planning.effort import Effort
 from router.planning.formulation import Formulation, free_starts
 from router.planning.greedy import greedy, start_values
-from router.planning.plan import ShadowPrice
 from router.planning.program import Program, Row
 from router.planning.scene import Scene
 from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
 from router.planning.shortlist import Shortlist
-from router.planning.solver import Solution, Solver, usd_below
-from router.planning.worth import shadow_prices
+from router.planning.solver import Solution, usd_below
 
-_LEAST_SECONDS = 1.0
+PLACEMENT = "placement"
+_STAYING = "staying"
 
 
 @dataclass(frozen=True)
@@ -39,27 +38,16 @@ class Answer:
     @property
     def spent(self) -> Usd:
         """Cost plus thresholds, exact: for comparing two answers."""
-        compute = Usd.total(
-            part.offer.usd_per_hour.times(part.machines).over(run.billed)
-            for found in self.runs.values()
-            for run in found
-            for part in run.candidate.parts
-        )
+        compute = Usd.total(compute_usd(found) for found in self.runs.values())
         return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
 
-    def worth(self, whole: Scene, solver: Solver, resolve: int, deadline: float) -> tuple[ShadowPrice, ...]:
-        """Shadow prices of the limits that bind for the jobs that are placed; ``whole`` has all candidates."""
-        if not self.runs:
-            return ()
-        placed = tuple(job for job in self.scene.jobs if job.name in self.runs)
-        scene = replace(self.scene, jobs=placed)
-        return shadow_prices(scene, whole, self.stage_two, solver, resolve, deadline)
 
-
-def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float) -> Answer:
+def solve_in_stages(
+    scene: Scene, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
+) -> Answer:
     """All jobs first; only where that is impossible, tier by tier from the highest priority down; then the cost.
 
-    ``deadline`` is on the monotonic clock; half of what is left may go into the first attempt.
+    Half of the effort may go into the first attempt.
     """
     program, u = formulation.program, formulation.layout.u
     if not scene.jobs:
@@ -68,8 +56,8 @@ def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap:
     quick = greedy(scene)
     start = start_values(scene, formulation.layout, quick)
     whole = len(quick) == len(scene.jobs)
-    seconds = _left(deadline) * (1 if whole else 0.5)
-    solution = solver.solve(everyone, _inner(gap), seconds, start if whole else None)
+    first = effort if whole else effort.within(1 / 2, 1 / 2)
+    solution = first.solve(phase, everyone, _inner(gap), start if whole else None)
     if solution.values:
         return _answer(scene, formulation, everyone, solution, proven=True)
     if whole:
@@ -81,7 +69,9 @@ def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap:
     best: Solution | None = None
     for number, tier in enumerate(tiers):
         out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
-        stage = solver.solve(narrowed.minimising(out), 0.0, _left(deadline) / (len(tiers) - number + 1), start)
+        share = 1 / (len(tiers) - number + 1)
+        part = effort.within(share, share)
+        stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
         hit = hit or stage.hit_time_limit
         if not stage.values:
             proven = False
@@ -90,7 +80,7 @@ def solve_in_stages(scene: Scene, formulation: Formulation, solver: Solver, gap:
         best = stage
         most = float(round(stage.objective))
         narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
-    solution = solver.solve(narrowed, _inner(gap), _left(deadline))
+    solution = effort.solve(phase, narrowed, _inner(gap))
     hit = hit or solution.hit_time_limit
     if not solution.values and best is None:
         return replace(_by_hand(scene, program, quick, solution), hit_time_limit=True)
@@ -104,13 +94,12 @@ def resolve(
     scene: Scene,
     formulation: Formulation,
     program: Program,
-    solver: Solver,
+    effort: Effort,
     gap: float,
-    deadline: float,
     before: Answer,
 ) -> Answer | None:
-    """Another answer under more rows, with ``before``'s bound and stages; None when there is none in time."""
-    solution = solver.solve(program, _inner(gap), _left(deadline))
+    """Another answer under more rows, with ``before``'s bound and stages; None when none was found."""
+    solution = effort.solve(_STAYING, program, _inner(gap))
     if not solution.values:
         return None
     answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
@@ -134,9 +123,9 @@ def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
     """The better of two answers. Over a ``complete`` choice of candidates the second one's own bound holds for all:
     what was left out of it cannot be part of a plan cheaper than the first. Otherwise only the first one's
     bound does."""
-    if not found.runs or _left_out(found) > _left_out(before):
+    if not found.runs or left_out(found) > left_out(before):
         return before
-    same = _left_out(found) == _left_out(before)
+    same = left_out(found) == left_out(before)
     if same and found.spent > before.spent and not complete:
         return before
     better = found if not same or found.spent <= before.spent else before
@@ -146,7 +135,7 @@ def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
     return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
 
 
-def _left_out(answer: Answer) -> tuple[int, ...]:
+def left_out(answer: Answer) -> tuple[int, ...]:
     """How many jobs of each priority are left out, highest first."""
     tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
     return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
@@ -155,10 +144,6 @@ def _left_out(answer: Answer) -> tuple[int, ...]:
 def _inner(gap: float) -> float:
     """The solver measures its gap against the plan's cost; ask a little more, so that cost <= bound x (1 + gap) too."""
     return gap / (1 + gap)
-
-
-def _left(deadline: float) -> float:
-    return max(_LEAST_SECONDS, deadline - time.monotonic())
 
 
 def _nothing(scene: Scene, program: Program, *, proven: bool) -> Answer:
@@ -203,3 +188,13 @@ def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
         more = max(0.0, starts_of(found) - free_starts(job))
         total += round(more * job.gang.min_saving.nanos)
     return Usd(total)
+
+
+def with_holdings(answer: Answer, holdings: Mapping[str, tuple[Hold, ...]]) -> Answer:
+    """The answer with other holdings of the same jobs; bound and stages stay."""
+    scene = answer.scene
+    runs = {
+        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)
+        for name, holds in holdings.items()
+    }
+    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(scene, runs))

@@ -3,19 +3,17 @@ within the gap."""
 
 from __future__ import annotations
 
+from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.program import Row
 from router.planning.scene import Scene
 from router.planning.schedule import Run
-from router.planning.solver import Solver
 from router.planning.stages import Answer, resolve
 
 _SAME = 1e-8  # costs that differ by no more are the same but for the solver's arithmetic
 
 
-def keep_places(
-    scene: Scene, formulation: Formulation, solver: Solver, gap: float, deadline: float, answer: Answer
-) -> Answer:
+def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: float, answer: Answer) -> Answer:
     """The answer, or one with the moved jobs held in place where that is within the gap of the bound as well."""
     moved = [job.name for job in scene.jobs if _left_its_place(scene, job.name, answer.runs.get(job.name, ()))]
     if not moved:
@@ -26,7 +24,7 @@ def keep_places(
         x = formulation.layout.x.get((name, here.key, 0))
         if x is not None:
             rows.append(Row(f"stay {name}", ((x, 1.0),), ">=", 1.0))
-    steady = resolve(scene, formulation, answer.stage_two.with_rows(rows), solver, gap, deadline, answer)
+    steady = resolve(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
     if steady is None:
         return answer
     off = (steady.spent - answer.bound_usd).nanos

@@ -6,17 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pricing.money import Usd
+from pricing.places import MADE_UP_CLOUDS, mixes_made_up
 from router.jobs import goodput
 from router.jobs.goodput import Risk
 from router.jobs.spec import Job
 from router.planning.alternatives import Around, alternatives_of, around, dearest_moves, runner_up
 from router.planning.candidates import Candidate, CandidateFinder, Dropped
 from router.planning.costing import amortised_per_step, job_cost
+from router.planning.effort import Effort
 from router.planning.plan import DroppedOffers, JobSummary, Line, Move, Unplaced
 from router.planning.relaxations import constraint_costs, relaxations_of
 from router.planning.scene import Scene
 from router.planning.schedule import Run
 from router.planning.stages import Answer
+
+_PHASE = "explanations"
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,31 @@ def on_time_of(job: Job, runs: Sequence[Run]) -> float | None:
         risks[key] = run.candidate.risk
     hours = sum(run.productive.total_seconds() for run in runs) / 3600
     parts = tuple((risks[key], count) for key, count in sorted(steps.items()) if count > 0)
-    return min(1.0, goodput.on_time_probability_in_turn(parts, hours))
+    return min(1.0, round(goodput.on_time_probability_in_turn(parts, hours), 12))
 
 
 def summarise(
-    jobs: Sequence[Job], scene: Scene, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
+    jobs: Sequence[Job],
+    scene: Scene,
+    answer: Answer,
+    lines: Sequence[Line],
+    moves: Sequence[Move],
+    findings: Findings,
+    effort: Effort,
 ) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
-    """Summaries of all jobs and the unplaced ones, both by name."""
+    """Summaries of all jobs and the unplaced ones, both by name.
+
+    What rules cost and what would place a job is left out from where the time of ``effort`` is over.
+    """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
     counted = {name: _counted(runs, [x for x in lines if x.job == name]) for name, runs in answer.runs.items()}
     for job in sorted(jobs, key=lambda j: j.name):
         here = around(scene, job, answer.holdings, _team_left(job, scene, counted))
-        summaries.append(_summary(here, answer, lines, moves, findings))
+        late = effort.late(_PHASE)
+        summaries.append(_summary(here, answer, lines, moves, findings, late=late))
         if job.name not in answer.runs:
-            unplaced.append(_unplaced(here, findings))
+            unplaced.append(_unplaced(here, findings, late=late))
     return tuple(summaries), tuple(unplaced)
 
 
@@ -75,7 +89,7 @@ def _team_left(job: Job, scene: Scene, counted: Mapping[str, Usd]) -> Usd | None
 
 
 def _summary(
-    here: Around, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings
+    here: Around, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings, *, late: bool
 ) -> JobSummary:
     scene, job = here.scene, here.job
     runs = answer.runs.get(job.name, ())
@@ -99,9 +113,9 @@ def _summary(
         on_time_probability=on_time_of(job, runs),
         runner_up=runner_up(found, cost) if runs else None,
         alternatives=found,
-        constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs else (),
+        constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs and not late else (),
         dropped=_dropped(findings.dropped.get(job.name, ())),
-        notes=_notes(job, runs),
+        notes=(*_notes(job, runs), *_made_up_notes(job, lines)),
     )
 
 
@@ -134,10 +148,18 @@ def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-def _unplaced(here: Around, findings: Findings) -> Unplaced:
+def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
+    """Say that a job is on a made-up cloud while others of the same plan are on real ones."""
+    clouds = sorted({line.cloud for line in lines if line.job == job.name} & MADE_UP_CLOUDS)
+    if not clouds or not mixes_made_up(line.cloud for line in lines):
+        return ()
+    return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
+
+
+def _unplaced(here: Around, findings: Findings, *, late: bool) -> Unplaced:
     job = here.job
     candidates = here.scene.all_candidates[job.name]
-    relaxations = relaxations_of(here, candidates, findings.finder)
+    relaxations = () if late else relaxations_of(here, candidates, findings.finder)
     reason = findings.hopeless.get(job.name)
     if reason is None:
         reason = "together with the other jobs it fits no limit, budget or deadline"

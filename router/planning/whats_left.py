@@ -42,8 +42,13 @@ def job_left(
 
 
 def places_left(finder: CandidateFinder, job: Job, is_short: Callable[[Candidate], bool]) -> tuple[Candidate, ...]:
-    """Candidates of what is left of the job, by key, but for those that cannot be had now."""
-    return tuple(c for c in finder.find(job)[0] if not is_short(c))
+    """Candidates of what is left of the job, by key, but for those that cannot be had now or not for long enough."""
+    return tuple(c for c in finder.find(job)[0] if not is_short(c) and fits(c, job, finder.now))
+
+
+def fits(candidate: Candidate, job: Job, now: datetime) -> bool:
+    """Whether the whole rest of the job, begun now, lies within the dates of the candidate's reservations."""
+    return candidate.covers(now, now + timedelta(hours=left_hours(job, candidate)))
 
 
 def left_hours(job: Job, candidate: Candidate) -> float:

@@ -8,18 +8,21 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.bookfile import embedded_book, read_book
-from router.prices.bookstore import BookStore
+from pricing.places import MADE_UP_CLOUDS
+from pricing.problems import InvalidInputError
+from router.prices.bookstore import BookStore, StoredBook
 from router.prices.home import books_folder
 
 LATEST = "latest"
 EMBEDDED = "embedded"
+SANDBOX = "sandbox"
 _DIGEST = re.compile(r"[0-9a-fA-F]{8,64}")
 
 
 @dataclass(slots=True)
 class CurrentBook:
-    """The book of a name (as for :func:`load_book`) whenever it is asked for; read again only where ``latest`` is
-    another one than before."""
+    """The book of a name (as for :func:`load_book`) whenever it is asked for; read again only where ``latest`` or
+    ``sandbox`` is another one than before."""
 
     name: str
     _digest: str | None = None
@@ -27,7 +30,7 @@ class CurrentBook:
 
     def __call__(self) -> PriceBook:
         """InvalidInputError, as :func:`load_book`."""
-        stored = BookStore(books_folder()).latest() if self.name == LATEST else None
+        stored = _pointed_to(self.name)
         digest = "" if stored is None else stored.digest
         if self._book is None or digest != self._digest:
             self._book, self._digest = load_book(self.name), digest
@@ -35,14 +38,54 @@ class CurrentBook:
 
 
 def load_book(name: str) -> PriceBook:
-    """``latest`` (the last one fetched, else the embedded one), ``embedded``, the digest of a stored book (eight
-    digits or more), or a .parquet or .csv file. InvalidInputError when it is none of these, or was damaged."""
+    """Return the book called ``name``: ``latest`` (the last one fetched of real clouds, else the embedded one),
+    ``sandbox`` (the last one fetched of the made-up cloud), ``embedded``, the digest of a stored book (eight digits or
+    more), or a .parquet or .csv file. Offers that no cloud sells are left out, wherever they come from.
+    InvalidInputError when it is none of these, or was damaged."""
+    return _as_stored(name).sold_only()
+
+
+def _as_stored(name: str) -> PriceBook:
     if name == EMBEDDED:
         return embedded_book()
     store = BookStore(books_folder())
+    if name == SANDBOX:
+        return _sandbox_book(store.sandbox)
     if name == LATEST:
         stored = store.latest()
-        return embedded_book() if stored is None else store.load(stored)
+        return embedded_book() if stored is None else _of_real_clouds(store.load(stored))
     if _DIGEST.fullmatch(name) and not Path(name).exists():
-        return store.load(store.find(name))
+        return load_by_digest(store, name)
     return read_book(Path(name))
+
+
+def load_by_digest(store: BookStore, digest: str) -> PriceBook:
+    """Return the stored book whose digest begins so, of real or made-up clouds. InvalidInputError as
+    :meth:`BookStore.find`."""
+    sandbox = store.sandbox
+    if any(stored.digest.startswith(digest.lower()) for stored in sandbox.all()):
+        return sandbox.load(sandbox.find(digest))
+    return store.load(store.find(digest))
+
+
+def _of_real_clouds(book: PriceBook) -> PriceBook:
+    """Leave out what an earlier version fetched of the sandbox into the same book."""
+    return book.without(MADE_UP_CLOUDS)
+
+
+def _pointed_to(name: str) -> StoredBook | None:
+    store = BookStore(books_folder())
+    if name == SANDBOX:
+        return store.sandbox.latest()
+    return store.latest() if name == LATEST else None
+
+
+def _sandbox_book(store: BookStore) -> PriceBook:
+    stored = store.latest()
+    if stored is None:
+        raise InvalidInputError.single(
+            "no prices of the sandbox were ever fetched",
+            field="--book",
+            remedy="stepfare prices refresh --cloud sandbox fetches them",
+        )
+    return store.load(stored)

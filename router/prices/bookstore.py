@@ -43,6 +43,11 @@ class BookStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @property
+    def sandbox(self) -> BookStore:
+        """The books of made-up clouds, which are kept apart from those of real ones."""
+        return BookStore(self.folder / "sandbox")
+
     def latest(self) -> StoredBook | None:
         """What the pointer names; None when nothing was ever stored. InvalidInputError when it cannot be read."""
         path = self.folder / _POINTER

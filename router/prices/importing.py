@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.bookfile import embedded_book
-from pricing.places import Market
+from pricing.places import MADE_UP_CLOUDS, Market
 from pricing.problems import InvalidInputError
 from providers.protocol import Harvest
 from router.prices.bookstore import BookStore, StoredBook
 from router.prices.gates import GateLimits, Held
-from router.prices.merge import CloudCounts, merge
-from router.prices.refresh import standing
+from router.prices.merge import CloudCounts, merge, without_unsold
+from router.prices.refresh import all_words, standing
 from router.prices.report import DroppedRows, rows_by_reason
 
 
@@ -34,10 +34,19 @@ def import_book(
     """Put offers, by cloud, into the latest book. Offers that the file does not name stay as they are;
     ``replacing`` takes out those of the regions and markets that it covers.
 
-    InvalidInputError when it holds no offers that could be used, or what the book's own check refuses.
+    InvalidInputError when it holds no offers that could be used, or some of a made-up cloud, or what the book's own
+    check refuses.
     """
+    words = all_words(store)
+    found = {cloud: without_unsold(harvest, words) for cloud, harvest in found.items()}
     if not any(harvest.offers for harvest in found.values()):
         raise InvalidInputError.single("holds no offers that could be used")
+    made_up = sorted(MADE_UP_CLOUDS & found.keys())
+    if made_up:
+        raise InvalidInputError.single(
+            f"holds prices of {', '.join(made_up)}, a made-up cloud, which shares no book with real ones",
+            remedy="take those rows out, or name the file itself as --book",
+        )
     parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in found.items()}
     now = now.replace(microsecond=0)
     with store.lock():

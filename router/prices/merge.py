@@ -15,7 +15,8 @@ from typing import TypeVar
 from pricing.book import PriceBook
 from pricing.offers import Offer, OfferKey, is_sound, marked_stale, within_rounding
 from pricing.places import Market
-from providers.protocol import Harvest
+from pricing.sold import unsold
+from providers.protocol import Dropped, Harvest
 from router.prices.gates import GateLimits, Held, hold_back
 
 T = TypeVar("T")
@@ -171,6 +172,21 @@ def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
         if listed in offers:
             return listed
     return None
+
+
+def without_unsold(harvest: Harvest, tables: PriceBook) -> Harvest:
+    """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sold`)."""
+    own = {(m.cloud, m.instance_type): m for m in harvest.machines}
+    kept, dropped = [], []
+    for offer in harvest.offers:
+        machine = own.get((offer.cloud, offer.instance_type)) or tables.machine(offer.cloud, offer.instance_type)
+        why = unsold(offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market)
+        if why:
+            place = "/".join(filter(None, (offer.region, offer.zone, offer.instance_type, offer.market.value)))
+            dropped.append(Dropped(place, why))
+        else:
+            kept.append(offer)
+    return replace(harvest, offers=tuple(kept), dropped=(*harvest.dropped, *dropped)) if dropped else harvest
 
 
 def with_words(tables: PriceBook, found: Harvest | None, learnt: PriceBook) -> PriceBook:

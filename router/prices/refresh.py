@@ -1,5 +1,7 @@
 """A refresh: ask the clouds, merge what they said into the book there was, store the next one, keep the history.
 
+Made-up clouds have a book of their own, so that no plan on real ones meets a price that nobody asks.
+
 Nothing is stored until everything that will come has come, so that stopping midway leaves the old book.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +18,7 @@ from pricing.book import PriceBook
 from pricing.bookfile import embedded_book
 from pricing.history import PricePoint, combined
 from pricing.offers import Offer, OfferKey
-from pricing.places import Market
+from pricing.places import MADE_UP_CLOUDS, Market
 from pricing.problems import InvalidInputError
 from providers.calling import Caller
 from providers.collect import CloudOutcome, Progress, Source, collect
@@ -25,11 +28,12 @@ from providers.registry import open_provider, open_public_provider
 from providers.session import Session
 from router.files.clouds_file import LoadedClouds
 from router.prices import history
+from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
 from router.prices.gates import GateLimits
 from router.prices.history_risk import observed_rates
-from router.prices.merge import CloudCounts, merge, with_words
-from router.prices.report import RefreshReport, is_without_account, report_of
+from router.prices.merge import CloudCounts, Merged, merge, with_words, without_unsold
+from router.prices.report import BookReport, RefreshReport, is_without_account, report_of
 
 # Interruptions are counted over this much history.
 RISK_WINDOW = timedelta(days=60)
@@ -61,7 +65,7 @@ def refresh(
     """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
     now = now.replace(microsecond=0)
     asked = clouds.asked(options.clouds)
-    _, words, _ = standing(store)
+    words = all_words(store)
     begin = time.monotonic()
     sources, unopened = _open(asked, clouds, words, options, history_folder, now)
     outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
@@ -70,44 +74,117 @@ def refresh(
     for cloud, outcome in collect(public, left_s, on_progress).items():
         outcomes[cloud] = replace(outcome, no_account=outcomes[cloud].error)
     sources = {**sources, **public}
+    outcomes = {
+        cloud: replace(outcome, harvests={s: without_unsold(h, words) for s, h in outcome.harvests.items()})
+        for cloud, outcome in outcomes.items()
+    }
     harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
-    with store.lock():
-        before, _, warnings = standing(store)  # again: another refresh may have stored one meanwhile
-        merged = merge(before, embedded_book(), harvests, now, options.gates, asked=asked)
+    shelves = _shelves(store, asked)
+    with ExitStack() as locks:
+        for shelf in shelves:
+            locks.enter_context(shelf.store.lock())
+        # Read again: another refresh may have stored one meanwhile.
+        merges = [_merged(shelf, harvests, options, now) for shelf in shelves]
+        counts = {cloud: count for merge_ in merges for cloud, count in merge_.merged.counts.items()}
+        held = [one for merge_ in merges for one in merge_.merged.held]
         reports = tuple(
             report_of(
                 outcome,
                 asked[cloud],
-                merged.counts.get(cloud, CloudCounts()),
-                tuple(held for held in merged.held if held.cloud == cloud),
+                counts.get(cloud, CloudCounts()),
+                tuple(one for one in held if one.cloud == cloud),
                 sources[cloud].caller if cloud in sources else None,
             )
             for cloud, outcome in sorted(outcomes.items())
         )
-        warnings += tuple(_wrong_clocks(sources, now))
-        report = RefreshReport(now, None, before.digest, len(before.offers), 0, reports, warnings)
-        nothing = not any(part.offers for parts in harvests.values() for part in parts)
-        if nothing or (options.whole and not report.complete):
+        warnings = (*(w for merge_ in merges for w in merge_.warnings), *_wrong_clocks(sources, now))
+        untouched = tuple(BookReport(m.shelf.name, None, m.before.digest, len(m.before.offers)) for m in merges)
+        report = RefreshReport(now, untouched, 0, reports, warnings)
+        if options.whole and not report.complete:
             return report
-        added, book = 0, merged.book
-        if options.history_days:
-            try:
-                added = _keep_history(history_folder, harvests, before, book, now)
-                book = _with_observed_risk(book, history_folder, now)
-            except (InvalidInputError, OSError, ValueError) as error:  # tonight's prices count without it too
-                warnings += (f"the price history could not be kept: {error}",)
-        stored = store.commit(book)
-    return replace(report, stored=stored, offers=stored.offers, history_added=added, warnings=warnings)
+        books, added = [], 0
+        for merge_, before in zip(merges, untouched, strict=True):
+            if not any(part.offers for parts in merge_.harvests.values() for part in parts):
+                books.append(before)
+                continue
+            book = merge_.merged.book
+            if options.history_days:
+                try:
+                    added += _keep_history(history_folder, merge_.harvests, merge_.before, book, now)
+                    book = _with_observed_risk(book, history_folder, now)
+                except (InvalidInputError, OSError, ValueError) as error:  # tonight's prices count without it too
+                    warnings += (f"the price history could not be kept: {error}",)
+            stored = merge_.shelf.store.commit(book)
+            books.append(replace(before, stored=stored, offers=stored.offers))
+    return replace(report, books=tuple(books), history_added=added, warnings=warnings)
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """Where the books of some clouds are kept: those of real ones, or those of made-up ones."""
+
+    name: str
+    store: BookStore
+    asked: frozenset[str]
+
+    def takes(self, cloud: str) -> bool:
+        return (cloud in MADE_UP_CLOUDS) == (self.name == SANDBOX)
+
+    def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+        return standing_sandbox(self.store) if self.name == SANDBOX else standing(self.store)
+
+
+@dataclass(frozen=True)
+class _Merge:
+    """What became of the harvests of one shelf; nothing is stored yet."""
+
+    shelf: _Shelf
+    before: PriceBook
+    harvests: Mapping[str, Sequence[Harvest]]
+    merged: Merged
+    warnings: tuple[str, ...]
+
+
+def _shelves(store: BookStore, asked: Iterable[str]) -> list[_Shelf]:
+    made_up = MADE_UP_CLOUDS & frozenset(asked)
+    real = frozenset(asked) - made_up
+    shelves = [_Shelf(LATEST, store, real)] if real or not made_up else []
+    return [*shelves, _Shelf(SANDBOX, store.sandbox, made_up)] if made_up else shelves
+
+
+def _merged(shelf: _Shelf, harvests: Mapping[str, Sequence[Harvest]], options: RefreshOptions, now: datetime) -> _Merge:
+    before, _, warnings = shelf.standing()
+    own = {cloud: parts for cloud, parts in harvests.items() if shelf.takes(cloud)}
+    return _Merge(
+        shelf, before, own, merge(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
+    )
 
 
 def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """The book to build on (the latest that can be read, else the embedded one), the tables of this version of the
-    program with what earlier refreshes added to them, and what had to be passed over."""
+    """The book of real clouds to build on (the latest that can be read, else the embedded one), the tables of this
+    version of the program with what earlier refreshes added to them, and what had to be passed over."""
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables, tables, warnings
+    latest = latest.without(MADE_UP_CLOUDS).sold_only()
     return latest, with_words(tables, None, latest), warnings
+
+
+def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+    """As :func:`standing`, of the made-up cloud: ``store`` is its own, and the book begins without an offer."""
+    tables = embedded_book()
+    latest, warnings = store.newest_sound()
+    if latest is None:
+        return tables.with_offers(()), tables, warnings
+    return latest, with_words(tables, None, latest), warnings
+
+
+def all_words(store: BookStore) -> PriceBook:
+    """The tables of this version of the program with what earlier refreshes of any cloud added to them."""
+    _, words, _ = standing(store)
+    sandbox, _ = store.sandbox.newest_sound()
+    return words if sandbox is None else with_words(words, None, sandbox)
 
 
 def _open(

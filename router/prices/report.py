@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pricing.places import MADE_UP_CLOUDS
 from providers.calling import Caller
 from providers.collect import CloudOutcome
 from providers.errors import (
@@ -18,6 +19,7 @@ from providers.errors import (
     SdkMissingError,
 )
 from providers.protocol import Dropped
+from router.prices.books import SANDBOX
 from router.prices.bookstore import StoredBook
 from router.prices.gates import Held
 from router.prices.merge import CloudCounts
@@ -70,14 +72,23 @@ class CloudReport:
     seconds: float
 
 
-@dataclass(frozen=True)
-class RefreshReport:
-    """What a refresh did. ``stored`` None: nothing was fetched, and the older book stays the latest."""
+@dataclass(frozen=True, slots=True)
+class BookReport:
+    """What became of one book: ``name`` is that of ``--book``, ``before`` the digest of the one built upon, ``offers``
+    how many it has now. ``stored`` None: nothing was fetched, and the older book stays."""
 
-    now: datetime
+    name: str
     stored: StoredBook | None
     before: str
     offers: int
+
+
+@dataclass(frozen=True)
+class RefreshReport:
+    """What a refresh did; ``books``: that of real clouds, that of made-up ones, or both."""
+
+    now: datetime
+    books: tuple[BookReport, ...]
     history_added: int
     clouds: tuple[CloudReport, ...]
     warnings: tuple[str, ...] = ()
@@ -92,7 +103,12 @@ class RefreshReport:
         """Whether nothing was had, for want of credentials or permissions alone."""
         failures = [failure.error for cloud in self.clouds for failure in cloud.failures]
         refused = all(isinstance(error, CredentialsError | PermissionDeniedError) for error in failures)
-        return self.stored is None and bool(failures) and refused
+        return not any(book.stored for book in self.books) and bool(failures) and refused
+
+    def stored_for(self, cloud: str) -> bool:
+        """Whether the book that would hold the offers of ``cloud`` was stored."""
+        made_up = cloud in MADE_UP_CLOUDS
+        return any(book.stored is not None and (book.name == SANDBOX) == made_up for book in self.books)
 
 
 def report_of(

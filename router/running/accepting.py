@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pricing.book import PriceBook
@@ -23,6 +23,7 @@ from router.running.guardrails import Cause, Refusal
 from router.running.kept_limits import has_limits, keep_limits
 from router.running.metering import planned_entries
 from router.running.orders import Order
+from router.running.run_policies import Assigned
 from router.running.site import Site
 from router.state.records import Attempt
 
@@ -31,20 +32,32 @@ APPLY = "apply"  # as the audit log calls it
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was agreed to: errands, the most they may cost, fallbacks included."""
+    """What was agreed to: errands, the most they may cost, fallbacks included. ``policies``: what runs each job, where
+    that was asked."""
 
     errands: tuple[Errand, ...]
     expected_usd: Usd
     at_risk_usd: Usd
+    policies: Mapping[str, Assigned] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
+        """Job, team and references to secrets of every job that has some, by name; never what they stand for."""
+        jobs = {errand.job.name: errand.job for errand in self.errands}
+        return tuple(
+            (name, job.team, job.run.references)
+            for name, job in sorted(jobs.items())
+            if job.run is not None and job.run.references
+        )
 
 
 def errands_of(
     plan: Plan, digest: str, orders: Sequence[Order], jobs: Mapping[str, Job], book: PriceBook, tries: int,
-    limits: Limits | None = None,
+    limits: Limits | None = None, assign: Callable[[Order, Job], Assigned] | None = None,
 ) -> Accepted:  # fmt: skip
     """One a gang. InvalidInputError when a job's specification is missing, another one than was planned, or starts
     nothing. ``book`` and ``limits`` say what next places cost now; without the limits that the plan was made with,
-    those at a discount or on a reservation seem too dear and are left out."""
+    those at a discount or on a reservation seem too dear and are left out. ``assign`` says which policy runs a job."""
     problems = []
     wanted = {job.job: job.job_digest for job in plan.jobs}
     for name in sorted({order.job for order in orders}):
@@ -61,10 +74,11 @@ def errands_of(
     if problems:
         raise InvalidInputError(problems)
     market = listings_by_accelerator(book, limits or Limits.none())
+    policies = {} if assign is None else {order.job: assign(order, jobs[order.job]) for order in orders}
     errands = tuple(
         Errand(
             digest, order, choices_of(order, plan, jobs[order.job], market, tries), jobs[order.job], wanted[order.job],
-            book,
+            book, policies=_recorded(policies.get(order.job)),
         )
         for order in orders
     )  # fmt: skip
@@ -72,7 +86,14 @@ def errands_of(
         errands,
         Usd.total(order.expected_usd for order in orders),
         Usd.total(most_at_risk(errand.choices) for errand in errands),
+        policies,
     )
+
+
+def _recorded(found: Assigned | None) -> tuple[str, str]:
+    if found is None:
+        return "", ""
+    return found.policy.text, "" if found.overridden is None else found.overridden.text
 
 
 def over_budget(
@@ -147,7 +168,15 @@ def record(
             now,
         )
     )
+    policies = sorted(accepted.policies.items())
+    more: dict[str, object] = {
+        "policies": {job: found.policy.content for job, found in policies},
+        "overridden_policies": {
+            job: found.overridden.content for job, found in policies if found.overridden is not None
+        },
+        "secrets": {name: dict(pairs) for name, _, pairs in accepted.secrets},
+    }
     site.store.audit(
         who, APPLY, digest, accepted.at_risk_usd, now, gangs=len(errands), expected_usd=str(accepted.expected_usd),
-        approved_by=approved_by,
+        approved_by=approved_by, **{name: said for name, said in more.items() if said},
     )  # fmt: skip

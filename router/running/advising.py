@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from router.agent import states
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
+from router.planning.whats_left import fits
 from router.quoting.policies.policy import Decision, Event, Here, Move, Observation
 from router.quoting.quotes.places import parted, place_of
 from router.running.chains import Chain, chains_of
@@ -137,7 +138,7 @@ class Adviser:
         here = next((c for c in found if same_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        elsewhere = [c for c in found if c.key != here.key]
+        elsewhere = [c for c in found if c.key != here.key and fits(c, job, now)]
         others, closed = parted(elsewhere, [c for c in elsewhere if not scene.short.has(c)], job, limits)
         if event is Event.HEALTH and notice is None and not others:
             return None  # slow is better than not at all
@@ -156,7 +157,7 @@ class Adviser:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
         past = past_of(chain, job, found, scene.lately, now)
-        decision = self.replanner.policy.decide(
+        decision = self.replanner.policy_for(attempt).decide(
             Observation(
                 now, deadline, TICK, event, at, others, save, closed, past.began, past.share, past.lives, past.answers
             )

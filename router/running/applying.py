@@ -27,7 +27,7 @@ from router.running.release import release
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.running.work import one_at_a_time
-from router.state.errors import HeldError
+from router.state.errors import HeldError, StateError
 from router.state.records import Attempt
 
 _POLL_S = 0.25
@@ -105,7 +105,7 @@ class Applying:
     def _tidy(self) -> None:
         """What earlier commands left: gangs that ended while nobody watched, attempts of other plans that were
         interrupted."""
-        alive = self.site.store.attempts(alive=True)
+        alive = self.site.store.attempts(alive=True, skipped=[])
         for attempt in alive:
             if attempt.result and attempt.phase.is_up:
                 self._ended(attempt)
@@ -116,7 +116,7 @@ class Applying:
                 self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
                 try:
                     release_interrupted(self.site, attempt)
-                except NotReleasedError as error:
+                except (NotReleasedError, StateError) as error:
                     self.site.tell(attempt.job, f"not released: {error}")
 
     def _ended(self, attempt: Attempt) -> None:
@@ -126,7 +126,7 @@ class Applying:
         try:
             nodes = self.site.store.nodes(attempt.id)
             release(self.site, attempt, reason.value, how_it_ended(nodes, attempt.result))
-        except NotReleasedError as error:
+        except (NotReleasedError, StateError) as error:
             self.site.tell(attempt.job, f"not released: {error}")
 
     def _carry_out(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:

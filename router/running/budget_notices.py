@@ -46,7 +46,7 @@ def _keys(month: Month, standing: Standing) -> Iterator[str]:
 
 
 def _event(month: Month, standing: Standing) -> Event:
-    budget, spent = standing.budget, f"${standing.spent.dollars():,.2f} of ${standing.usd.dollars():,.2f}"
+    budget, spent = standing.budget, f"${standing.used.dollars():,.2f} of ${standing.usd.dollars():,.2f}"
     used = "" if standing.percent is None else f" ({standing.percent} %)"
     kind = "hard budget" if budget.hard else "budget"
     text = f"{budget.title}: {spent}{used} of the {kind} of {month} is spent"

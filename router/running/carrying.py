@@ -20,6 +20,7 @@ from router.jobs.limits import Limits
 from router.planning.transfers import tariff_of
 from router.planning.whats_left import transfer_usd
 from router.running.chains import Chain
+from router.running.confirming import confirmed
 from router.running.kept_limits import limits_text
 from router.running.site import Site
 from router.running.sundries import COPIED, NOT_COPIED, moved_entries
@@ -90,7 +91,7 @@ def goes_on_from(
         return Before()
     before, wanted = chain.before, carry(site.deploy, chain, attempt)
     if wanted is None:
-        return before
+        return confirmed(site, attempt, chain, opens)
     began, pace = time.monotonic(), Pace(seconds=site.deploy.patience.carry.total_seconds())
     details: dict[str, object] = {
         "from": shown(wanted.source), "to": shown(wanted.target), "origin": str(wanted.origin),
@@ -111,7 +112,8 @@ def goes_on_from(
         site.store.note(attempt.id, NOT_COPIED, site.clock(), step=wanted.step, why=why, **details)
         book_moved(site, attempt)
         site.tell(attempt.job, f"step {wanted.step} is read from {details['from']}, not copied: {why} ({what})")
-        return before
+        # Why it was not copied may be that it is not there. A store that did not answer is not asked again.
+        return confirmed(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
     site.store.note(attempt.id, COPIED, site.clock(), step=moved.step, kept=moved.kept, **details)
     book_moved(site, attempt)
     site.tell(attempt.job, f"step {moved.step} is in {details['to']}: {what}")

@@ -53,7 +53,9 @@ class Chain:
 
     @property
     def _manifest(self) -> str:
-        """Of the last step; where it was copied, the newest copy."""
+        """Of the last step; where it was copied, the newest copy. A job that begins anew has none."""
+        if not max(self.steps):
+            return ""
         known = zip(reversed(self.steps), reversed(self.manifests), strict=True)
         return next((its for at, its in known if at == max(self.steps) and its), "")
 
@@ -98,7 +100,7 @@ def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -
 
 
 def chains_of(store: Store, attempts: Iterable[Attempt]) -> dict[str, Chain]:
-    """The chains that these attempts belong to, by the attempt's id."""
+    """The chains that these attempts belong to, by the attempt's id; none for a job whose attempts cannot be read."""
     wanted = tuple(attempts)
     if not wanted:
         return {}
@@ -109,8 +111,9 @@ def chains_of(store: Store, attempts: Iterable[Attempt]) -> dict[str, Chain]:
     orders: dict[tuple[str, str, str, datetime], list[Attempt]] = {}
     for life in lives:
         orders.setdefault(_order(life), []).append(life)
-    chains = {order: _chain(orders[order], nodes) for order in {_order(attempt) for attempt in wanted}}
-    return {attempt.id: chains[_order(attempt)] for attempt in wanted}
+    # Of a job with an attempt that cannot be read nothing is known that could go on.
+    chains = {order: _chain(orders[order], nodes) for order in {_order(a) for a in wanted} if order in orders}
+    return {attempt.id: chains[_order(attempt)] for attempt in wanted if _order(attempt) in chains}
 
 
 def _order(attempt: Attempt) -> tuple[str, str, str, datetime]:

@@ -25,12 +25,15 @@ from router.state.records import Shortage
 
 _SPOT_CEILING = Fraction(5, 4)
 _DIGEST_CHARACTERS = 12
+_FREE = UsdPerHour(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
     """One machine to be made; prices are for it alone. ``price_as_of`` and ``price_source`` say what
-    ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by :func:`with_list_prices`."""
+    ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by :func:`with_list_prices`. On a reservation
+    ``usd_per_hour`` is the amortised price, of which ``reservation_cost`` says what is known (amortised, sunk,
+    unknown)."""
 
     zone: str | None
     instance_type: str
@@ -42,6 +45,7 @@ class Seat:
     price_as_of: str = ""
     price_source: str = ""
     on_demand_usd_per_hour: UsdPerHour | None = None
+    reservation_cost: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,10 @@ def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
     seats = tuple(
         Seat(
             part.offer.zone, part.offer.instance_type, part.offer.market, candidate.accelerator,
-            part.machine.accelerator_count, part.offer.usd_per_hour,
+            part.machine.accelerator_count,
+            part.offer.usd_per_hour if part.listing.cost is None else part.listing.amortised or _FREE,
             _ceiling(part.offer.usd_per_hour, part.offer.market), day_of(part.offer), part.offer.source,
+            reservation_cost=part.listing.cost or "",
         )
         for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
         for _ in range(part.machines)
@@ -187,11 +193,15 @@ def _planned(order: Order) -> Choice:
 
 
 def _seats_of(line: Line) -> Iterator[Seat]:
-    prices, ceilings = (_shares(rate, line.machines) for rate in (line.usd_per_hour, line.max_usd_per_hour))
+    reserved = line.market == Market.RESERVED.value
+    rate = (line.amortised_usd_per_hour or _FREE) if reserved else line.usd_per_hour
+    prices, ceilings = (_shares(one, line.machines) for one in (rate, line.max_usd_per_hour))
     for price, ceiling in zip(prices, ceilings, strict=True):
         yield Seat(
             line.zone, line.instance_type, Market(line.market), line.accelerator, line.accelerators // line.machines,
             price, ceiling, line.price_as_of, line.price_source,
+            # Plans of before costs were named always had an amortised price.
+            reservation_cost=line.reservation_cost or ("amortised" if reserved else ""),
         )  # fmt: skip
 
 
@@ -206,13 +216,17 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
         return None
     if spot and job.gang.on_demand_share > 0:
         return None  # a core of other machines at another price, of which an alternative tells no more
+    reserved = market is Market.RESERVED
+    own = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
+    ceiling = _ceiling(_FREE, market) if reserved else None
     seats = tuple(
         Seat(
             alternative.zone, alternative.instance_type, market, alternative.accelerator,
-            alternative.accelerators // alternative.machines, price, _ceiling(price, market),
+            alternative.accelerators // alternative.machines, price, ceiling or _ceiling(price, market),
             plan.book_as_of.date().isoformat(), f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
+            reservation_cost=(alternative.reservation_cost or "unknown") if reserved else "",
         )
-        for price in _shares(alternative.usd_per_hour, alternative.machines)
+        for price in _shares(own, alternative.machines)
     )  # fmt: skip
     earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
     # It needs no longer than the plan has it take, wherever in the plan it begins.
@@ -235,7 +249,10 @@ def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: J
     # A plan spreads a gang over zones only where none of them has room for it.
     if not job.gang.same_zone and seat.zone is not None:
         fitting = [listing for listing in fitting if listing.cap is None or listing.cap >= len(choice.seats)]
-    return any(listing.offer.usd_per_hour <= seat.max_usd_per_hour for listing in fitting)
+    return any(
+        listing.offer.usd_per_hour <= seat.max_usd_per_hour and listing.covers(choice.start, choice.end)
+        for listing in fitting
+    )
 
 
 def _same(one: Choice, other: Choice) -> bool:

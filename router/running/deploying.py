@@ -63,7 +63,8 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Errand:
     """An order with everything that carrying it out needs. ``plan`` is the digest; ``choices`` best first.
-    ``checkpoint_seconds``: how often the training is to save; None: as it likes."""
+    ``checkpoint_seconds``: how often the training is to save; None: as it likes. ``policies``: the ``policy`` and the
+    ``quoted_policy`` of its attempts."""
 
     plan: str
     order: Order
@@ -72,6 +73,7 @@ class Errand:
     digest: str
     book: PriceBook
     checkpoint_seconds: float | None = None
+    policies: tuple[str, str] = ("", "")
 
 
 def standing(site: Site, plan: str, order: Order) -> Outcome | None:
@@ -256,7 +258,7 @@ def _new(
     choice = with_list_prices(choice, errand.book)
     attempt, nodes = new_attempt(
         name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock(),
-        _before(chain), checkpoint_seconds,
+        _before(chain), checkpoint_seconds, errand.policies,
     )  # fmt: skip
     return Placed(attempt, choice, token), nodes
 
@@ -291,7 +293,7 @@ def _try(site: Site, errand: Errand, choice: Choice) -> Outcome:
 def _workspace(
     site: Site, job: Job, attempt: Attempt, nodes: tuple[NodeRecord, ...], choice: Choice, token: str, book: PriceBook
 ) -> tuple[WorkspaceSpec, tuple[NodeRecord, ...]]:
-    plain, secret = resolved(job.name, job.run.env if job.run else (), site.environment)
+    plain, secret = resolved(job, site.environment, site.deploy.secrets_of(job.team))
     hosts, nodes = free_hosts(site, attempt, nodes)
     machine = book.machine(choice.cloud, choice.seats[0].instance_type)
     fabric = (machine.fabric if machine and len(nodes) > 1 else None) or "none"

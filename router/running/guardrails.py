@@ -10,6 +10,7 @@ from enum import StrEnum
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import is_stale
+from pricing.places import MADE_UP_CLOUDS
 from router.jobs.limits import Limits
 from router.planning.market import Listing, listings_by_accelerator
 from router.planning.plan import Line, Plan
@@ -26,6 +27,7 @@ class Cause(StrEnum):
     COST = "over the cost allowed"
     APPROVAL = "needs approval"
     BUDGET = "over budget"
+    POLICY = "another policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def refusals(
 ) -> tuple[Refusal, ...]:
     """Everything that speaks against carrying orders out now that put ``at_risk`` at stake; empty when nothing does.
     ``book`` is where ``prices`` are from."""
-    return (*_age(plan, now), *_older(plan, book), *_prices(prices), *_money(at_risk, guard))
+    return (*_age(plan, now), *_older(plan, book), *_prices(prices, book), *_money(at_risk, guard))
 
 
 def _age(plan: Plan, now: datetime) -> Iterator[Refusal]:
@@ -108,12 +110,15 @@ def _older(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
         yield Refusal(Cause.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
 
 
-def _prices(prices: Sequence[PriceNow]) -> Iterator[Refusal]:
+def _prices(prices: Sequence[PriceNow], book: PriceBook) -> Iterator[Refusal]:
+    known = {region.id.cloud for region in book.regions}
     for price in prices:
         line = price.line
         place = "/".join(filter(None, (line.cloud, line.region, line.zone, line.instance_type, line.market)))
         if price.usd_per_hour is None:
-            yield Refusal(Cause.GONE, line.job, f"{place} is no longer in the price book", "plan again")
+            elsewhere = line.cloud in MADE_UP_CLOUDS - known
+            remedy = f"prices of {line.cloud}, a made-up cloud, are in --book sandbox" if elsewhere else "plan again"
+            yield Refusal(Cause.GONE, line.job, f"{place} is no longer in the price book", remedy)
         elif price.usd_per_hour > line.max_usd_per_hour:
             what = (
                 f"{place} costs ${price.usd_per_hour} an hour now, above the plan's ceiling of ${line.max_usd_per_hour}"

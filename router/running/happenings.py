@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pricing.places import Market
 from router.agent import states
 from router.files.notify_entry import Happening
 from router.running.lifecycle import GAVE_UP
@@ -147,7 +148,9 @@ def _late(attempt: Attempt, now: datetime) -> str:
 
 
 def _budget(attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> str:
-    cost, limit = spent(nodes, now), attempt.at_risk_usd
+    # What is reserved is paid for already, and nobody has to agree to it.
+    cost = spent([node for node in nodes if node.market is not Market.RESERVED], now)
+    limit = attempt.at_risk_usd
     if attempt.phase.is_over or limit.nanos <= 0 or 100 * cost.nanos < BUDGET_PERCENT * limit.nanos:
         return ""
     return f"has cost {cost.dollars():.2f} USD of the {limit.dollars():.2f} USD that were agreed to"

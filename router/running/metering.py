@@ -19,12 +19,16 @@ from router.state.records import Attempt, NodeRecord
 
 _HOUR = timedelta(hours=1)
 _TICK = timedelta(microseconds=1)
+SUNK = "sunk"
 
 
 def planned_entries(
     plan: str, orders: Iterable[Order], jobs: dict[str, Job], digests: dict[str, str], at: datetime
 ) -> tuple[Entry, ...]:
-    """One a line of every order. ``jobs`` and ``digests`` by name: KeyError for a job that is missing."""
+    """One a line of every order, reservations at their amortised price.
+
+    ``jobs`` and ``digests`` by name: KeyError for a job that is missing.
+    """
     return tuple(
         _planned(plan, order, number, jobs[order.job], digests[order.job], at)
         for order in orders
@@ -57,8 +61,9 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
         start=utc(line.start),
         end=utc(line.end),
         quantity=line.hours,
-        usd_per_hour=line.usd_per_hour,
-        usd=line.cost_usd,
+        usd_per_hour=line.amortised_usd_per_hour,
+        usd=line.amortised_usd or Usd(0),
+        unpriced=line.amortised_usd is None,
         steps=line.steps,
         price_as_of=line.price_as_of,
         price_source=line.price_source,
@@ -71,6 +76,7 @@ def metered_entries(
     """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
     that had one use, with the machine's id, what priced it, and what one such machine cost on demand. The stretches of
     a machine have no gap or overlap, and their money adds up to that of its whole time, which is rounded once.
+    A reserved machine has its amortised price, and none (unpriced) where nobody knows that.
     ``course``: how the training went; without it as the attempt and its machines say.
 
     A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
@@ -93,8 +99,9 @@ def _of_machine(
     steps = _spread(kept if node.rank == 0 else 0, parts, (Use.WORK, Use.OVERRUN))
     lost_steps = _spread(lost if node.rank == 0 else 0, parts, (Use.RESTART_LOST_WORK,))
     before = Usd(0)
+    sunk = node.reservation_cost == SUNK
     for number, part in enumerate(parts):
-        until = node.usd_per_hour.over(part.end - parts[0].start)
+        until = Usd(0) if node.unpriced else node.usd_per_hour.over(part.end - parts[0].start)
         yield Entry(
             key=f"metered {attempt.id} {node.rank} {part.start.isoformat()}",
             use=part.use,
@@ -111,11 +118,12 @@ def _of_machine(
             start=part.start,
             end=part.end,
             quantity=Fraction(part.ticks, _HOUR // _TICK),
-            usd_per_hour=node.usd_per_hour,
+            usd_per_hour=None if node.unpriced else node.usd_per_hour,
             usd=until - before,
+            unpriced=node.unpriced,
             resource=node.machine_id or "",
             price_as_of=node.price_as_of,
-            price_source=node.price_source,
+            price_source=f"{node.price_source}, sunk".lstrip(", ") if sunk else node.price_source,
             on_demand_usd_per_hour=node.on_demand_usd_per_hour,
             steps=steps[number],
             lost_steps=lost_steps[number],

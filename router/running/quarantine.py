@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
 
 from pricing.offers import Offer
 from pricing.places import Market
 from router.planning.candidates import Candidate
+from router.quoting.deciding.left_alone import REMEMBERED, until_left_alone
 from router.running.choices import Seat
 from router.running.site import Site
 from router.state.records import Attempt, NodeRecord, Shortage
 
-_REMEMBERED = timedelta(hours=6)
-_LONGEST = timedelta(hours=6)
-_MOST_DOUBLINGS = 10
-# Less than that share more is not worth remembering.
-_MUCH_LONGER = 0.1
 _ANY = "*"
 
 
@@ -40,14 +35,14 @@ def quarantine_all(
     if not pools:
         return
     lately: dict[Pool, list[Shortage]] = {}
-    for shortage in site.store.shortages_since(now - _REMEMBERED):
+    for shortage in site.store.shortages_since(now - REMEMBERED):
         lately.setdefault(_pool(shortage), []).append(shortage)
     new = []
     for pool, (attempt, why) in sorted(pools.items(), key=str):
-        times, until = _times(lately.get(pool, ()), now)
-        length = min(_LONGEST, site.deploy.patience.quarantine * (1 << min(times, _MOST_DOUBLINGS)))
-        if length and now + length - until > length * _MUCH_LONGER:
-            new.append(Shortage(*pool, attempt.machines, now, now + length, why))
+        stretches = [(shortage.at, shortage.until) for shortage in lately.get(pool, ())]
+        until = until_left_alone(stretches, now, site.deploy.patience.quarantine)
+        if until is not None:
+            new.append(Shortage(*pool, attempt.machines, now, until, why))
     site.store.remember_short(*new)
 
 
@@ -57,18 +52,6 @@ def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | Nod
     until = now + site.deploy.patience.shortage
     pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
     site.store.remember_short(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
-
-
-def _times(lately: Sequence[Shortage], now: datetime) -> tuple[int, datetime]:
-    """How many times that are past by now it was left alone, and until when it is (now: it is not)."""
-    past, until = 0, None
-    for shortage in sorted(lately, key=lambda s: s.at):
-        if until is not None and shortage.at >= until:
-            past += 1
-        until = shortage.until if until is None else max(until, shortage.until)
-    if until is None:
-        return 0, now
-    return (past + 1, now) if until <= now else (past, until)
 
 
 Pool = tuple[str, str, str | None, str, Market]

@@ -22,7 +22,7 @@ from router.planning.held import Held, held_use
 from router.planning.reassign import Want, reassign
 from router.planning.shared import Use
 from router.planning.solver import PulpSolver, Solver
-from router.planning.whats_left import checkpoint_interval, job_left
+from router.planning.whats_left import checkpoint_interval, fits, job_left
 from router.quoting.policies.policy import Event, Greedy, Move, Observation, Policy
 from router.quoting.policies.safety import SafetyNet
 from router.quoting.quotes.places import parted
@@ -91,12 +91,14 @@ Alive = tuple[Sequence[Attempt], Sequence[NodeRecord]]
 
 @dataclass(slots=True)
 class Replanner:
-    """``book``: the prices of now."""
+    """``book``: the prices of now. ``recorded``: the policy that an attempt was begun with; where that is None,
+    ``policy`` decides."""
 
     site: Site
     book: Callable[[], PriceBook]
     policy: Policy = field(default_factory=lambda: SafetyNet(Greedy()))
     solver: Solver = field(default_factory=lambda: PulpSolver("highs"))
+    recorded: Callable[[Attempt], Policy | None] = lambda _: None
     _plans_as_of: dict[str, datetime] = field(default_factory=dict)
 
     def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
@@ -128,7 +130,7 @@ class Replanner:
             if isinstance(job, Never):
                 answers[number] = job
                 continue
-            every = finder.find(job)[0]
+            every = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
             found = tuple(candidate for candidate in every if not short.has(candidate))
             if want.wish is not None:
                 found = tuple(candidate for candidate in found if candidate.key in want.wish.to)
@@ -181,6 +183,10 @@ class Replanner:
             committed += spent([node for node in alive[1] if node.attempt in gone], now)
             left[budget.team] = budget.budget - max(metered, budget.spent) - committed
         return left
+
+    def policy_for(self, attempt: Attempt) -> Policy:
+        """The policy that runs an attempt, and the next ones of its job."""
+        return self.recorded(attempt) or self.policy
 
     def finder(self, limits: Limits) -> CandidateFinder:
         """What finds places at the prices and the time of now."""
@@ -241,7 +247,7 @@ class Replanner:
             now, deadline, TICK, event, None, places, closed=closed, began=past.began, share=past.share,
             lives=past.lives, answers=past.answers,
         )  # fmt: skip
-        decision = self.policy.decide(seen)
+        decision = self.policy_for(want.last).decide(seen)
         if isinstance(decision, Move):
             return decision
         return Later(getattr(decision, "why", "") or "no place is left")
@@ -253,7 +259,8 @@ class Replanner:
         hours = chosen.reserved_hours(max(1, job.steps_left))
         choice = choice_from(chosen, now, now + timedelta(hours=hours))
         order = Order(last.job, last.gang, last.start, choice.end, ())
-        errand = Errand(last.plan, order, (choice,), job, last.job_digest, book)
+        policies = (last.policy, last.quoted_policy)
+        errand = Errand(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
         return Go(errand, choice, _interval(last, job, chosen, book, saved.get(last.id)))
 
 

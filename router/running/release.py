@@ -26,12 +26,13 @@ from router.running.site import Site
 from router.running.stretches import course_of
 from router.running.sundries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, moved_entries
 from router.running.witness import Witness, look
-from router.running.workspaces import GRACE_SECONDS
+from router.running.workspaces import GRACE_SECONDS, workspace_to_release
 from router.state.records import Attempt, NodeRecord, Phase
-from terraform.boot import Boot, boot_of
+from terraform.boot import Boot, boot_of, needs_hosts
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
+from terraform.spec import Host
 from terraform.strays import stop_strays, strays
-from terraform.workdir import forget_secrets, forget_state
+from terraform.workdir import damaged, forget_secrets, forget_state, repair
 
 _TRIES = 3
 # Clouds bill no less.
@@ -87,7 +88,10 @@ def _going(attempt: Attempt, reason: str, message: str) -> Attempt | None:
 def _unmake(site: Site, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
     trouble: Exception | None = None
-    for left in reversed(range(_TRIES)):
+    by_terraform = _is_whole(site, attempt)
+    if not by_terraform:
+        _release_by_tag(site, attempt, surely=True)
+    for left in reversed(range(_TRIES) if by_terraform else ()):
         try:
             _destroy(site, attempt)
             trouble = None
@@ -115,6 +119,34 @@ def _unmake(site: Site, attempt: Attempt) -> None:
     for name in SECRET_FILES:
         for file in directory.glob(f"nodes/*/{name}"):
             file.unlink(missing_ok=True)
+
+
+def _is_whole(site: Site, attempt: Attempt) -> bool:
+    """Whether Terraform can read the run directory, made so again from the state where something of it was damaged.
+    False: only the tag leads to the machines. NotReleasedError where there is no tag either."""
+    directory = site.directory(attempt.directory)
+    if not (bad := damaged(directory)):
+        return True
+    site.store.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
+    site.tell(attempt.job, f"{', '.join(bad)} of {attempt.id} cannot be read: written again from the state")
+    nodes = site.store.nodes(attempt.id)
+    try:
+        spec = workspace_to_release(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
+        repair(directory, spec, plugins=site.plugins)
+        return True
+    except (ValueError, TerraformError) as error:
+        if needs_hosts(attempt.cloud):
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.note(attempt.id, "released by tag", site.clock(), why=str(error))
+        return False
+
+
+def _hosts(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
+    """The hosts that the machines are, by rank; none where they are not our own."""
+    groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
+    known = {host.address: host for group in groups for host in group}
+    own = needs_hosts(attempt.cloud)
+    return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
 
 
 def _destroy(site: Site, attempt: Attempt) -> None:

@@ -8,7 +8,11 @@ from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.files.deploy_file import Patience
+from router.jobs.run_policy import RunPolicy
+from router.planning.candidates import LONGEST_RUN
+from router.quoting.policies.policy import Rule
 from router.running.chains import waits
+from router.running.deadlines import deadline_of
 from router.running.lifecycle import GOES_ON
 from router.running.metering import spent
 from router.state.records import Attempt, NodeRecord, Phase
@@ -33,6 +37,16 @@ class GangReport:
         return "waits" if self.waits else self.attempt.reason if left else self.attempt.phase.value
 
     @property
+    def policy(self) -> RunPolicy | None:
+        """The policy that runs it; None where an earlier version began it."""
+        return RunPolicy.recorded(self.attempt.policy)
+
+    @property
+    def quoted_policy(self) -> RunPolicy | None:
+        """The policy of its quote, where another one runs."""
+        return RunPolicy.recorded(self.attempt.quoted_policy)
+
+    @property
     def step(self) -> int | None:
         """How far its training said it is; None where nobody says."""
         return max((node.step for node in self.nodes if node.step is not None), default=None)
@@ -41,6 +55,11 @@ class GangReport:
     def saved_step(self) -> int | None:
         """The last step that it said is saved; None where nobody says."""
         return max((node.saved_step for node in self.nodes if node.saved_step is not None), default=None)
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether it has machines whose price nobody knows: they are in no sum."""
+        return any(node.unpriced for node in self.nodes)
 
     @property
     def calling(self) -> int:
@@ -64,11 +83,22 @@ def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patienc
     if not everything and not wanted:
         last = {attempt.job: attempt.id for attempt in found}
         found = [a for a in found if not a.phase.is_over or last[a.job] == a.id]
-    waiting = {
-        chain.last.id for chain in waits(store, store.ended_last(now - patience.again), crashes=patience.crashes)
-    }
+    waiting = {chain.last.id for chain in waits(store, _ended(store, now, patience), crashes=patience.crashes)}
     gangs = tuple(replace(_gang(store, attempt, now), waits=attempt.id in waiting) for attempt in found)
     return Report(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
+
+
+def _ended(store: Store, now: datetime, patience: Patience) -> list[Attempt]:
+    """The last attempts of jobs that may go on: gone lately, or waiting for spot until the deadline by their policy."""
+    gone = store.ended_last(now - LONGEST_RUN)
+    return [a for a in gone if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
+
+
+def _waits_long(store: Store, attempt: Attempt, now: datetime) -> bool:
+    policy = RunPolicy.recorded(attempt.policy)
+    if policy is None or policy.name == Rule.GREEDY:
+        return False
+    return (deadline_of(store, attempt) or now) > now
 
 
 def _gang(store: Store, attempt: Attempt, now: datetime) -> GangReport:

@@ -27,6 +27,7 @@ from router.running.picture import Picture, picture
 from router.running.quarantine import quarantine, quarantine_all
 from router.running.recovering import Answer, Go, Never, Replanner, Wanting
 from router.running.release import release
+from router.running.run_policies import name_of
 from router.running.silence import Silence
 from router.running.site import Site
 from router.running.work import Work
@@ -55,6 +56,7 @@ class Watcher:
     _work: Work = field(init=False)
     _leaving: dict[str, float] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
+    _unreadable: set[tuple[str, ...]] = field(default_factory=set)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,6 +76,7 @@ class Watcher:
         """One pass; whether there is anything left to look after, ``besides`` these attempts. StateError."""
         self._work.reap()
         now = picture(self.site.store, self.plan)
+        self._say_unreadable()
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
         leaving = self._looked_at(alive, now)
         waiting = self._waiting()
@@ -94,6 +97,13 @@ class Watcher:
             self._work.rest()
         return bool(alive or waiting) or not self._work.idle
 
+    def _say_unreadable(self) -> None:
+        """Says once of each attempt that it cannot be looked after; the others are."""
+        bad = {error.key: error for error in self.site.store.overview.unreadable}
+        for key in sorted(bad.keys() - self._unreadable):
+            self.site.tell(key[0], f"{bad[key]} ({bad[key].remedy})")
+        self._unreadable = set(bad)
+
     def close(self) -> None:
         """Waits for what is being made and released; with ``site.stop`` set, making ends soon."""
         self._work.finish()
@@ -108,13 +118,14 @@ class Watcher:
     def _waiting(self) -> Sequence[Chain]:
         now = self.site.clock()
         since = now - self.site.deploy.patience.again
-        if self.site.deploy.policy is Rule.GREEDY:
-            found = self.site.store.ended_last(since)
-        else:  # what waits for spot because its policy says so may wait for long
-            gone = self.site.store.ended_last(now - LONGEST_RUN)
-            found = tuple(a for a in gone if (a.gone_at or now) >= since or self.replanner.has_time(a))
+        # A job that waits for spot because its policy says so may wait for long.
+        gone = self.site.store.ended_last(now - LONGEST_RUN)
+        found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
         return waits(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
+
+    def _waits_long(self, attempt: Attempt) -> bool:
+        return name_of(attempt, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(attempt)
 
     def _looked_at(self, alive: Sequence[Attempt], now: Picture) -> list[tuple[Attempt, Leave]]:
         """Turns are done at once; who leaves is said."""

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Before:
 
 def new_attempt(
     name: str, plan: str, order: Order, choice: Choice, number: int, job: Job, digest: str, token: str, now: datetime,
-    before: Before = Before(), checkpoint_seconds: float | None = None,
+    before: Before = Before(), checkpoint_seconds: float | None = None, policies: tuple[str, str] = ("", ""),
 ) -> tuple[Attempt, tuple[NodeRecord, ...]]:  # fmt: skip
     """The records of an attempt that is about to be made."""
     attempt = Attempt(
@@ -99,6 +99,8 @@ def new_attempt(
         first_step=before.step,
         first_manifest=before.manifest,
         checkpoint_seconds=checkpoint_seconds,
+        policy=policies[0],
+        quoted_policy=policies[1],
     )
     return attempt, tuple(_node(name, rank, seat) for rank, seat in enumerate(choice.seats))
 
@@ -118,6 +120,7 @@ def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
         price_as_of=seat.price_as_of,
         price_source=seat.price_source,
         on_demand_usd_per_hour=seat.on_demand_usd_per_hour,
+        reservation_cost=seat.reservation_cost,
     )
 
 
@@ -129,20 +132,32 @@ def workspace(
 
     ValueError when something is missing or does not fit a cloud; it holds no secret.
     """
+    for node in nodes:
+        _check_reserved(node, attempt, deploy)
+    told = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
+    return replace(workspace_to_release(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=told)
+
+
+def workspace_to_release(
+    attempt: Attempt, nodes: tuple[NodeRecord, ...], deploy: Deploy, state_id: str, *, fabric: str = "none",
+    hosts: Mapping[int, Host] | None = None,
+) -> WorkspaceSpec:  # fmt: skip
+    """As :func:`workspace`, of machines that are to go: nothing is told to them. ValueError."""
     cloud = deploy.cloud(attempt.cloud, attempt.region)
     return WorkspaceSpec(
         attempt=attempt.id,
         cloud=attempt.cloud,
         region=attempt.region,
-        nodes=tuple(_machine(node, attempt.cloud, attempt.region, cloud) for node in nodes),
+        nodes=tuple(_machine(node, attempt.region, cloud) for node in nodes),
         tags=tags(attempt, state_id),
         image=cloud.image,
         network=Network(cloud.network.id, cloud.network.subnets) if cloud.network else Network(),
         fabric=fabric,
         disk_gib=cloud.disk_gib,
         checkpoint_bucket=cloud.checkpoint_bucket,
+        permissions_boundary=cloud.permissions_boundary,
+        instance_profile=cloud.instance_profile,
         ssh_public_key=cloud.ssh_public_key,
-        user_data={node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes},
         backend=Backend(deploy.backend.kind, deploy.backend.settings),
         hosts=dict(hosts or {}),
         private_key_path=Path(cloud.private_key_path).expanduser() if cloud.private_key_path else None,
@@ -163,14 +178,20 @@ def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
     return {name: taggable(value) for name, value in known.items() if value}
 
 
-def _machine(node: NodeRecord, cloud_name: str, region: str, cloud: CloudDeploy) -> Node:
-    bought = _bought(node, region, cloud) if node.market is Market.RESERVED else None
-    if node.market is Market.RESERVED and bought is None and boot_of(cloud_name) is Boot.CLOUD_INIT:
+def _check_reserved(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
+    name, region = attempt.cloud, attempt.region
+    if node.market is not Market.RESERVED or boot_of(name) is not Boot.CLOUD_INIT:
+        return
+    if _bought(node, region, deploy.cloud(name, region)) is None:
         # Clouds would make it on demand, at a price that nobody agreed to.
         raise ValueError(
-            f"{cloud_name}/{node.zone or region} {node.instance_type} was planned on a reservation, and none is named: "
-            f"add its id to clouds.{cloud_name}.reservations of the deploy file"
+            f"{name}/{node.zone or region} {node.instance_type} was planned on a reservation, and none is named: "
+            f"add its id to clouds.{name}.reservations of the deploy file"
         )
+
+
+def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> Node:
+    bought = _bought(node, region, cloud) if node.market is Market.RESERVED else None
     return Node(
         rank=node.rank,
         name=node.name,

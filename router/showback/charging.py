@@ -9,8 +9,8 @@ by less than two nano-dollars. docs/design/023-charging.md says why.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
@@ -28,6 +28,7 @@ STEPS = "Steps"
 # Times a price of nine decimals a quantity of fifteen has the 24 that a cost may have, and the other way round.
 _QUANTITY_PLACES, _DERIVED_PLACES, _GIVEN_PLACES = 15, 15, 9
 _NANO_PLACES = 9
+_TICK = timedelta(microseconds=1)
 _EXACT = Context(prec=400, traps=[Inexact])
 
 _CATEGORIES = {
@@ -40,7 +41,7 @@ _CATEGORIES = {
 _PRICED = frozenset({"Usage", "Purchase"})
 _PRICING = {Market.SPOT: "Dynamic", Market.ON_DEMAND: "Standard", Market.RESERVED: "Other"}
 # By what was paid for: FOCUS's category and subcategory, what the thing is, and what is counted.
-_SERVICES = {
+SERVICES = {
     What.MACHINE: ("Compute", "Virtual Machines", "Instance", "Instance hours"),
     What.DISK: ("Storage", "Block Storage", "Disk", "Disk size"),
     What.EGRESS: ("Networking", "Network Connectivity", "Object store", "Data transferred"),
@@ -63,6 +64,17 @@ class Books:
             return False
         month = self.months.get(entry.corrects) or _month(entry.corrects) or Month.of(entry.start)
         return month < entry.period and month <= self.closed
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an entry by time, with the money and the saved steps that are its share."""
+
+    start: datetime
+    end: datetime
+    billed: Decimal
+    effective: Decimal
+    useful: Decimal | None = None
 
 
 @dataclass(slots=True)
@@ -97,6 +109,18 @@ def charges(
         yield charge_of(entry, known[entry.cloud], corrects=books.corrected(entry))
 
 
+def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Charge:
+    """The charge of a part of a metered entry that has a price: what no bill has of it."""
+    share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
+    usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
+    some = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
+    charge = charge_of(some, account, corrects=corrects)
+    return replace(
+        charge, billed_cost=part.billed, effective_cost=part.effective, pricing_currency_effective_cost=part.effective,
+        x_useful_units=part.useful, x_useful_unit=STEPS if part.useful is not None else None,
+    )  # fmt: skip
+
+
 def category_of(kind: Kind) -> str | None:
     """FOCUS's ChargeCategory of an entry; None of what was planned, which is no charge."""
     return _CATEGORIES.get(kind)
@@ -107,7 +131,7 @@ def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
     category = _CATEGORIES[entry.kind]
     usd = money(entry.usd)
     charge: dict[str, Any] = {
-        **_of_account(account),
+        **of_account(account),
         **_of_service(entry, account),
         **_of_place(entry, account),
         **_of_job(entry),
@@ -126,7 +150,8 @@ def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
         "pricing_currency_effective_cost": usd,
         "list_cost": usd,
         "contracted_cost": usd,
-        "x_record_state": "Estimated",
+        # As in reports: what people added with a document's name is on an invoice.
+        "x_record_state": "Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
         "x_price_observed_at": _observed(entry.price_as_of),
         "x_price_source": entry.price_source or None,
     }
@@ -140,7 +165,8 @@ def money(amount: Usd | UsdPerHour) -> Decimal:
     return Decimal(amount.nanos).scaleb(-_NANO_PLACES, _EXACT)
 
 
-def _of_account(account: Account) -> dict[str, Any]:
+def of_account(account: Account) -> dict[str, Any]:
+    """Who bills whom, as a charge has it."""
     return {
         "billing_account_id": account.billing_account_id,
         "billing_account_name": account.billing_account_name,
@@ -155,7 +181,7 @@ def _of_account(account: Account) -> dict[str, Any]:
 
 
 def _of_service(entry: Entry, account: Account) -> dict[str, Any]:
-    category, subcategory, kind, _ = _SERVICES[entry.what]
+    category, subcategory, kind, _ = SERVICES[entry.what]
     return {
         "service_category": category,
         "service_subcategory": subcategory,
@@ -219,7 +245,7 @@ def _of_prices(entry: Entry, usd: Decimal) -> dict[str, Any]:
         "consumed_quantity": quantity if metered else None,
         "consumed_unit": unit if metered else None,
         "sku_id": entry.what.value,
-        "sku_meter": _SERVICES[entry.what][-1],
+        "sku_meter": SERVICES[entry.what][-1],
         "sku_price_id": f"{entry.region}/{entry.what.value}" if metered else entry.key,
     }
 
@@ -241,7 +267,7 @@ def _of_machine(entry: Entry, rate: UsdPerHour) -> dict[str, Any]:
         "consumed_quantity": hours,
         "consumed_unit": entry.unit,
         "sku_id": entry.instance_type or "machine",
-        "sku_meter": _SERVICES[What.MACHINE][-1],
+        "sku_meter": SERVICES[What.MACHINE][-1],
         "sku_price_id": f"{entry.region}/{entry.instance_type}/{market}",
         "sku_price_details": {name: value for name, value in details.items() if value},
         "x_on_demand_equivalent_cost": None

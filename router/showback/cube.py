@@ -54,6 +54,29 @@ def sums_again(sums: str, keys: tuple[str, ...] = KEYS) -> str:
     )
 
 
+_SPREAD: Final = {
+    "billed": "money", "effective": "money", "list": "money", "on_demand": "money",
+    "quantity": "amount", "hours": "amount", "gpu_hours": "amount", "useful": "amount", "lost": "amount",
+}  # fmt: skip
+
+
+def planned_of(facts: str, windows: str) -> str:
+    """Planned facts cut by time: a fact for each of the ``windows`` (rows of month, begin and end in microseconds) that
+    it lies in, whose amounts are its share of the time. Asks for the macros of
+    :mod:`router.showback.reconcile.exact`."""
+    cut = ", ".join(
+        f"CASE WHEN a = s AND b = e THEN {name} ELSE rc_{kind}(rc_between(rc_{kind}_units({name}), a, b, s, e)) END "
+        f"AS {name}"
+        for name, kind in _SPREAD.items()
+    )
+    return f"""
+SELECT * EXCLUDE (s, e, a, b, window_month)
+       REPLACE (window_month AS month, make_timestamptz(a) AS start, make_timestamptz(b) AS "end", {cut})
+FROM (SELECT f.*, w.window_month, epoch_us(f.start) AS s, epoch_us(f."end") AS e,
+             greatest(epoch_us(f.start), w.begins) AS a, least(epoch_us(f."end"), w.ends) AS b
+      FROM (FROM {facts} WHERE source = 'planned') f, (VALUES {windows}) w(window_month, begins, ends)) WHERE a < b"""
+
+
 def days_of(facts: str) -> str:
     """What was spent a day, corrections of other months and what is only planned left out. ``count``: how many facts
     began on it."""

@@ -2,8 +2,10 @@
 
 What a row does not say is null. Words are read so:
 
-- ``what``: usage of the category Compute in hours, or with a machine's SKU details, is a machine; storage of blocks is
-  a disk, other storage storage; networking is egress; the rest, and all that is no usage, other.
+- ``what``: a volume of data (GB, TiB, ...) of the category Networking, or whose meter or description names a transfer,
+  is egress; usage of the category Compute in hours, or with a machine's SKU details, is a machine; storage of blocks is
+  a disk, other storage storage. Public addresses, which clouds charge by the hour under Networking, Compute and others,
+  are other; so are the rest of networking (gateways, load balancers by the hour) and all that is no usage.
 - ``use``: ``x_WasteKind``; without one an Unused commitment or reservation; else work where a machine's usage names our
   job (x_JobId), for that comes from our metering. A bill that names no job does not say what the time went into.
 - ``market``, of machines: a reservation or a commitment that is named makes it reserved; else Dynamic is spot and
@@ -16,6 +18,8 @@ What a row does not say is null. Words are read so:
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -42,6 +46,22 @@ NO_CURRENCY: Final = "XXX"
 _OWN: Final = "stepfare_"
 _CACHED = 1 << 16
 Reader = Callable[[str], pa.Array]
+# What the provider, not its customer, writes about a charge: a resource's own name says nothing of what it is.
+_PROVIDERS_WORDS: Final = ("SkuMeter", "ChargeDescription", "SkuId", "ResourceType")
+# AWS "In-use public IPv4 address", "PublicIPv4:InUseAddress", "ElasticIP:IdleAddress"; Google "External IP Charge on a
+# Standard VM", "Static Ip Charge"; Azure "Standard IPv4 Static Public IP", "IP Addresses". Gateways and load balancers
+# stand beside machines, also under Compute ("$0.045 per NAT Gateway Hour").
+_HOURLY: Final = re.compile(
+    r"(public|external|static|elastic|idle|reserved)[ _-]*ip(v[46])?\b|\bip(v[46])?[ _-]*address"
+    r"|(public|external|inuse|idle|elastic)[ _-]*address|publicipv[46]|elasticip|publicipaddress"
+    r"|nat[ _-]*gateway|load[ _-]*balancer",
+    re.IGNORECASE,
+)
+_TRANSFER: Final = re.compile(r"data[ _-]*transfer|transfer[ _-]*(in|out)\b|egress|ingress|bandwidth", re.IGNORECASE)
+# FOCUS units of data, and the words that exports write for them; ``GB-Months`` and ``GB-Hours`` are none.
+_VOLUME: Final = re.compile(
+    r"^((\d+ )?[KMGTPE]i?B|(kilo|mega|giga|tera|peta|kibi|mebi|gibi|tebi|pebi)?bytes?)$", re.IGNORECASE
+)
 
 
 def read_focus(path: Path) -> pa.Table:
@@ -189,20 +209,41 @@ def _money(said: Reader) -> dict[str, pa.Array]:
 
 def _what(said: Reader, is_usage: pa.Array, unit: pa.Array, details: pa.Array) -> pa.Array:
     category, sub = said("ServiceCategory"), said("ServiceSubcategory")
-    compute = pc.and_(
-        _is(category, "Compute"),
-        pc.or_(pc.or_(_is(sub, "Virtual Machines"), _is(unit, HOURS)), pc.is_valid(_mapped(details, _gpus, ()))),
-    )
-    storage = _is(category, "Storage")
-    found = pc.case_when(
-        pc.make_struct(compute, pc.and_(storage, _is(sub, "Block Storage")), storage, _is(category, "Networking")),
+    gpus = pc.is_valid(_mapped(details, _gpus, ()))
+    volume = _matches(unit, _VOLUME)
+    transfer, hourly = _named(said, _TRANSFER), pc.and_(_named(said, _HOURLY), pc.invert(pc.or_(gpus, volume)))
+    networking, storage = _is(category, "Networking"), _is(category, "Storage")
+    machine = pc.or_(pc.or_(_is(sub, "Virtual Machines"), _is(unit, HOURS)), gpus)
+    return pc.case_when(
+        pc.make_struct(
+            pc.or_(hourly, pc.invert(is_usage)),
+            pc.and_(volume, pc.or_(networking, transfer)),
+            pc.and_(pc.and_(networking, transfer), pc.invert(_is(unit, HOURS))),
+            pc.and_(_is(category, "Compute"), pc.and_(machine, pc.invert(volume))),
+            pc.and_(storage, _is(sub, "Block Storage")),
+            storage,
+        ),
+        What.OTHER.value,
+        What.EGRESS.value,
+        What.EGRESS.value,
         What.MACHINE.value,
         What.DISK.value,
         What.STORAGE.value,
-        What.EGRESS.value,
         What.OTHER.value,
     )
-    return pc.if_else(is_usage, found, What.OTHER.value)
+
+
+def _named(said: Reader, words: re.Pattern[str]) -> pa.Array:
+    """Whether a cell that the provider writes about the charge has one of the words."""
+    cells = [_matches(said(name), words) for name in _PROVIDERS_WORDS]
+    return functools.reduce(pc.or_, cells)
+
+
+def _matches(column: pa.Array, words: re.Pattern[str]) -> pa.Array:
+    """Each different text is looked at once; null matches nothing."""
+    encoded = column.dictionary_encode()
+    found = [text is not None and words.search(text) is not None for text in encoded.dictionary.to_pylist()]
+    return pc.fill_null(pa.array(found, pa.bool_()).take(encoded.indices), fill_value=False)
 
 
 def _uses(said: Reader, made: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
@@ -240,10 +281,11 @@ def _object(text: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=_CACHED)
 def _plain_keys(text: str) -> Mapping[str, Any]:
-    return {_plain(key): value for key, value in reversed(list(_object(text).items()))}
+    return {owner_key(key): value for key, value in reversed(list(_object(text).items()))}
 
 
-def _plain(key: str) -> str:
+def owner_key(key: str) -> str:
+    """The key of a tag as owners are looked for: without capitals, dashes and ``user:``."""
     name = key.casefold().removeprefix("user:")
     return name if name.startswith(_OWN) else name.replace("-", "").replace("_", "").replace(" ", "")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from pricing.problems import InvalidInputError, Problem
 from router.showback.billparts import Owner, Part, Parts, period_text
-from router.showback.bills import Bill, Delivery, Gap, Source
+from router.showback.bills import Bill, Delivery, Gap, Source, Standing
 from router.showback.billstore import BillStore, file_sha256
+from router.showback.duplicates import RowHashes, Twice, refusal, row_hashes, same_rows
 from router.showback.focus.arrowtypes import arrow_schema
 from router.showback.focus.batches import LIMITS, Batch, Limits
 from router.showback.focus.columns import COSTS
@@ -22,7 +23,7 @@ from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import Opened, recognised, survey
 from router.showback.focus.tally import Finding, Tally
 from router.showback.focus.texts import decimal_text, moment_text
-from router.showback.focus.typed import Typed
+from router.showback.focus.typed import Typed, typed
 from router.showback.focus.versions import NEWEST, written_columns
 
 _ID_DIGITS = 12
@@ -30,35 +31,68 @@ _ID_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``delivery`` was stored, or had been before: then ``new`` is False and nothing was changed."""
+    """``delivery`` was stored, or had been before: then ``new`` is False and nothing was changed. ``twice``: rows that
+    stand there twice, and were taken as they are."""
 
     delivery: Delivery
     new: bool
+    twice: Twice | None = None
 
 
-def import_bills(paths: Sequence[Path], store: BillStore, now: datetime, limits: Limits = LIMITS) -> Imported:
-    """The files as one delivery: parts of a bill, or bills of several. The same contents again change nothing; a bill
-    with the issuer, account and billing period of an older one takes its place.
+def import_bills(
+    paths: Sequence[Path], store: BillStore, now: datetime, limits: Limits = LIMITS, *, duplicates: bool = False
+) -> Imported:
+    """The files as one delivery: parts of a bill, or bills of several. What stands already is not stored again; a bill
+    with the issuer, account and billing period of one that stands takes its place, be it new, or an earlier one that
+    stands again. ``duplicates``: rows that stand there twice are fine.
 
     InvalidInputError, and nothing is stored: a file that :func:`~router.showback.focus.feed.open_feed` refuses or
-    that is no Cost and Usage, a cost that cannot be read, the same contents twice, a file that changes while it is
-    read. OSError where the store cannot be written."""
+    that is no Cost and Usage, a cost that cannot be read, the same contents or whole rows twice, a file that changes
+    while it is read. OSError where the store cannot be written."""
     before = [_sealed(path) for path in paths]
     digests = [digest for digest, _ in before]
     twice = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
     if twice is not None:
         raise InvalidInputError.single("is given twice: its rows would count twice", where=twice)
     with store.incoming() as incoming:
-        known = store.deliveries()
-        for old in reversed(known):
-            if set(digests) <= {source.sha256 for source in old.sources}:
+        stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
+        for old in reversed(store.deliveries()):
+            if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
                 return Imported(old, new=False)
-        number = max((old.number for old in known), default=0) + 1
-        delivery = _delivery(paths, digests, incoming, number, now, limits)
+        read = _delivery(paths, digests, incoming, store.number(), now, limits)
         if before != [_sealed(path) for path in paths]:
             raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
-        store.commit(delivery, incoming)
-    return Imported(delivery, new=True)
+        if read.twice is not None and not duplicates:
+            raise refusal(read.twice)
+        delivery = _compared(read.delivery, store, incoming)
+        new = bool(delivery.bills or delivery.again)
+        if new:
+            store.commit(delivery, incoming)
+    return Imported(delivery, new, read.twice)
+
+
+def _compared(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
+    """Without the bills that the store has row for row already: those stand still, or again."""
+    history = store.bills()
+    used = {each.bill.id for each in history}
+    # What stands first, then the newest.
+    order = sorted(history, key=lambda each: (each.stands, each.delivery.number), reverse=True)
+    bills, again, same = list[Bill](), list[str](), list[str]()
+    for bill in delivery.bills:
+        known = next((each for each in order if each.bill.key == bill.key and _is(bill, each, store, incoming)), None)
+        if known is not None:
+            (same if known.stands else again).append(known.bill.id)
+        else:
+            # An id is in use where an earlier version of stepfare read something else of the same file.
+            new = replace(bill, id=_id(bill.id, str(delivery.number))) if bill.id in used else bill
+            bills.append(new)
+    return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(same))
+
+
+def _is(bill: Bill, known: Standing, store: BillStore, incoming: Path) -> bool:
+    if (bill.rows, bill.sums) != (known.bill.rows, known.bill.sums) or not store.whole(known):
+        return False
+    return same_rows(incoming / bill.file, store.path(known))
 
 
 def _sealed(path: Path) -> tuple[str, int]:
@@ -71,22 +105,43 @@ def _sealed(path: Path) -> tuple[str, int]:
         raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    delivery: Delivery
+    twice: Twice | None
+
+
 def _delivery(
     paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: Limits
-) -> Delivery:
+) -> _Read:
     together = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
     extras = _extras(paths, limits)
     fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(kept, pa.string()) for kept in extras.values())]
     sources, gaps = [], []
-    with Parts(incoming, f"{number:06}-{together[:_ID_DIGITS]}", pa.schema(fields)) as parts:
+    with row_hashes() as hashes, Parts(incoming, f"{number:06}-{together[:_ID_DIGITS]}", pa.schema(fields)) as parts:
         for path, digest in zip(paths, digests, strict=True):
-            source, some = _read(path, digest, parts, extras, limits)
+            source, some = _read(path, digest, parts, extras, limits, hashes)
             sources.append(source)
             gaps += some
         parts.finish()
         bills = [_bill(owner, part, incoming, together) for owner, part in parts.parts.items()]
+        twice = hashes.find(_rows_again(paths, extras, limits))
     bills.sort(key=lambda bill: tuple(each or "" for each in bill.key))
-    return Delivery(number, together, moment_text(now), tuple(sources), tuple(bills), tuple(gaps))
+    return _Read(Delivery(number, together, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), twice)
+
+
+def _rows_again(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -> Iterator[tuple[pa.Table, list[str]]]:
+    """The rows of the files once more, each with its place."""
+    for path in paths:
+        with open_feed(path, limits) as feed:
+            opened = recognised(feed, str(path))
+            for batch in feed.batches:
+                table = _table(batch, typed(batch, opened.sources), extras)
+                ends = batch.lines
+                places = [
+                    f"{path}: row {batch.first + n}" if ends is None else f"{path}:{ends[n]}" for n in range(batch.rows)
+                ]
+                yield table, places
 
 
 def _extras(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
@@ -105,13 +160,17 @@ def _extras(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
     return found
 
 
-def _read(path: Path, digest: str, parts: Parts, extras: dict[str, str], limits: Limits) -> tuple[Source, list[Gap]]:
+def _read(
+    path: Path, digest: str, parts: Parts, extras: dict[str, str], limits: Limits, hashes: RowHashes
+) -> tuple[Source, list[Gap]]:
     tally, rows = Tally(1), 0
     with open_feed(path, limits) as feed:
         opened = recognised(feed, str(path))
         for batch, found in survey(feed, opened, tally, absent=True):
             _refuse_lost_costs(path, batch, found, opened)
-            parts.add(_table(batch, found, extras), path.name)
+            table = _table(batch, found, extras)
+            parts.add(table, path.name)
+            hashes.add(table)
             rows += batch.rows
         source = Source(path.name, digest, path.stat().st_size, feed.form, opened.version, rows)
     return source, [_gap(path.name, finding, tally) for finding in tally.findings]
@@ -145,7 +204,7 @@ def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
     start, end = period_text(owner.start), period_text(owner.end)
     told = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
     return Bill(
-        id=f"bill-{hashlib.sha256(told.encode()).hexdigest()[:_ID_DIGITS]}",
+        id=_id(told),
         issuer=owner.issuer,
         account=owner.account,
         start=start,
@@ -157,6 +216,11 @@ def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
         file=part.file,
         sha256=file_sha256(incoming / part.file),
     )
+
+
+def _id(*told: str) -> str:
+    together = "\x1f".join(told)
+    return f"bill-{hashlib.sha256(together.encode()).hexdigest()[:_ID_DIGITS]}"
 
 
 def _texts(sums: dict[str, Decimal | None]) -> dict[str, str | None]:

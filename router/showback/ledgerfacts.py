@@ -128,7 +128,7 @@ def _amounts(rows: Columns, alike: dict[str, pa.Array]) -> dict[str, Any]:
 def _on_demand(
     rows: Columns, quantities: Sequence[_Fraction], counts: Sequence[int], alike: dict[str, pa.Array], usd: pa.Array
 ) -> pa.Array:
-    """Of machines with a price."""
+    """Of machines with a price; none of what is reserved for nothing, against which savings would be invented."""
     rates = rows.said("on_demand_usd_per_hour_nanos")
     found = pc.if_else(pc.fill_null(pc.equal(alike["market"], Market.ON_DEMAND.value), fill_value=False), usd, None)
     if any(rate is not None for rate in rates):
@@ -140,7 +140,10 @@ def _on_demand(
         ]
         worth = pc.if_else(pa.array([rate is not None for rate in each]), _decimals(whole, NANOS), None)
         found = pc.coalesce(worth, found)
-    return pc.if_else(pc.is_valid(usd), found, None)
+    # What is reserved and stands at 0 is sunk, or was written down before its price was known: nothing is saved by it.
+    reserved = pc.fill_null(pc.equal(alike["market"], Market.RESERVED.value), fill_value=False)
+    without = pc.and_(reserved, pc.fill_null(pc.equal(usd, 0), fill_value=True))
+    return pc.if_else(pc.and_(pc.is_valid(usd), pc.invert(without)), found, None)
 
 
 def nanos(whole: pa.Array) -> pa.Array:

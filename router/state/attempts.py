@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
-from router.state.errors import ExistsError, MissingError, MovedError
+from router.state.errors import ExistsError, MissingError, MovedError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.rows import AT_ONCE, only_fields, records, values
 from router.state.tables import ATTEMPTS, NODES
@@ -49,19 +49,23 @@ class Attempts:
         with self._database.read() as connection:
             return _read(connection, attempt_id)
 
-    def find(self, plan: str | None, job: str | None, gang: str | None, alive: bool) -> tuple[Attempt, ...]:
-        """Those of a plan, job and gang (None: of any), by the time they were made and id; ``alive``: not over."""
+    def find(
+        self, plan: str | None, job: str | None, gang: str | None, alive: bool,
+        skipped: list[UnreadableError] | None = None,
+    ) -> tuple[Attempt, ...]:  # fmt: skip
+        """Those of a plan, job and gang (None: of any), by the time they were made and id; ``alive``: not over. One
+        that cannot be read is added to ``skipped``, else UnreadableError."""
         query = select(ATTEMPTS).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         for column, wanted in ((ATTEMPTS.c.plan, plan), (ATTEMPTS.c.job, job), (ATTEMPTS.c.gang, gang)):
             query = query if wanted is None else query.where(column == wanted)
         if alive:
             query = query.where(ATTEMPTS.c.phase.not_in(_OVER))
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt))
+            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id. Of one
-        order the newest is by number: clocks are set back."""
+        order the newest is by number: clocks are set back. One that cannot be read is none, nor is one before it."""
         one, other = ATTEMPTS.c, ATTEMPTS.alias("other")
         order = (other.c.plan, other.c.gang, other.c.start)
         same = tuple_(*order) == tuple_(one.plan, one.gang, one.start)
@@ -75,7 +79,7 @@ class Attempts:
             .order_by(one.created_at, one.id)
         )
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt))
+            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=[]))
 
     def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
         """Sets fields, if nobody changed the attempt since it was read: MovedError. TypeError, MissingError."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select
+from sqlalchemy import and_, delete, func, insert, select
 
 from pricing.money import Usd
+from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope
 from router.ledger.entry import Kind
 from router.ledger.month import Month
 from router.state.database import Database
 from router.state.forms import kept
+from router.state.periods import closed_through
 from router.state.tables import BUDGETS, LEDGER
-
-_ADDED = tuple(kind for kind in Kind if kind.is_added)
-_DAY = timedelta(days=1)
 
 
 class Budgets:
@@ -25,8 +22,8 @@ class Budgets:
         self._database = database
 
     def all(self) -> tuple[Budget, ...]:
-        """Every one that was set, or taken away, in any month; by scope, name and month."""
-        query = select(BUDGETS).order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since)
+        """Every one that was set, or taken away, in any month; by scope, name, month and when that was."""
+        query = select(BUDGETS).order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at)
         with self._database.read() as connection:
             return tuple(
                 Budget(
@@ -43,34 +40,31 @@ class Budgets:
             )
 
     def put(self, budget: Budget) -> None:
-        """Sets it; one of the same scope, name and month is replaced."""
-        key = {"scope": budget.scope.value, "name": kept(budget.name), "since": str(budget.since)}
+        """Sets it. One of the same scope, name and month that was set before stays, for what was known then; one of
+        the same moment is replaced. ClosedError where it would hold in a month that is closed."""
+        key = {
+            "scope": budget.scope.value, "name": kept(budget.name), "since": str(budget.since), "at": budget.at,
+        }  # fmt: skip
         values = {
             **key, "usd_nanos": None if budget.usd is None else budget.usd.nanos, "hard": int(budget.hard),
-            "warn": list(budget.warn), "who": kept(budget.who), "at": budget.at,
+            "warn": list(budget.warn), "who": kept(budget.who),
         }  # fmt: skip
-        with self._database.write(BUDGETS.name) as connection:
+        # The ledger's turn: no month is closed meanwhile.
+        with self._database.write(LEDGER.name) as connection:
+            closed = closed_through(connection)
+            if closed is not None and budget.since <= closed:
+                raise ClosedError(
+                    f"{budget.title}: the books of {closed} are closed, and a budget from {budget.since} on would hold "
+                    f"in them; `--from {closed.next}` is the first open month"
+                )
             connection.execute(delete(BUDGETS).where(and_(*(BUDGETS.c[name] == value for name, value in key.items()))))
             connection.execute(insert(BUDGETS), [values])
 
     def spent(self, month: Month) -> dict[tuple[str, str | None], Usd]:
-        """By team and project: what was metered in the month, whenever it was written down, and what people put into
-        its books. Archived entries are not counted."""
-        metered = and_(LEDGER.c.kind == Kind.METERED, _begun(month.begins, month.ends))
-        added = and_(LEDGER.c.kind.in_(_ADDED), LEDGER.c.period == str(month))
-        return self._sums(or_(metered, added))
-
-    def metered_daily(self, since: datetime, days: int) -> list[dict[tuple[str, str | None], Usd]]:
-        """By team and project, of each day from ``since`` on: what was metered of time that began in it."""
-        begins = [since + number * _DAY for number in range(days)]
-        return [self._sums(and_(LEDGER.c.kind == Kind.METERED, _begun(day, day + _DAY))) for day in begins]
-
-    def _sums(self, which: ColumnElement[bool]) -> dict[tuple[str, str | None], Usd]:
+        """By team and project: what the books of the month have, metered and added by people, as reports count it.
+        Archived entries are not counted."""
         team, project = LEDGER.c.team, LEDGER.c.project
+        which = and_(LEDGER.c.kind != Kind.PLANNED, LEDGER.c.period == str(month))
         query = select(team, project, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, project)
         with self._database.read() as connection:
             return {(row[0], row[1]): Usd(int(row[2])) for row in connection.execute(query)}
-
-
-def _begun(since: datetime, until: datetime) -> ColumnElement[bool]:
-    return and_(LEDGER.c.start_at >= since, LEDGER.c.start_at < until)

@@ -86,7 +86,12 @@ def _money(kind: type[Usd | UsdPerHour]) -> Kept:
             raise ValueError(f"{money}: more than nine billion dollars cannot be kept")
         return money.nanos
 
-    return Kept(keep, kind, BigInteger)
+    def bring_back(nanos: Any) -> Usd | UsdPerHour:
+        if not isinstance(nanos, int):
+            raise TypeError("no whole number of nano-dollars")
+        return kind(nanos)
+
+    return Kept(keep, bring_back, BigInteger)
 
 
 def _whole(value: int) -> int:

@@ -10,7 +10,9 @@
     ├── HeldError        somebody else does it now (``holder``, ``since``)
     ├── LostError        it was taken over
     ├── BusyError        locked by others for too long, or the server cannot be reached: trying later may help
-    └── TooNewError      a later version of stepfare made it
+    ├── TooNewError      a later version of stepfare made it
+    ├── NoStateError     there is none, and none was to be made
+    └── UnreadableError  a row holds what this program never wrote
 
 After any of them nothing of the call was written. No message carries a secret.
 """
@@ -71,3 +73,18 @@ class BusyError(StateError):
 
 class TooNewError(StateError):
     """A later version of stepfare made the database."""
+
+
+class NoStateError(StateError):
+    """There is no database, or one in which nothing was made yet."""
+
+
+class UnreadableError(StateError):
+    """A row of ``table`` with this ``key`` holds what cannot be read. The message names them, never what it holds."""
+
+    def __init__(self, table: str, key: tuple[str, ...]) -> None:
+        super().__init__(
+            f"{table} {' '.join(key)}: the database holds what cannot be read of it",
+            "restore the state from a backup (`stepfare state restore`)",
+        )
+        self.table, self.key = table, key

@@ -17,13 +17,14 @@ from router.state.ledger_checking import Checked, Follower, everything
 from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, write_file
 from router.state.ledger_rows import entry_of, widened
 from router.state.ledger_table import insert_archived, insert_rows, last_of
-from router.state.periods import Closing, all_closings
+from router.state.periods import Closing, all_closings, closing_values
 from router.state.rows import last_seq
-from router.state.tables import FACTS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
+from router.state.tables import BUDGETS, FACTS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
 from router.state.versions import ID
 
 _AT_ONCE = 1000
 _CLOSED, _ARCHIVE, _ENTRY, _ARCHIVED = "closed", "archive", "entry", "archived"
+LEDGER_KINDS = frozenset({_CLOSED, _ARCHIVE, _ENTRY, _ARCHIVED})
 _ARCHIVE_COLUMNS = ("seq", "before_month", "at", "who", "file", "sha256", "entries", "totals")
 
 
@@ -38,22 +39,24 @@ class Backups:
         the ledger is not what was written, or the file cannot be: then there is none."""
         with self._database.snapshot() as connection:
             follower = Follower(all_closings(connection))
-            write_file(path, Title(Holds.BACKUP, identity(connection)), _lines(connection, follower))
+            write_file(path, Title(Holds.BACKUP, identity(connection)), ledger_lines(connection, follower))
             return follower.checked()
 
     def restore(self, path: Path) -> Checked:
         """Puts what a file holds into a ledger in which nothing is, all or nothing, once all of it was checked.
         DamagedError, StateError; ExistsError where something is."""
-        if read_title(path).holds is not Holds.BACKUP:
-            raise StateError(f"{path} is no backup but an archive", "name a file that `stepfare ledger backup` made")
-        found = _checked(path)
+        holds = read_title(path).holds
+        if holds is not Holds.BACKUP:
+            kind = "an archive" if holds is Holds.ARCHIVE else "a whole state"
+            raise StateError(f"{path} is no backup but {kind}", "name a file that `stepfare ledger backup` made")
+        found = checked_lines(path, read_lines(path))
         with self._database.write(LEDGER.name) as connection:
             if last_of(connection)[0] or last_seq(connection, LEDGER_PERIODS) or last_seq(connection, LEDGER_ARCHIVES):
                 raise ExistsError(
                     f"{self._database.place}: its ledger is not empty",
                     "restore into a new state: another STEPFARE_HOME, or `state` in the deploy file",
                 )
-            _insert(connection, read_lines(path))
+            insert_lines(connection, read_lines(path))
             if last_of(connection) != (found.head, found.hash):
                 raise DamagedError(path, "was changed while it was read")
         return found
@@ -64,9 +67,11 @@ def identity(connection: Connection) -> str:
     return str(connection.execute(select(FACTS.c.value).where(FACTS.c.name == ID)).scalar_one())
 
 
-def _lines(connection: Connection, follower: Follower) -> Iterator[list[Any]]:
+def ledger_lines(connection: Connection, follower: Follower) -> Iterator[list[Any]]:
+    """All of the ledger as lines of a file. StateError at the end where it is not what was written."""
     for one in all_closings(connection):
-        yield [_CLOSED, str(one.period), one.closed_at.isoformat(), one.who, one.head, one.hash]
+        seal = [one.seal, one.seal_hash] if one.seal else []
+        yield [_CLOSED, str(one.period), one.closed_at.isoformat(), one.who, one.head, one.hash, *seal]
     columns = [LEDGER_ARCHIVES.c[name] for name in _ARCHIVE_COLUMNS]
     for values in connection.execute(select(*columns).order_by(LEDGER_ARCHIVES.c.seq)):
         yield [_ARCHIVE, *(value.isoformat() if isinstance(value, datetime) else value for value in values)]
@@ -82,12 +87,12 @@ def _sound(found: Checked) -> Checked:
     return found
 
 
-def _checked(path: Path) -> Checked:
-    """Reads a file to its end, every entry too. DamagedError."""
+def checked_lines(path: Path, lines: Iterable[list[Any]]) -> Checked:
+    """Reads the lines of a ledger in a file to their end, every entry too. DamagedError."""
     closings: list[Closing] = []
     follower: Follower | None = None
     try:
-        for name, *values in read_lines(path):
+        for name, *values in lines:
             if name == _CLOSED:
                 closings.append(_closing(values))
             elif name in (_ENTRY, _ARCHIVED):
@@ -107,11 +112,23 @@ def _checked(path: Path) -> Checked:
 
 
 def _closing(values: list[Any]) -> Closing:
-    period, closed_at, who, head, this = values
-    return Closing(Month.parse(period), datetime.fromisoformat(closed_at), str(who), int(head), str(this))
+    period, closed_at, who, head, this, *seal = values
+    kept = [str(each) for each in seal]
+    return Closing(Month.parse(period), datetime.fromisoformat(closed_at), str(who), int(head), str(this), *kept)
 
 
-def _insert(connection: Connection, lines: Iterable[list[Any]]) -> None:
+def _put_budgets(connection: Connection, closing: Closing) -> None:
+    """Those that a month was closed with, where they are not there: without them its seal would not hold."""
+    for budget in closing.sealed.get("budgets", ()):
+        found = {**budget, "at": datetime.fromisoformat(budget["at"])}
+        key = {name: found[name] for name in ("scope", "name", "since", "at")}
+        there = select(BUDGETS.c.scope).where(*(BUDGETS.c[name] == value for name, value in key.items()))
+        if connection.execute(there).first() is None:
+            connection.execute(insert(BUDGETS), found)
+
+
+def insert_lines(connection: Connection, lines: Iterable[list[Any]]) -> None:
+    """Puts the lines of a ledger into an empty one."""
     closings = archives = 0
     for name, some in groupby(lines, key=lambda line: line[0]):
         if name in (_ENTRY, _ARCHIVED):
@@ -124,8 +141,8 @@ def _insert(connection: Connection, lines: Iterable[list[Any]]) -> None:
             if name == _CLOSED:
                 closings += 1
                 one = _closing(line[1:])
-                row = {"period": str(one.period), "closed_at": one.closed_at, "who": one.who, "head": one.head}
-                connection.execute(insert(LEDGER_PERIODS), {"seq": closings, "hash": one.hash, **row})
+                connection.execute(insert(LEDGER_PERIODS), {"seq": closings, **closing_values(one)})
+                _put_budgets(connection, one)
             else:
                 archives += 1
                 given = dict(zip(_ARCHIVE_COLUMNS, line[1:], strict=True))

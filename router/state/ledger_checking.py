@@ -1,17 +1,17 @@
-"""Whether the ledger is what was written: the chain of hashes, and that nothing was put into closed books. Pure but for
-:func:`check`."""
+"""Whether the ledger is what was written: the chains of hashes, and that nothing was put into closed books. Pure but
+for :func:`check`."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
 from router.state.ledger_rows import Chain, Row, period_of
 from router.state.ledger_table import all_rows, archived_rows, last_of
-from router.state.periods import Closing, all_closings
+from router.state.periods import Closing, all_closings, budgets_of, seal_problems
 
 AT_ONCE = 5000
 # More would tell nobody more.
@@ -66,6 +66,7 @@ class Follower:
         problems += [
             f"when {one.period} was closed there were {one.head} entries, now {self._chain.seq}" for one in late
         ]
+        problems += seal_problems(self._closings)
         return Checked(self._entries, self._archived, self._chain.seq, self._chain.hash, tuple(problems))
 
     def _close(self) -> None:
@@ -80,11 +81,18 @@ class Follower:
 
 
 def check(connection: Connection) -> Checked:
-    """Reads all of it, in a transaction that sees one moment."""
-    follower = Follower(all_closings(connection))
+    """Reads all of it, in a transaction that sees one moment; of the seals what the database itself knows."""
+    closings = all_closings(connection)
+    follower = Follower(closings)
     for row, is_here in everything(connection):
         follower.follow(row, is_here=is_here)
-    return follower.checked()
+    found = follower.checked()
+    budgets = [
+        f"budgets of {one.period} are not those that it was closed with"
+        for one in closings
+        if one.seal and one.sealed.get("budgets") != budgets_of(connection, one.period)
+    ]
+    return replace(found, problems=(*found.problems, *budgets))
 
 
 def everything(connection: Connection) -> Iterator[tuple[Row, bool]]:

@@ -3,7 +3,7 @@
 ::
 
     {"format": "stepfare-ledger", "version": 1, "holds": "backup" | "archive", "state": "s...", "before": "2025-01"}
-    ["closed", period, closed_at, who, head, hash]                     months that are closed, in order
+    ["closed", period, closed_at, who, head, hash(, seal, its hash)]   months that are closed, in order
     ["archive", seq, before, at, who, file, sha256, entries, totals]   what was archived before, in order
     ["entry", seq, ..., previous, hash]                                as router.state.ledger_rows writes them ...
     ["archived", seq, key, previous, hash]                             ... and those archived, by number
@@ -45,6 +45,7 @@ class Holds(StrEnum):
 
     BACKUP = "backup"
     ARCHIVE = "archive"
+    STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,18 @@ class DamagedError(StateError):
         super().__init__(f"{path}: {why}", "take another copy of it")
 
 
-def write_file(path: Path, title: Title, lines: Iterable[list[Any]], *, same_is_fine: bool = False) -> str:
+def write_file(
+    path: Path, title: Title, lines: Iterable[list[Any]], *, same_is_fine: bool = False, mode: int = 0o666
+) -> str:
     """Writes a file, whole or not at all, and reads it again; its SHA-256 as the last line has it. ExistsError where
-    there is one already (with ``same_is_fine`` unless it holds just this); StateError where it cannot be written."""
+    there is one already (with ``same_is_fine`` unless it holds just this); StateError where it cannot be written.
+    ``mode``: who may read it, less what the process leaves out."""
     if path.exists() and not same_is_fine:
         raise _there_already(path)
     part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("wb") as stream:
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as stream:
             digest = _write(stream, title, lines)
             stream.flush()
             os.fsync(stream.fileno())

@@ -9,6 +9,7 @@ from sqlalchemy import Text, func, select, type_coerce
 
 from router.ledger.entry import Entry, Kind
 from router.state.database import Database
+from router.state.errors import UnreadableError
 from router.state.ledger_rows import entry_of
 from router.state.ledger_table import last_of, rows_of, selected
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
@@ -23,23 +24,29 @@ class Overview:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.unreadable: tuple[UnreadableError, ...] = ()
         self._alive = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
         self._notices = Recall(NOTICES, NoticeRecord)
         self._lives = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
 
     def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
         """The attempts that are not over, by the time they were made and id, and their machines, by attempt and rank;
-        as of one moment."""
+        as of one moment. Those of which something cannot be read are left out, and in :attr:`unreadable`."""
         the_attempts, the_nodes = self._alive
         alive = ATTEMPTS.c.phase.not_in(_OVER)
         attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         ids = select(ATTEMPTS.c.id).where(alive)
         nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        bad: list[UnreadableError] = []
         with self._database.read() as connection:
-            return (
-                tuple(the_attempts.records(connection, [attempts])),
-                tuple(the_nodes.records(connection, [nodes])),
-            )
+            found = the_attempts.records(connection, [attempts], bad)
+            machines = the_nodes.records(connection, [nodes], bad)
+        self.unreadable = tuple(bad)
+        left_out = {error.key[0] for error in bad}
+        return (
+            tuple(attempt for attempt in found if attempt.id not in left_out),
+            tuple(node for node in machines if node.attempt not in left_out),
+        )
 
     def notices(self) -> tuple[NoticeRecord, ...]:
         """What was announced to machines of attempts that are not over, in the order in which it was heard."""
@@ -47,10 +54,11 @@ class Overview:
         order = (NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id"))
         query = self._notices.select().where(NOTICES.c.attempt.in_(ids)).order_by(*order)
         with self._database.read() as connection:
-            return tuple(self._notices.records(connection, [query]))
+            return tuple(self._notices.records(connection, [query], []))
 
     def lives(self, jobs: Iterable[str]) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
-        """All attempts that there ever were of these jobs, and their machines by attempt and rank."""
+        """All attempts that there ever were of these jobs, and their machines by attempt and rank; none of a job of
+        which one cannot be read."""
         wanted = sorted(set(jobs))
         parts = [wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE)]
         the_attempts, the_nodes = self._lives
@@ -61,11 +69,18 @@ class Overview:
             .order_by(NODES.c.attempt, NODES.c.rank)
             for part in parts
         ]
+        bad: list[UnreadableError] = []
         with self._database.read() as connection:
-            return (
-                tuple(the_attempts.records(connection, attempts)),
-                tuple(the_nodes.records(connection, nodes)),
-            )
+            found = the_attempts.records(connection, attempts, bad)
+            machines = the_nodes.records(connection, nodes, bad)
+            ids = sorted({error.key[0] for error in bad})
+            doubtful = select(ATTEMPTS.c.job).where(ATTEMPTS.c.id.in_(ids))
+            left_out = set(connection.execute(doubtful).scalars()) if ids else set()
+        of_job = {attempt.id: attempt.job for attempt in found if attempt.job not in left_out}
+        return (
+            tuple(attempt for attempt in found if attempt.id in of_job),
+            tuple(node for node in machines if node.attempt in of_job),
+        )
 
     def over_since(self, since: datetime) -> tuple[Attempt, ...]:
         """Those that are over, gone at that time or later, by that time and id."""

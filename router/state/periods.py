@@ -1,9 +1,17 @@
-"""Months whose books are closed: once, for good, in order."""
+"""Months whose books are closed: once, for good, in order, each with a seal over what its report was made from.
+
+The hash of a seal is over the closing (month, time, who, the number and hash of the last entry), the seal, and the
+hash of the seal before. So one hash that is noted elsewhere tells of all entries, bills, budgets and figures before it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 
@@ -11,22 +19,32 @@ from pricing.money import Usd
 from router.ledger.entry import Kind
 from router.ledger.month import Month
 from router.state.database import Database
-from router.state.errors import ExistsError, StateError
-from router.state.forms import kept
+from router.state.errors import ExistsError, MovedError, StateError
+from router.state.forms import canonical, kept
+from router.state.ledger_rows import BEGINNING
 from router.state.ledger_table import last_of
 from router.state.rows import last_seq
-from router.state.tables import LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
+from router.state.tables import BUDGETS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """``who`` closed the books of a month, when, and all before it; ``head`` and ``hash``: the last row then."""
+    """``who`` closed the books of a month, when, and all before it; ``head`` and ``hash``: the last row then. ``seal``:
+    JSON text of what its report was made from beside entries, "" where an earlier version closed it."""
 
     period: Month
     closed_at: datetime
     who: str
     head: int
     hash: str
+    seal: str = ""
+    seal_hash: str = ""
+
+    @property
+    def sealed(self) -> Mapping[str, Any]:
+        """What the seal says; empty where there is none."""
+        found: Mapping[str, Any] = json.loads(self.seal) if self.seal else {}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +69,29 @@ class Periods:
         with self._database.read() as connection:
             return all_closings(connection)
 
-    def close(self, period: Month, *, who: str, at: datetime) -> Closing:
-        """Closes the books of a month, for good. ExistsError when they are; StateError before the month is over, or
-        while an earlier one that has entries is open."""
+    def closable(self, period: Month, at: datetime) -> None:
+        """ExistsError where the books of a month are closed; StateError before it is over, or while an earlier one
+        that has entries is open."""
+        with self._database.read() as connection:
+            _closable(connection, period, at)
+
+    def close(
+        self, period: Month, *, who: str, at: datetime, seal: Mapping[str, Any] | None = None, head: int | None = None
+    ) -> Closing:
+        """Closes the books of a month, for good. ``seal``: what its report was made from, JSON data; the budgets that
+        hold are added to it. MovedError unless ``head`` is the last entry's number; else as :meth:`closable`."""
         with self._database.write(LEDGER.name) as connection:
-            closed = closed_through(connection)
-            if closed is not None and period <= closed:
-                raise ExistsError(f"the books of {period} are closed already", "see `stepfare ledger periods`")
-            if at < period.ends:
-                raise StateError(f"{period} is not over", f"close it after {period.ends:%Y-%m-%d %H:%M} UTC")
-            earlier = LEDGER.c.period < str(period)
-            if closed is not None:
-                earlier &= LEDGER.c.period > str(closed)
-            first = connection.execute(select(func.min(LEDGER.c.period)).where(earlier)).scalar()
-            if first is not None:
-                raise StateError(f"{first} has entries and is open", f"close it first: `stepfare ledger close {first}`")
-            head, this = last_of(connection)
-            row = Closing(period, at, kept(who), head, this)
+            _closable(connection, period, at)
+            last, this = last_of(connection)
+            if head is not None and head != last:
+                raise MovedError(f"the ledger has {last} entries now, not {head}", "close it again")
+            row = Closing(period, at, kept(who), last, this)
+            if seal is not None:
+                text = canonical({**seal, "budgets": budgets_of(connection, period)})
+                before = next((one.seal_hash for one in reversed(all_closings(connection)) if one.seal_hash), BEGINNING)
+                row = replace(row, seal=text, seal_hash=seal_hash_of(replace(row, seal=text), before))
             seq = last_seq(connection, LEDGER_PERIODS) + 1
-            values = {"seq": seq, "period": str(period), "closed_at": at, "who": row.who, "head": head, "hash": this}
-            connection.execute(insert(LEDGER_PERIODS), values)
+            connection.execute(insert(LEDGER_PERIODS), {"seq": seq, **closing_values(row)})
             return row
 
     def sums(self) -> tuple[Sum, ...]:
@@ -108,4 +129,62 @@ def closed_through(connection: Connection) -> Month | None:
 def all_closings(connection: Connection) -> tuple[Closing, ...]:
     """Every closing, in order."""
     rows = connection.execute(select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq))
-    return tuple(Closing(Month.parse(row.period), row.closed_at, row.who, row.head, row.hash) for row in rows)
+    return tuple(
+        Closing(Month.parse(row.period), row.closed_at, row.who, row.head, row.hash, row.seal, row.seal_hash)
+        for row in rows
+    )
+
+
+def closing_values(one: Closing) -> dict[str, Any]:
+    """The columns of its row but for the number."""
+    return {
+        "period": str(one.period), "closed_at": one.closed_at, "who": one.who, "head": one.head, "hash": one.hash,
+        "seal": one.seal, "seal_hash": one.seal_hash,
+    }  # fmt: skip
+
+
+def budgets_of(connection: Connection, period: Month) -> list[dict[str, Any]]:
+    """Every budget that was ever set for the month or one before it, as JSON data."""
+    query = select(BUDGETS).where(BUDGETS.c.since <= str(period))
+    return [
+        {
+            "scope": row.scope, "name": row.name, "since": row.since, "usd_nanos": row.usd_nanos,
+            "hard": int(row.hard), "warn": list(row.warn), "who": row.who, "at": _moment(row.at),
+        }
+        for row in connection.execute(query.order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at))
+    ]  # fmt: skip
+
+
+def seal_hash_of(one: Closing, before: str) -> str:
+    """SHA-256 in hex over a closing and its seal, after the seal whose hash is ``before``."""
+    said = [before, str(one.period), _moment(one.closed_at), one.who, one.head, one.hash, one.seal]
+    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+
+
+def seal_problems(closings: Iterable[Closing]) -> Iterator[str]:
+    """Seals that are not as they were written, or that do not follow the one before."""
+    before = BEGINNING
+    for one in closings:
+        if not one.seal and not one.seal_hash:
+            continue
+        if one.seal_hash != seal_hash_of(one, before):
+            yield f"the seal of {one.period} is not what was written: somebody changed or removed one"
+        before = one.seal_hash
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _closable(connection: Connection, period: Month, at: datetime) -> None:
+    closed = closed_through(connection)
+    if closed is not None and period <= closed:
+        raise ExistsError(f"the books of {period} are closed already", "see `stepfare ledger periods`")
+    if at < period.ends:
+        raise StateError(f"{period} is not over", f"close it after {period.ends:%Y-%m-%d %H:%M} UTC")
+    earlier = LEDGER.c.period < str(period)
+    if closed is not None:
+        earlier &= LEDGER.c.period > str(closed)
+    first = connection.execute(select(func.min(LEDGER.c.period)).where(earlier)).scalar()
+    if first is not None:
+        raise StateError(f"{first} has entries and is open", f"close it first: `stepfare ledger close {first}`")

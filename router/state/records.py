@@ -63,6 +63,8 @@ class Attempt:
     ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is real
     time of day whatever clock the cloud goes by; ``order_reason`` is a word of :mod:`router.agent.control`. When it is
     over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost.
+    ``policy`` is the policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" in an attempt of an
+    earlier version. ``quoted_policy``: the one of its quote where the deploy file's was to run instead; else "".
     """
 
     id: str
@@ -105,6 +107,8 @@ class Attempt:
     ordered_at: datetime | None = None
     last_step: int | None = None
     kept_step: int | None = None
+    policy: str = ""
+    quoted_policy: str = ""
     version: int = 1
 
 
@@ -119,7 +123,8 @@ class NodeRecord:
     is, ``step_seconds`` how long one takes; ``saved_step`` the last checkpoint it said is complete, at ``saved_at``,
     and ``saved_manifest`` where its manifest is. ``price_as_of``, ``price_source``: what priced it, as of which day;
     ``on_demand_usd_per_hour``: what the same machine cost there on demand, by the list, when it was planned to be made;
-    None: not known.
+    None: not known. Of a reserved machine ``usd_per_hour`` is the amortised price (0 where ``reservation_cost`` says
+    sunk or unknown), and its ceiling is 0: nothing more is to be paid.
     """
 
     attempt: str
@@ -155,6 +160,15 @@ class NodeRecord:
     price_as_of: str = ""
     price_source: str = ""
     on_demand_usd_per_hour: UsdPerHour | None = None
+    reservation_cost: str = ""
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether nobody knows what it costs: a reserved machine without a stated price, also one written down at 0
+        before prices of reservations were."""
+        if self.market is not Market.RESERVED:
+            return False
+        return self.reservation_cost == "unknown" or (not self.reservation_cost and not self.usd_per_hour.nanos)
 
 
 @dataclass(frozen=True, slots=True)

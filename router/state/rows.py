@@ -10,10 +10,15 @@ from sqlalchemy import Connection, Select, Table, func, select, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import NullType
 
+from router.state.errors import UnreadableError
+
 _T = TypeVar("_T")
+# What conversions raise for a value that nobody here wrote.
+_NOT_OURS = (ValueError, TypeError, KeyError, OverflowError)
 _AS_IT_IS = NullType()
 # Below the most parameters of a statement that any build of SQLite takes.
 AT_ONCE = 500
+_LONGEST_KEY = 128
 
 
 def values(record: Any) -> dict[str, Any]:
@@ -22,11 +27,19 @@ def values(record: Any) -> dict[str, Any]:
 
 
 def records(
-    connection: Connection, table: Table, query: Select[Any], kind: type[_T], *, without: Collection[str] = ()
-) -> list[_T]:
-    """The rows of a query on a table, as values of ``kind``; columns in ``without`` are no fields of it."""
+    connection: Connection, table: Table, query: Select[Any], kind: type[_T], *, without: Collection[str] = (),
+    skipped: list[UnreadableError] | None = None,
+) -> list[_T]:  # fmt: skip
+    """The rows of a query on a table, as values of ``kind``; columns in ``without`` are no fields of it. A row that
+    cannot be read is added to ``skipped``; without such a list it is raised."""
     wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key not in without]
-    return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
+    try:
+        return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
+    except _NOT_OURS:
+        pass  # which row that is shows when each is read by itself
+    recall = Recall(table, kind, without=without)
+    raw = cast("Select[Any]", query.with_only_columns(*recall.raw))
+    return recall.records(connection, [raw], skipped)
 
 
 class Recall(Generic[_T]):
@@ -34,17 +47,20 @@ class Recall(Generic[_T]):
     that is as it was at the look before is the same value, which costs far less than to make it anew. May be shared by
     threads."""
 
-    def __init__(self, table: Table, kind: type[_T]) -> None:
-        self._table, self._kind = table, kind
-        self._raw = [type_coerce(column, _AS_IT_IS).label(column.key) for column in table.columns]
+    def __init__(self, table: Table, kind: type[_T], *, without: Collection[str] = ()) -> None:
+        self._table, self._kind, self._without = table, kind, without
+        self.raw = [type_coerce(column, _AS_IT_IS).label(column.key) for column in table.columns]
         self._known: dict[tuple[Any, ...], _T] = {}
 
     def select(self) -> Select[Any]:
         """What a query begins with."""
-        return cast("Select[Any]", select(*self._raw))
+        return cast("Select[Any]", select(*self.raw))
 
-    def records(self, connection: Connection, queries: Iterable[Select[Any]]) -> list[_T]:
-        """The rows of these queries, in order; each begins with :meth:`select`."""
+    def records(
+        self, connection: Connection, queries: Iterable[Select[Any]], skipped: list[UnreadableError] | None = None
+    ) -> list[_T]:
+        """The rows of these queries, in order; each begins with :meth:`select`. As :func:`records` of rows that cannot
+        be read."""
         rows: list[tuple[Any, ...]] = []
         kinds: list[Any] = []
         for query in queries:
@@ -59,11 +75,27 @@ class Recall(Generic[_T]):
             record = before.get(row)
             if record is None:
                 ways = ways or self._ways(connection, kinds)
-                named = zip(ways, row, strict=True)
-                record = self._kind(**{name: raw if way is None else way(raw) for (name, way), raw in named})
+                try:
+                    record = self._record(ways, row)
+                except _NOT_OURS:
+                    error = self._unreadable(row)
+                    if skipped is None:
+                        raise error from None
+                    skipped.append(error)
+                    continue
             now[row] = record
         self._known = now
-        return [now[row] for row in rows]
+        return [now[row] for row in rows if row in now]
+
+    def _record(self, ways: Iterable[tuple[str, Any]], row: tuple[Any, ...]) -> _T:
+        named = zip(ways, row, strict=True)
+        values = {name: raw if way is None else way(raw) for (name, way), raw in named if name not in self._without}
+        return self._kind(**values)
+
+    def _unreadable(self, row: tuple[Any, ...]) -> UnreadableError:
+        key = [str(raw) for column, raw in zip(self._table.columns, row, strict=True) if column.primary_key]
+        shown = ("".join(c if c.isprintable() else "?" for c in part[:_LONGEST_KEY]) for part in key)
+        return UnreadableError(self._table.name, tuple(shown))
 
     def _ways(self, connection: Connection, kinds: Iterable[Any]) -> list[tuple[str, Any]]:
         """By field, what makes its value of what the database gives, which says of which kind that is; None: nothing

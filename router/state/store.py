@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from router.state.database import Database
+    from router.state.errors import UnreadableError
     from router.state.holder import Holder
     from router.state.lease import Lease
 
@@ -42,6 +43,7 @@ class Store:
         from router.state.overview import Overview
         from router.state.periods import Periods
         from router.state.plans import Plans
+        from router.state.state_backup import StateBackup
         from router.state.versions import ID
 
         self._database = database
@@ -56,19 +58,21 @@ class Store:
         self.budgets = Budgets(database)
         self.backups = Backups(database)
         self.archives = Archives(database)
+        self.whole = StateBackup(database)
         self.overview = Overview(database)
         self._id = self._plans.value(ID) or ""
 
     @classmethod
-    def open(cls, url: str, *, now: datetime) -> Store:
-        """The state at ``sqlite:///PATH`` or ``postgresql://...``; made when there is none, brought to this version.
+    def open(cls, url: str, *, now: datetime, makes: bool = True) -> Store:
+        """The state at ``sqlite:///PATH`` or ``postgresql://...``; made when there is none, unless ``makes`` is False;
+        brought to this version.
 
-        A file is made with its folder and is readable by its owner alone. StateError, TooNewError.
+        A file is made with its folder and is readable by its owner alone. StateError, TooNewError, NoStateError.
         """
         place = place_of(url)
         from router.state.versions import open_database
 
-        database = open_database(place, now)
+        database = open_database(place, now, makes=makes)
         try:
             return cls(database)
         except BaseException:
@@ -133,10 +137,12 @@ class Store:
         return self._attempts.get(attempt_id)
 
     def attempts(
-        self, *, plan: str | None = None, job: str | None = None, gang: str | None = None, alive: bool = False
-    ) -> tuple[Attempt, ...]:
-        """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over."""
-        return self._attempts.find(plan, job, gang, alive)
+        self, *, plan: str | None = None, job: str | None = None, gang: str | None = None, alive: bool = False,
+        skipped: list[UnreadableError] | None = None,
+    ) -> tuple[Attempt, ...]:  # fmt: skip
+        """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over. One that
+        cannot be read is added to ``skipped``, where that is given; else UnreadableError."""
+        return self._attempts.find(plan, job, gang, alive, skipped)
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id."""

@@ -90,6 +90,8 @@ ATTEMPTS = Table(
     _moment("ordered_at", null=True),
     _count("last_step", null=True),
     _count("kept_step", null=True),
+    _text("policy"),
+    _text("quoted_policy"),
     _count("version"),
     Index("attempts_by_plan", "plan"),
     Index("attempts_by_job", "job"),
@@ -132,6 +134,7 @@ NODES = Table(
     _text("price_as_of"),
     _text("price_source"),
     _rate("on_demand_usd_per_hour", null=True),
+    _text("reservation_cost"),
 )
 
 NOTICES = Table(
@@ -289,6 +292,8 @@ LEDGER_PERIODS = Table(
     _text("who"),
     _count("head"),
     _text("hash"),
+    _text("seal"),
+    _text("seal_hash"),
     Index("ledger_periods_by_period", "period", unique=True),
 )
 
@@ -303,5 +308,5 @@ BUDGETS = Table(
     _count("hard"),
     Column("warn", DETAILS, nullable=False),
     _text("who"),
-    _moment("at"),
+    Column("at", Moment, primary_key=True),
 )

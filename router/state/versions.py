@@ -11,12 +11,12 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from router.state.database import BUSY_SECONDS, Database
-from router.state.errors import BusyError, StateError, TooNewError
+from router.state.errors import BusyError, NoStateError, StateError, TooNewError
 from router.state.folders import settle_folder
 from router.state.places import File, Place
 from router.state.tables import FACTS
 
-VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012")
 ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"
@@ -28,18 +28,23 @@ _FOLDER = Path(__file__).parent / "migrations"
 _one_migration = threading.Lock()
 
 
-def open_database(place: Place, now: datetime) -> Database:
+def open_database(place: Place, now: datetime, *, makes: bool = True) -> Database:
     """The database there, at this version; made when there is none. Any number of processes may do so at once.
 
-    A new file appears when it is complete. StateError, TooNewError.
+    A new file appears when it is complete. StateError, TooNewError; NoStateError where there is none and ``makes`` is
+    False.
     """
     if isinstance(place, File):
+        if not makes and not place.path.exists():
+            raise NoStateError(f"{place} is missing")
         _make_file(place, now)
     database = Database(place)
     try:
         with database.read() as connection:
-            current = _version(connection, place) == VERSIONS[-1]
-        if not current:
+            version = _version(connection, place)
+        if version is None and not makes:
+            raise NoStateError(f"{place} holds no state")
+        if version != VERSIONS[-1]:
             _upgrade(database, now)
     except BaseException:
         database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +11,9 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
+from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
+from router.planning.plan import Plan
 from router.planning.planner import PlanRequest
 from router.prices.books import load_book
 from router.quoting.quotes.quote import Quote
@@ -40,3 +43,8 @@ def capped(job: Job, deadline: datetime, ceiling: Usd) -> Job:
     """The job that must be done by then for no more than that."""
     budget = ceiling if job.budget is None else min(ceiling, job.budget)
     return job.model_copy(update={"deadline": Moment(absolute=deadline), "budget": budget})
+
+
+def for_policy(plan: Plan, policy: RunPolicy | None) -> Plan:
+    """The plan whose lines say which policy the quote was made for."""
+    return replace(plan, lines=tuple(replace(line, policy=policy) for line in plan.lines))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.money import Usd
@@ -13,42 +15,119 @@ from router.jobs.limits import Limits
 from router.ledger.budget import Budget, Standing, holding, spent_of
 from router.ledger.month import Month
 from router.running.budgets import with_hard, with_spent
-from router.showback.report.asked import Budgeted
-from router.showback.report.forecast import forecast
+from router.showback.report.asked import Asked, Beside, Budgeted
+from router.showback.report.forecast import daily_by_owner, every_day, forecast
+from router.showback.report.setting import Setting
+from router.wiring.bill_views import View, budgets_in, view_of
+from router.wiring.showback import bills_stand, month_books
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord
     from router.state.store import Store
 
-_DAY = timedelta(days=1)
-# Days that a forecast looks back, as a report's does.
-_DAYS = 28
-_CURRENCY = "USD"
+CURRENCY = "USD"
+_NANOS = 10**9
 Whose = tuple[str, str | None]
 
 
-def spent_now(store: Store, month: Month, now: datetime) -> dict[Whose, Usd]:
-    """By team and project: the ledger's entries of the month, and what machines that still run have cost in it."""
-    spent = store.budgets.spent(month)
+@dataclass(frozen=True, slots=True)
+class Far:
+    """How far the budgets of a month are. ``others``: what else the month came to, by currency: it is in no budget."""
+
+    standings: tuple[Standing, ...]
+    others: Mapping[str, Decimal]
+
+
+def how_far(store: Store, asked: Asked, extracts: Path, bills: Path) -> Far:
+    """Of every budget that holds in the month, with the figures of its report (:mod:`router.wiring.showback`)."""
+    if not budgets_in(view_of(store, bills, asked.month, asked.as_of), store, asked.month):
+        return Far((), {})
+    with month_books(store, asked, extracts, bills) as books:
+        setting = Setting(books.cubes, asked, Beside(origin="", input_hash="", past=books.past))
+        rows = setting.cubes.ask(
+            f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
+            f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
+        )
+        return Far(standings(store, setting, books.view), {row["currency"]: row["cost"] for row in rows})
+
+
+def standings(store: Store, setting: Setting, view: View) -> tuple[Standing, ...]:
+    """Of every budget that holds in the month that was asked for, whose view it is."""
+    return tuple(standing for standing, _ in _found(store, setting, view))
+
+
+def budgeted(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
+    """The same for a report (:class:`router.showback.report.asked.Beside`)."""
+    return tuple(
+        Budgeted(
+            scope=each.budget.title,
+            currency=CURRENCY,
+            budget=_decimal(each.usd),
+            hard=each.budget.hard,
+            spent=spent,
+            running=None if each.running is None else _decimal(each.running),
+            forecast=None if each.forecast is None else _decimal(each.forecast),
+        )
+        for each, spent in _found(store, setting, view)
+    )
+
+
+def _found(store: Store, setting: Setting, view: View) -> Iterable[tuple[Standing, Decimal]]:
+    """Each with what is spent, of all digits. The forecast is a report's: what is spent and runs, and for the rest of
+    the month the daily mean of usage on up to 28 days before now; of the current month alone."""
+    asked = setting.asked
+    budgets = budgets_in(view, store, asked.month)
+    if not budgets:
+        return []
+    spent = spent_by_owner(setting)
+    running = None if setting.beside.past else running_now(store, asked.month, asked.now)
+    daily, today = daily_by_owner(setting, CURRENCY)
+    return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
+
+
+def spent_by_owner(setting: Setting) -> dict[Whose, Decimal]:
+    """By team ("" where nobody is named) and project, in dollars, on the basis that is asked for."""
+    rows = setting.cubes.ask(
+        f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
+        f"WHERE {setting.spent} AND currency = '{CURRENCY}' GROUP BY ALL"
+    )
+    return {(row["team"], row["project"]): row["cost"] or Decimal(0) for row in rows}
+
+
+def running_now(store: Store, month: Month, now: datetime) -> dict[Whose, Usd]:
+    """By team and project what machines that still run have cost so far in the month; no entry has them yet."""
+    found: dict[Whose, Usd] = {}
     if month != Month.of(now):
-        return spent
+        return found
     attempts, nodes = store.overview.alive()
     whose = {attempt.id: (attempt.team, attempt.project) for attempt in attempts}
     for node in nodes:
         key = whose[node.attempt]
-        spent[key] = spent.get(key, Usd(0)) + _cost(node, month, now)
+        found[key] = found.get(key, Usd(0)) + _cost(node, month, now)
+    return found
+
+
+def spent_now(store: Store, month: Month, now: datetime, places: Places | None = None) -> dict[Whose, Usd]:
+    """By team and project what budgets count: what the month came to, as its report says it, and what runs. Without a
+    bill of the month that is the ledger's alone, and no bill is looked at."""
+    if places is not None and bills_stand(store, places.bills, month):
+        asked = Asked(month=month, now=now)
+        with month_books(store, asked, places.extracts, places.bills) as books:
+            setting = Setting(books.cubes, asked, Beside(origin="", input_hash=""))
+            spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
+    else:
+        spent = store.budgets.spent(month)
+    for whose, usd in running_now(store, month, now).items():
+        spent[whose] = spent.get(whose, Usd(0)) + usd
     return spent
 
 
-def standings(store: Store, month: Month, now: datetime) -> tuple[Standing, ...]:
-    """Of every budget that holds in the month. The forecast is a report's: what is spent, and for the rest of the month
-    the daily mean of what was metered on up to 28 days before ``now``; of the current month alone."""
-    budgets = holding(store.budgets.all(), month)
-    if not budgets:
-        return ()
-    spent = spent_now(store, month, now)
-    daily = _daily(store, now) if month == Month.of(now) else []
-    return tuple(_standing(budget, spent, daily, month, now) for budget in budgets)
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the extract of ledgers and imported bills lie."""
+
+    extracts: Path
+    bills: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,40 +142,26 @@ class Held:
         return with_spent(with_hard(limits, self.budgets), self.spent)
 
 
-def held_to(store: Store, now: datetime) -> Held:
-    """As the state knows it."""
+def held_to(store: Store, now: datetime, places: Places | None = None) -> Held:
+    """As the state knows it, and the bills of the month where ``places`` are given."""
     month = Month.of(now)
-    return Held(holding(store.budgets.all(), month), spent_now(store, month, now))
-
-
-def budgeted(store: Store, month: Month, now: datetime) -> tuple[Budgeted, ...]:
-    """The same for a report (:class:`router.showback.report.asked.Beside`)."""
-    return tuple(
-        Budgeted(
-            scope=each.budget.title,
-            currency=_CURRENCY,
-            budget=_decimal(each.usd),
-            hard=each.budget.hard,
-            spent=_decimal(each.spent),
-            forecast=None if each.forecast is None else _decimal(each.forecast),
-        )
-        for each in standings(store, month, now)
-    )
+    return Held(holding(store.budgets.all(), month), spent_now(store, month, now, places))
 
 
 def _standing(
-    budget: Budget, spent: Mapping[Whose, Usd], daily: Sequence[Mapping[Whose, Usd]], month: Month, now: datetime
-) -> Standing:
-    used = spent_of(budget, spent)
-    days = [_decimal(spent_of(budget, day)) for day in daily]
-    first = next((number for number, usd in enumerate(days) if usd), len(days))
-    likely = forecast(_decimal(used), days[first:], now, month).middle
-    return Standing(budget, budget.usd or Usd(0), used, None if likely is None else _usd(likely))
-
-
-def _daily(store: Store, now: datetime) -> list[dict[Whose, Usd]]:
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    return store.budgets.metered_daily(today - _DAYS * _DAY, _DAYS)
+    budget: Budget, setting: Setting, spent: Mapping[Whose, Decimal], running: Mapping[Whose, Usd] | None,
+    daily: Mapping[Whose, Mapping[int, Decimal]], today: int,
+) -> tuple[Standing, Decimal]:  # fmt: skip
+    used = sum((amount for whose, amount in spent.items() if budget.counts(*whose)), Decimal(0))
+    runs = None if running is None else spent_of(budget, running)
+    days: dict[int, Decimal] = {}
+    for whose, costs in daily.items():
+        for day, cost in costs.items() if budget.counts(*whose) else ():
+            days[day] = days.get(day, Decimal(0)) + cost
+    booked = used + _decimal(runs or Usd(0))
+    likely = forecast(booked, every_day(days, today), setting.asked.now, setting.asked.month).middle
+    expected = None if likely is None else _usd(likely)
+    return Standing(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
 
 
 def _cost(node: NodeRecord, month: Month, now: datetime) -> Usd:
@@ -111,4 +176,4 @@ def _decimal(usd: Usd) -> Decimal:
 
 
 def _usd(dollars: Decimal) -> Usd:
-    return Usd.parse(f"{dollars:f}")
+    return Usd(round(Fraction(dollars) * _NANOS))

@@ -135,7 +135,7 @@ def listening(
 
     @contextmanager
     def serving(port: int) -> Iterator[Server]:
-        attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock)
+        attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock, stores=opened.deploy.stores_of)
         metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
         app = make_app(attendance, agent, store.id, metrics)
         try:

@@ -21,10 +21,13 @@ _FINISHED = "finished"
 _NANO = Decimal("0.000000001")
 
 
-def dues(store: Store, month: Month) -> dict[str, Due]:
-    """By job: of those that had machines in the month, their deadline and when they were done."""
+def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str, Due]:
+    """By job: of those that had machines in the month, their deadline and when they were done; what happened after
+    ``as_of`` had not happened."""
     jobs: dict[str, list[Attempt]] = {}
     for attempt in store.attempts():
+        if as_of is not None and attempt.created_at > as_of:
+            continue
         if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
             jobs.setdefault(attempt.job, []).append(attempt)
     specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
@@ -37,11 +40,16 @@ def dues(store: Store, month: Month) -> dict[str, Due]:
     found = {}
     for job, attempts in jobs.items():
         last = attempts[-1]
-        done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]
-        over = bool(done) or all(attempt.phase.is_over for attempt in attempts)
+        done = [a.result_at for a in attempts if a.result == _FINISHED and _was(a.result_at, as_of) and a.result_at]
+        over = bool(done) or all(attempt.phase.is_over and _was(attempt.gone_at, as_of) for attempt in attempts)
         deadline = _deadline(specs.get(last.job_digest), made(last.plan) or last.created_at)
         found[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=over)
     return found
+
+
+def _was(moment: datetime | None, as_of: datetime | None) -> bool:
+    """Whether it was by then."""
+    return as_of is None or (moment is not None and moment <= as_of)
 
 
 def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
@@ -54,9 +62,12 @@ def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
     return None if deadline is None else deadline.at(as_of)
 
 
-def quoted(store: Store, folder: Path, month: Month) -> tuple[Quoted, ...]:
-    """Accepted quotes of jobs that were over in the month, by quote. InvalidInputError for a damaged file."""
-    return tuple(_of_month(_all(store, folder), month)) if any(folder.glob("quote-*.json")) else ()
+def quoted(store: Store, folder: Path, month: Month, as_of: datetime | None = None) -> tuple[Quoted, ...]:
+    """Accepted quotes of jobs that were over in the month, and by ``as_of``, by quote. InvalidInputError for a damaged
+    file."""
+    if not any(folder.glob("quote-*.json")):
+        return ()
+    return tuple(each for each in _of_month(_all(store, folder), month) if _was(each.done_at or each.deadline, as_of))
 
 
 def _all(store: Store, folder: Path) -> Iterable[Quoted]:

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
+from pricing.problems import Problem
 from router.files.job_files import LoadedJobs
+from router.files.limits_file import load_limits, teams_without_jobs
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
@@ -25,7 +27,7 @@ class PlanOptions:
     horizon: timedelta = timedelta(hours=24)
     slot: timedelta = timedelta(hours=1)
     gap: float = 0.005
-    time_limit: timedelta = timedelta(seconds=60)
+    time_limit: timedelta = timedelta(minutes=3)
     solver: str = "highs"
     advisory: bool = False
     max_age: timedelta | None = None
@@ -34,12 +36,14 @@ class PlanOptions:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left. ``budgets``:
-    those of teams that are not the limits file's alone."""
+    those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams have no
+    job."""
 
     request: PlanRequest
     offers_too_old: int
     finished: tuple[str, ...]
     budgets: tuple[Source, ...] = ()
+    idle: tuple[Problem, ...] = ()
 
 
 def plan_request(
@@ -66,7 +70,10 @@ def plan_request(
         advisory=options.advisory,
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
-    return Prepared(request, len(book.offers) - len(kept), finished, sources(in_file, limits))
+    idle: tuple[Problem, ...] = ()
+    if limits_file is not None:
+        idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
+    return Prepared(request, len(book.offers) - len(kept), finished, sources(in_file, limits), idle)
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:

@@ -18,9 +18,10 @@ from router.planning.candidates import CandidateFinder
 from router.prices.history_parts import list_parts
 from router.prices.history_risk import LONGEST_GAP
 from router.prices.home import history_folder, weather_fit_file
+from router.quoting.deciding.choosing import run_policy
 from router.quoting.deciding.reckoning import nothing_watched
 from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
-from router.quoting.policies.policy import Pool
+from router.quoting.policies.policy import QUOTED_RULE, Pool
 from router.quoting.quotes.asked import Ask, Trade
 from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
 from router.quoting.quotes.sightings import Sighting, sighting
@@ -66,7 +67,7 @@ def asked(
     fit = read_fit(weather_fit_file())
     trade = Trade(
         finder, book, limits, now, WatchedPools(history_folder(), now), quoted_policy_for, QUOTED,
-        fit=fit if fit is not None and fit.is_fresh(now) else None,
+        fit=fit if fit is not None and fit.is_fresh(now) else None, run_policy=run_policy(QUOTED_RULE),
     )  # fmt: skip
     asks: list[Ask | Refused] = []
     for job, document in loaded:

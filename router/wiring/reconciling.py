@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from router.files.duck import connect, parquet
 from router.ledger.month import Month
-from router.showback.billstore import BillStore
 from router.showback.extract import Extract
 from router.showback.facts import COLUMNS
 from router.showback.focus.versions import NEWEST, written_columns
@@ -19,6 +18,8 @@ from router.showback.focusfacts import facts_of_charges
 from router.showback.reconcile.grains import Basis, Grain, grains
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import Outcome, outcome
+from router.showback.report.cubes import months_of
+from router.wiring.bill_views import Span, View, bills_in, corrections_in, view_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,10 +43,14 @@ class Reconciled:
     archived: int
 
 
-def reconciled(store: Store, extracts: Path, bills: Path, month: Month, basis: Basis, now: datetime) -> Reconciled:
+def reconciled(
+    store: Store, extracts: Path, bills: Path, month: Month, basis: Basis, now: datetime, as_of: datetime | None = None
+) -> Reconciled:
     """The ledger's extract under ``extracts`` is brought up to date first. What is planned for after ``now`` is left
-    out. StateError, InvalidInputError (a bill's file is gone), OSError."""
-    with matched(store, extracts, bills, month) as (connection, standing, head, archived):
+    out, and what was recorded after ``as_of``. StateError, InvalidInputError (a bill's file is gone), OSError."""
+    since = months_of(month)[-1]  # as far back as a report looks, so that both see the same
+    view = view_of(store, bills, month, as_of)
+    with matched(store, extracts, bills, since, view) as (connection, standing, head, archived):
         until = max(min(now, month.ends), month.begins)
         return Reconciled(
             outcome=outcome(connection, basis, str(month)),
@@ -58,46 +63,49 @@ def reconciled(store: Store, extracts: Path, bills: Path, month: Month, basis: B
 
 @contextmanager
 def matched(
-    store: Store, extracts: Path, bills: Path, month: Month, *, since: Month | None = None
+    store: Store, extracts: Path, bills: Path, since: Month, view: View
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
-    """A connection with ``facts`` and ``actual`` around a month, the ids of the bills in it, the ledger's head, and how
-    many entries had been archived unread. Books of later months are there too, for what was metered late stands in
-    them; those of the month before, for what ran over its end, or ``since`` another one."""
+    """A connection with ``facts`` and ``actual`` of the books from a month on, the ids of the bills and corrections in
+    it, the ledger's head, and how many entries had been archived unread. Later months are there too, for what was
+    metered late stands in them. What does not count in the ``view`` is left out."""
     import duckdb
 
-    found = {each.bill.id: each for each in BillStore(bills).bills() if each.replaced_by is None}
-    BillStore(bills).current()  # refuses where one is gone
-    first = str(since or _before(month))
+    found = tuple(bills_in(view, bills))
+    corrected = corrections_in(view, store, bills)
+    first = str(since)
     with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         with suppress(duckdb.Error):  # a notebook without widgets has no bar, and cannot be told so
             connection.execute("SET enable_progress_bar = false")
         connection.register("no_facts", COLUMNS.empty_table())
         connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
-        for name, standing in sorted(found.items()):
-            _take_in(connection, BillStore(bills).path(standing), name, first)
+        for standing, path, spans in found:
+            _take_in(connection, path, standing.bill.id, first, spans)
+        for path in corrected:
+            connection.execute(f"INSERT INTO bill_facts BY NAME FROM {parquet([path])} WHERE month >= $1", [first])
         folder = Extract(extracts, store.id).folder
         parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
-        ours = parquet(parts) if parts else "no_facts"
+        ours = view.known(parquet(parts) if parts else "no_facts")
         connection.execute(f"CREATE VIEW facts AS FROM {ours} UNION ALL BY NAME FROM bill_facts")
         reconcile(connection, "facts")
-        yield connection, tuple(sorted(found)), manifest.head, sum(last - first + 1 for first, last in manifest.gaps)
+        names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))
+        head = manifest.head if view.head is None else view.head
+        yield connection, names, head, sum(last - first + 1 for first, last in manifest.gaps)
 
 
-def _take_in(connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str) -> None:
-    """The rows of a bill, some at a time: a bill may be a gigabyte."""
+def _take_in(connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str, spans: Sequence[Span]) -> None:
+    """The rows of a bill in those months, some at a time: a bill may be a gigabyte."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     columns, row = [column.name for column in written_columns(NEWEST)], 1
+    counts = " OR ".join(f"(month > ${2 * n + 2} AND month <= ${2 * n + 3})" for n in range(len(spans)))
+    ends = [end for span in spans for end in span]
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(_BATCH, columns=columns):
             connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, row, str(path)))
-            connection.execute("INSERT INTO bill_facts FROM some_rows WHERE month >= $1", [since])
+            connection.execute(
+                f"INSERT INTO bill_facts FROM some_rows WHERE month >= $1 AND ({counts})", [since, *ends]
+            )
             row += batch.num_rows
     connection.unregister("some_rows")
-
-
-def _before(month: Month) -> Month:
-    first = month.month == 1
-    return Month(month.year - first, 12 if first else month.month - 1)

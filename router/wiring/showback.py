@@ -17,9 +17,11 @@ from router.showback.billstore import BillStore, file_sha256
 from router.showback.extract import Extract
 from router.showback.extractparts import Manifest
 from router.showback.report.asked import Asked, Beside, Variance
-from router.showback.report.cubes import months_of, of_extract, of_facts
+from router.showback.report.cubes import Cubes, months_of, of_extract, of_facts
 from router.showback.report.making import make_report
-from router.showback.report.values import Report
+from router.showback.report.setting import Setting
+from router.showback.report.values import Cell, Report
+from router.wiring.bill_views import View, closings, view_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,12 +35,13 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a caller adds to a report of the ledger; ``reads`` hears the numbers of entries that are read."""
+    """What a caller adds to a report of the ledger; ``reads`` hears the numbers of entries that are read, ``budgets``
+    is asked with the cubes and the view of the report."""
 
     reads: Callable[[int], None] = lambda _: None
-    dues: Callable[[Store, Month], dict[str, Due]] | None = None
+    dues: Callable[[Store, Asked], dict[str, Due]] | None = None
     quotes: Callable[[Store], tuple[Quoted, ...]] | None = None
-    budgets: Callable[[Store], tuple[Budgeted, ...]] | None = None
+    budgets: Callable[[Store, Setting, View], tuple[Budgeted, ...]] | None = None
 
 
 def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
@@ -61,46 +64,129 @@ def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
     )
     with connect() as connection:
         connection.register("facts", facts)
-        return make_report(of_facts(connection, "facts", months_of(asked.month)), asked, beside)
+        return make_report(of_facts(connection, "facts", months_of(asked.month), asked.now), asked, beside)
+
+
+def bills_stand(store: Store, bills: Path, month: Month) -> bool:
+    """Whether a bill, or a correction of closed months, may have rows in the books of the month, or of what ran over
+    into it."""
+    view = view_of(store, bills, month)
+    ends = (each.bill.end for each in BillStore(bills).bills() if each.bill.id in view.spans)
+    return any(each.rows and each.period >= str(month) for each in view.corrections) or any(
+        end is None or datetime.fromisoformat(end) > month.begins for end in ends
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The books of a month as they are counted: the cubes, the view that they are of, the extract that the ledger's
+    part is from, the ids of the bills that count, and the connection of ``facts`` and ``actual`` where there are any.
+    ``past``: the month was open at the moment that was asked for, and more was recorded after it."""
+
+    cubes: Cubes
+    view: View
+    manifest: Manifest
+    bills: tuple[str, ...] = ()
+    matched: duckdb.DuckDBPyConnection | None = None
+    past: bool = False
+
+
+@contextmanager
+def month_books(
+    store: Store, asked: Asked, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
+) -> Iterator[Books]:
+    """What the month came to, for every command that says it: invoiced where a bill stands, metered elsewhere, and what
+    people added; of a closed month what it was closed with. The extract is brought up to date under ``extracts``; bills
+    are those imported under ``bills``. StateError, InvalidInputError, OSError."""
+    from router.wiring.reconciling import matched  # takes a while to import
+
+    extract, months = Extract(extracts, store.id), months_of(asked.month)
+    view = view_of(store, bills, asked.month, asked.as_of)
+    later = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
+    with extract.current(store.ledger, reads) as manifest:
+        later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
+        past = later or later_entries
+        if view.is_empty:
+            with connect() as connection:
+                if later_entries:
+                    facts = _relation(connection, extract.folder, manifest, {str(month) for month in months})
+                    cubes = of_facts(connection, view.known(facts), months, asked.now)
+                else:  # nothing comes into closed books: what is there is what they were closed with
+                    cubes = of_extract(connection, extract.folder, manifest, months, asked.now)
+                yield Books(cubes=cubes, view=view, manifest=_upto(manifest, view.head, store), past=past)
+            return
+    # `matched` has the folder for itself, and reads what came meanwhile.
+    with matched(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
+        cubes = counted(connection, months, asked.now)
+        known = _upto(manifest, head, store)
+        yield Books(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
+
+
+def counted(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> Cubes:
+    """The cubes of matched facts (:func:`router.wiring.reconciling.matched`)."""
+    connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
+    return of_facts(connection, "counted", months, now)
+
+
+def _upto(manifest: Manifest, head: int | None, store: Store) -> Manifest:
+    """What was read, up to an entry."""
+    if head is None:
+        return manifest
+    return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
 
 
 def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, told: Told) -> Report:
     """Of the ledger, its extract brought up to date under ``extracts``; where bills were imported under ``bills``, of
     them and of what they do not have. StateError, InvalidInputError, OSError."""
-    extract = Extract(extracts, store.id)
-    if not any(each.replaced_by is None for each in BillStore(bills).bills()):
-        with extract.current(store.ledger, told.reads) as manifest, connect() as connection:
-            cubes = of_extract(connection, extract.folder, manifest, months_of(asked.month))
-            return make_report(cubes, asked, _beside(store, asked, manifest, told))
-    from router.wiring.reconciling import matched  # takes a while to import
-
-    with extract.current(store.ledger, told.reads) as manifest:
-        pass  # `matched` has the folder for itself, and reads what came meanwhile
-    months = months_of(asked.month)
-    with matched(store, extracts, bills, asked.month, since=months[-1]) as (connection, standing, head, _):
-        connection.execute(
-            "CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'"
-        )
-        beside = replace(
-            _beside(store, asked, manifest, told),
-            origin=f"ledger of {head:,} entries, {len(standing)} bills",
-            input_hash=_hash([manifest.state, str(head), store.ledger.hash_at(head) or "", *standing]),
-            bills_through=_reach(connection, asked),
-            variance=variance_of(connection, asked),
-        )
-        return make_report(of_facts(connection, "counted", months), asked, beside)
+    with month_books(store, asked, extracts, bills, told.reads) as books:
+        beside = _beside(store, asked, books, told)
+        if books.matched is not None:
+            beside = replace(
+                beside, bills_through=_reach(books.matched, asked), variance=variance_of(books.matched, asked)
+            )
+        if told.budgets is not None:
+            setting = Setting(books.cubes, asked, beside)
+            beside = replace(beside, budgets=told.budgets(store, setting, books.view))
+        report = make_report(books.cubes, asked, beside)
+    return _with_corrections(report, store, extracts, bills, asked, books.view)
 
 
-def _beside(store: Store, asked: Asked, manifest: Manifest, told: Told) -> Beside:
+def _with_corrections(report: Report, store: Store, extracts: Path, bills: Path, asked: Asked, view: View) -> Report:
+    """A closed month's report with a note of what corrects it in later books; its figures stay."""
+    if view.sealed is None:
+        return report
+    from router.wiring.sealing import moved
+
+    notes = tuple(str(each) for each in moved(store, extracts, bills, asked))
+    head = report.section("head")
+    seal: tuple[Cell, ...] = ("seal", view.sealed.seal_hash)
+    noted = replace(head, rows=(*head.rows, seal), notes=(*head.notes, *notes))
+    return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
+
+
+def _beside(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
+    manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
+    seen = () if as_of is None else (as_of.isoformat(),)
+    which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
     return Beside(
-        origin=f"ledger of {manifest.head:,} entries",
-        input_hash=_hash([manifest.state, str(manifest.head), manifest.hash]),
-        closed=any(closing.period >= asked.month for closing in store.periods.closings()),
-        dues={} if told.dues is None else told.dues(store, asked.month),
+        origin=f"{which}ledger of {manifest.head:,} entries" + (f", {len(bills)} bills" if bills else ""),
+        input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
+        past=books.past,
+        closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
+        dues={} if told.dues is None else told.dues(store, asked),
         quotes=None if told.quotes is None else told.quotes(store),
-        budgets=None if told.budgets is None else told.budgets(store),
         warnings=tuple(_missing(store, manifest, asked)),
     )
+
+
+def _recorded_after(folder: Path, manifest: Manifest, as_of: datetime) -> bool:
+    """Whether the ledger has entries that were recorded after a moment."""
+    if not manifest.parts:
+        return False
+    sums = parquet([part.path(folder, "sums") for part in manifest.parts])
+    with connect() as connection:
+        last: datetime | None = rows_of(connection.sql(f"SELECT max(recorded_at) AS last FROM {sums}"))[0]["last"]
+    return last is not None and last > as_of
 
 
 def add_archive(store: Store, extracts: Path, path: Path) -> None:

@@ -1,7 +1,9 @@
 """Our policy beside the published ones, group by group of cells, by forward chaining: fit on the past, played on what
 came next.
 
-    python -m tests.bench.cells [--groups one three nine big v100 h100 gangs ...] [--processes 2] [--csv FILE]
+    python -m tests.bench.cells [--groups one three nine big v100 h100 gangs ...] [--shifted] [--every HOURS]
+        [--ours as-run]
+        [--processes 2] [--csv FILE]
 
 Each series is cut into six blocks of time. A window belongs to the block in which it begins; all that is learned comes
 from the blocks before. In "one", "three", "nine" and "big" (500 GB) availability is free to see; in "v100", "h100" (one
@@ -9,6 +11,13 @@ of 16 is enough) and "gangs" (all 16) zones are asked, under SkyNomad's rules. C
 could have cost. The difference to the best of the other policies, chosen in hindsight cell by cell, is a share of
 on-demand, with its 90 % interval by block bootstrap over stretches of the length of a window that all zones share;
 "apart" counts those.
+
+``--ours as-run`` judges the very policy that the watcher runs: it asks zones in every group, tries one place at a time,
+and leaves alone for a while what refused. Else it is the policy as back-tests fit it.
+
+``--shifted``: later weather, made of the same. Half way through the series the price of spot in one zone goes up by a
+tenth, or down by one, and stays there; zone by zone, in all windows of a cell that end after it, one every ``--every``
+hours. Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
 """
 
 from __future__ import annotations
@@ -27,11 +36,12 @@ import numpy as np
 
 from router.files.trace_files import read_traces
 from router.files.trace_values import Holes, ListPrices
+from router.quoting.backtest.catalogue import AS_RUN
 from router.quoting.backtest.scores import Pooled, Score, pool, scores
 from router.quoting.backtest.windows import Cell, Move, Site, Windows
 from router.quoting.play.bootstrap import interval
 from router.quoting.play.scene import HOUR_S, Task, Ways
-from router.quoting.play.series import Floats, Series
+from router.quoting.play.series import Floats, Ints, Series
 from router.quoting.policies.named import OURS, Played
 from router.wiring.backtesting import run
 from tests.bench.probes import GANG, RESTART_S, SIX, THIRTEEN, whole
@@ -50,7 +60,9 @@ NEAR = {"us-east-1", "us-east-2"}
 WORK_H, WORK_ZONES_S = 48, 143_780
 H100_TICKS, V100_TICKS = 311, 1106
 EVERY_S: Final = 6 * HOUR_S
+USUAL: Final = Windows(BLOCKS, EVERY_S)
 TIGHT: Final = 1.05
+STEPS: Final = (1.1, 0.9)
 
 ONE: Final = ("greedy", "sliced", "up", "up-plain")
 SEVERAL: Final = (*ONE, "up-s")
@@ -67,14 +79,25 @@ class Apart(Move):
         return Ways.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 
 
+@dataclass(frozen=True, slots=True)
+class LaterHalf(Windows):
+    """Those alone that end after the middle of the series."""
+
+    def starts(self, site: Site, task: Task, block: int) -> Ints:
+        """See :class:`~router.quoting.backtest.windows.Windows`."""
+        found = Windows.starts(self, site, task, block)
+        return found[found + task.ticks(site.series.tick_s) > site.series.ticks // 2]
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Group:
-    """Cells that are judged together; ``paid``: zones are asked. ``tight`` cells are of the tightest deadlines."""
+    """Cells that are judged together, in these windows; ``paid``: zones are asked."""
 
     name: str
     cells: tuple[Cell, ...]
     others: tuple[str, ...]
     paid: bool = False
+    windows: Windows = USUAL
 
 
 def one() -> Group:
@@ -134,6 +157,33 @@ GROUPS: Final[Mapping[str, Callable[[], Group]]] = {
 }
 
 
+def later(group: Group, every_s: int) -> tuple[Group, Group]:
+    """The group in the windows that end after the middle of the series; and so, with each cell's prices shifted."""
+    windows, others = LaterHalf(BLOCKS, every_s), ("greedy", _failover(group))
+    cells = tuple(
+        replace(cell, sites=tuple(other for site in cell.sites for other in shifts(site))) for cell in group.cells
+    )
+    as_it_was = replace(group, name=f"{group.name}, later half", others=others, windows=windows)
+    return as_it_was, replace(as_it_was, name=f"{group.name}, shifted", cells=cells)
+
+
+def shifts(site: Site) -> Iterator[Site]:
+    """One for each zone and step: the zone's price times that from the middle on. A past of other zones stays."""
+    for zone in site.series.zones:
+        for step in STEPS:
+            series = stepped(site.series, zone.zone, step)
+            past = series if site.past is site.series else site.past
+            yield Site(f"{site.name}, {zone.zone} x {step}", series, past, site.source)
+
+
+def stepped(series: Series, zone: str, step: float) -> Series:
+    """Spot in the zone at ``step`` times its price, from the middle on."""
+    times = np.where(np.arange(series.ticks) < series.ticks // 2, 1.0, step)
+    return Series(series.tick_s, tuple(
+        replace(z, spot_usd_per_hour=z.spot_usd_per_hour * times) if z.zone == zone else z for z in series.zones
+    ))  # fmt: skip
+
+
 def _asked(name: str, series: Series, ticks: int, ratio: float) -> Cell:
     deadline = ticks * series.tick_s
     return _cell(f"{name}, {ratio}", series, Task(round(deadline / ratio), deadline, RESTART_S), 50.0)
@@ -162,21 +212,27 @@ class Verdict:
     best: str
     less: Floats
     by_name: Mapping[str, Score]
+    ours: str = OURS
+
+    def to(self, other: str) -> Floats:
+        """[window]: as ``less``, but to this policy."""
+        found: Floats = (self.pooled.played[self.ours].usd - self.pooled.played[other].usd) / self.pooled.demand_usd
+        return found
 
 
-def verdict(pooled: Pooled) -> Verdict:
+def verdict(pooled: Pooled, ours: str = OURS) -> Verdict:
     """By mean dollars."""
     found = {score.policy: score for score in scores(pooled)}
-    best = min((name for name in found if name != OURS), key=lambda name: found[name].usd)
-    less = (pooled.played[OURS].usd - pooled.played[best].usd) / pooled.demand_usd
-    return Verdict(pooled, best, less, found)
+    best = min((name for name in found if name != ours), key=lambda name: found[name].usd)
+    less = (pooled.played[ours].usd - pooled.played[best].usd) / pooled.demand_usd
+    return Verdict(pooled, best, less, found, ours)
 
 
 def row(v: Verdict) -> dict[str, object]:
     """A line of the table."""
     sure = interval(v.less, v.pooled.stretch)
     share = float(v.pooled.least_usd.mean() / v.pooled.demand_usd.mean())
-    ours, best = v.by_name[OURS], v.by_name[v.best]
+    ours, best = v.by_name[v.ours], v.by_name[v.best]
     return {
         "cell": v.pooled.cell.job, "windows": v.less.size, "apart": v.pooled.apart, "least_share": round(share, 4),
         "ours_share": round(ours.share, 4), "ours_over_percent": round(100 * ours.over, 2), "best": v.best,
@@ -187,23 +243,24 @@ def row(v: Verdict) -> dict[str, object]:
     }  # fmt: skip
 
 
-def together(verdicts: Sequence[Verdict]) -> tuple[float, float, float]:
-    """The mean difference of the cells of a group, each of the same weight, with its interval: cells share weather, so
-    what is drawn is a stretch with all that began in it."""
-    less = np.concatenate([v.less / v.less.size for v in verdicts]) / len(verdicts)
+def together(verdicts: Sequence[Verdict], other: str | None = None) -> tuple[float, float, float]:
+    """The mean difference to ``other`` (None: to the best) of the cells of a group, each of the same weight, with its
+    interval: cells share weather, so what is drawn is a stretch with all that began in it."""
+    differences = [v.less if other is None else v.to(other) for v in verdicts]
+    less = np.concatenate([each / each.size for each in differences]) / len(verdicts)
     stretch = np.concatenate([v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
                               + 10_000 * v.pooled.cell.sites[0].source for v in verdicts])  # fmt: skip
     sure = interval(less * less.size, stretch)
     return sure.mean, sure.low, sure.high
 
 
-def play(group: Group, processes: int) -> tuple[Verdict, ...]:
+def play(group: Group, processes: int, ours: str = OURS) -> tuple[Verdict, ...]:
     """All cells of a group."""
-    windows = Windows(BLOCKS, EVERY_S)
+    windows = group.windows
     found: Mapping[object, Played | Floats] = run(
-        group.cells, windows, (OURS, *group.others), paid=group.paid, processes=processes, advance=lambda *_: None
+        group.cells, windows, (ours, *group.others), paid=group.paid, processes=processes, advance=lambda *_: None
     )  # type: ignore[assignment]
-    return tuple(verdict(p) for p in pool(group.cells, windows, found))  # type: ignore[arg-type]
+    return tuple(verdict(p, ours) for p in pool(group.cells, windows, found))  # type: ignore[arg-type]
 
 
 @cache
@@ -223,36 +280,65 @@ def line(of: Mapping[str, object]) -> str:
     )
 
 
-def tables(names: Sequence[str], processes: int) -> Iterator[dict[str, object]]:
+def tables(
+    names: Sequence[str], processes: int, shifted_every_s: int | None, ours: str = OURS
+) -> Iterator[dict[str, object]]:
     """Prints the groups, one after the other."""
     for name in names:
-        began = time.monotonic()
-        group = GROUPS[name]()
-        verdicts = play(group, processes)
-        rows = [row(v) for v in verdicts]
-        print(f"\n{group.name}\n{_header()}")
-        for one_row in rows:
-            print(line(one_row))
-            yield {"group": group.name, **one_row}
-        mean, low, high = together(verdicts)
-        over = np.mean([float(str(r["ours_over_percent"])) for r in rows])
+        if shifted_every_s is None:
+            yield from table(GROUPS[name](), processes, ours)
+            continue
+        was, now = (list(table(group, processes, ours)) for group in later(GROUPS[name](), shifted_every_s))
+        costs = [_over(b) - _over(a) for a, b in zip(was, now, strict=True)]
         print(
-            f"  all cells: ours less the best other {mean:+.4f} [{low:+.4f}, {high:+.4f}] of on-demand; ours "
-            f"{over:.1f}% over the least; {time.monotonic() - began:.0f} s",
-            flush=True,
+            f"  the shift costs {np.mean(costs):+.2f} points over the least ({', '.join(f'{c:+.1f}' for c in costs)})"
         )
+        yield from (*was, *now)
+
+
+def table(group: Group, processes: int, ours: str = OURS) -> Iterator[dict[str, object]]:
+    """Prints one."""
+    began = time.monotonic()
+    verdicts = play(group, processes, ours)
+    rows = [row(v) for v in verdicts]
+    print(f"\n{group.name}\n{_header()}")
+    for one_row in rows:
+        print(line(one_row))
+        yield {"group": group.name, **one_row}
+    over = np.mean([_over(r) for r in rows])
+    print(f"  all cells: ours {over:.1f}% over the least; {time.monotonic() - began:.0f} s")
+    for text, other in (("the best other", None), ("greedy", "greedy"), ("UP(S)", _failover(group))):
+        mean, low, high = together(verdicts, other)
+        least = "" if other is None else f", {np.mean([100 * v.by_name[other].over for v in verdicts]):.1f}% over"
+        print(f"    ours less {text} {mean:+.4f} [{low:+.4f}, {high:+.4f}] of on-demand{least}", flush=True)
+
+
+def _failover(group: Group) -> str:
+    """UP(S), which is Uniform Progress in one zone."""
+    return "up-s" if "up-s" in group.others else "up"
+
+
+def _over(of: Mapping[str, object]) -> float:
+    return float(str(of["ours_over_percent"]))
 
 
 def main() -> None:
     """Prints the tables; exits with 2 where there is no data."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
+    asked.add_argument("--ours", choices=(OURS, AS_RUN), default=OURS)
+    asked.add_argument("--shifted", action="store_true")
+    asked.add_argument("--every", type=float, default=EVERY_S / HOUR_S, metavar="HOURS")
     asked.add_argument("--processes", type=int, default=2)
     asked.add_argument("--csv", type=Path)
     options = asked.parse_args()
     if not DATA.is_dir():
         sys.exit(2)
-    rows = list(tables(options.groups, options.processes))
+    rows = list(
+        tables(
+            options.groups, options.processes, round(options.every * HOUR_S) if options.shifted else None, options.ours
+        )
+    )
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(dict.fromkeys(key for one_row in rows for key in one_row)))

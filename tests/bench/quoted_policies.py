@@ -23,7 +23,7 @@ from router.quoting.quotes.asked import Ask, Asking, Trade
 from router.quoting.quotes.explaining import sizes_alone
 from router.quoting.quotes.quoting import DRAWS
 from router.quoting.quotes.stage import PolicyFor, clock_for
-from router.quoting.quotes.venues import Venue, chosen
+from router.quoting.quotes.venues import Venue
 from router.wiring.quoting import QuoteOptions, asked
 from tests.support.repository import ROOT
 
@@ -53,7 +53,7 @@ def compared(ask: Ask, trade: Trade, *, full: bool) -> Iterator[str]:
     asking = Asking(ask, trade)
     if asking.refused() is not None:
         return
-    everything = asking.linked(chosen(asking.venues, asking.steps, asking.window_h))
+    everything = asking.menu(asking.venues, asking.steps, asking.window_h)
     alone = sizes_alone(asking, everything)
     menu = alone[0][1] if alone else everything
     if all(v.sure for v in menu) or not any(v.sure for v in menu):

@@ -15,7 +15,8 @@ from tests.support.coordinator import Coordinator
 TOKEN = "token-of-the-attempt-5f3a"
 SHOW = """python3 -c '
 import json, os
-names = "MASTER_ADDR MASTER_PORT NODE_RANK NNODES WORLD_SIZE RANK LOCAL_RANK PET_NNODES COLOUR"
+names = "MASTER_ADDR MASTER_PORT NODE_RANK NNODES WORLD_SIZE RANK LOCAL_RANK PET_NNODES COLOUR SKYPILOT_NODE_RANK"
+names += " SKYPILOT_NODE_IPS SKYPILOT_NUM_NODES SKYPILOT_NUM_GPUS_PER_NODE"
 print(json.dumps({name: os.environ.get(name) for name in names.split()}))
 '
 """
@@ -39,6 +40,8 @@ def test_four_ranks_meet_run_and_end(tmp_path: Path, engine: str, processes: int
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": told[0]["MASTER_PORT"], "NODE_RANK": str(rank), "NNODES": "4",
             "WORLD_SIZE": str(4 * processes), "RANK": str(rank) if one else None, "LOCAL_RANK": "0" if one else None,
             "PET_NNODES": None if one else "4", "COLOUR": "blue",
+            "SKYPILOT_NODE_RANK": str(rank), "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * 4),
+            "SKYPILOT_NUM_NODES": "4", "SKYPILOT_NUM_GPUS_PER_NODE": str(processes),
         }
         for rank in range(4)
     ]  # fmt: skip

@@ -80,9 +80,15 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
         ]  # fmt: skip
         assert [entry.details.get("approved_by") for entry in log] == ["Ann", "", None]
         assert log[2].details["attempts"] == [attempt.id]
-    assert site.run("audit").code == 0
+    told = site.run("audit")
+    assert told.code == 0
+    assert told.out.splitlines()[1].split()[-1] == "greedy"  # as the deploy file says
     over = [site.run("status", "--all", "-o", "json").json for _ in range(2)]
     assert over[0] | {"as_of": ""} == over[1] | {"as_of": ""}
+    assert over[0]["gangs"][0]["policy"] == {
+        "name": "greedy", "parameters": {"least_saving_share": 0.1, "least_saving_usd": 1},
+    }  # fmt: skip
+    assert over[0]["gangs"][0]["quoted_policy"] is None
 
 
 def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:

@@ -17,6 +17,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from router.planning.plan_json import plan_from_json, plan_to_json
+from router.quoting.deciding.choosing import run_policy
+from router.quoting.policies.policy import Rule
+from router.wiring.accepting import for_policy
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.deployed import ZONE_A, Site, Template, job, planned
@@ -50,7 +54,8 @@ def _said(result: Result) -> str:
 
 
 def _refused(site: Site, code: int, *says: str, options: tuple[object, ...] = ("--yes",), plan: object = "") -> None:
-    result = run("apply", plan or site.plan, *options)
+    book = () if "--book" in options else ("--book", "sandbox")
+    result = run("apply", plan or site.plan, *options, *book)
     said = _said(result)
     assert result.exit_code == code, said
     assert isinstance(result.exception, SystemExit), result.exception
@@ -71,6 +76,32 @@ def _changed(path: Path, change: Callable[[Any], None]) -> None:
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
+
+
+def _quoted_for(site: Site, rule: Rule) -> None:
+    """As if a quote for that policy had been accepted."""
+    plan = for_policy(plan_from_json(site.plan.read_text()), run_policy(rule))
+    site.plan.write_text(plan_to_json(plan))
+
+
+def test_another_policy_than_was_quoted(site: Site) -> None:
+    """Unless the deploy file is to win; a file that names none does not differ."""
+    _quoted_for(site, Rule.FORESIGHT)
+    site.deploy(policy="greedy")
+    _refused(site, 4, "its quote was made for foresight", "`policy: greedy`", "--override-policy")
+    won = _said(run("apply", site.plan, "--dry-run", "--book", "sandbox", "--override-policy"))
+    assert "run by greedy (least saving share 0.1, least saving usd 1), as the deploy file says" in won
+    assert "the quote was made for foresight" in won
+    assert "dry run: nothing was made" in won
+    site.deploy(policy="foresight")
+    same = _said(run("apply", site.plan, "--dry-run", "--book", "sandbox"))
+    assert f"run by {run_policy(Rule.FORESIGHT)}, as its quote was made for" in same
+    assert "deploy file's" not in same
+    _quoted_for(site, Rule.GREEDY)
+    site.deploy(policy=None)
+    visible = _said(run("apply", site.plan, "--dry-run", "--book", "sandbox"))
+    assert "as its quote was made for, not by foresight, the deploy file's" in visible
+    _nothing_was_made(site)
 
 
 def test_a_plan_that_was_edited_by_hand(site: Site) -> None:
@@ -122,12 +153,20 @@ def test_an_offer_that_is_gone(site: Site) -> None:
     _refused(site, 6, "sandbox/sandbox-east/sandbox-east-a/h100.1x/spot is no longer in the price book (plan again)")
 
 
+def test_a_plan_on_the_made_up_cloud_at_prices_of_real_ones(site: Site) -> None:
+    _refused(
+        site, 6, "prices of sandbox, a made-up cloud, are in --book sandbox", options=("--yes", "--book", "latest")
+    )
+    result = run("plan", "check", site.plan)
+    assert (result.exit_code, "--book sandbox" in _said(result)) == (6, True)
+
+
 def test_prices_that_are_older_than_the_plans(site: Site, tmp_path: Path) -> None:
-    before = sorted((site.home / "books").glob("*.parquet"))
+    before = sorted((site.home / "books" / "sandbox").glob("*.parquet"))
     assert len(before) == 1
     _sold(site, lambda _: None)
     folder, newer = site.folder, tmp_path / "newer.json"
-    words = ("plan", folder / "jobs.yaml", "--limits", folder / "limits.yaml", "--out", newer)
+    words = ("plan", folder / "jobs.yaml", "--limits", folder / "limits.yaml", "--out", newer, "--book", "sandbox")
     assert run(*words).exit_code == 0
     _refused(site, 6, "the price book is of", options=("--yes", "--book", before[0]), plan=newer)
     # A book that does not know the sandbox at all.
@@ -168,8 +207,8 @@ def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
     asks, terminal = pty.openpty()
     try:
         process = subprocess.Popen(
-            [str(STEPFARE), "apply", str(site.plan)], env=site.environment, stdin=terminal, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [str(STEPFARE), "apply", str(site.plan), "--book", "sandbox"], env=site.environment, stdin=terminal,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         os.write(asks, answer.encode())
         out, err = process.communicate(timeout=60)
@@ -206,15 +245,50 @@ def test_a_job_without_anything_to_start(
 def test_a_secret_that_is_not_set(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("NOT_SET_HERE", raising=False)
-    monkeypatch.setenv("SET_HERE", CANARY)
-    env = {"TOKEN": "secret:env:NOT_SET_HERE", "OTHER": "secret:env:SET_HERE"}
+    monkeypatch.delenv("STEPFARE_JOB_NOT_SET", raising=False)
+    monkeypatch.setenv("STEPFARE_JOB_SET", CANARY)
+    env = {"TOKEN": "secret:env:STEPFARE_JOB_NOT_SET", "OTHER": "secret:env:STEPFARE_JOB_SET"}
     template = planned(tmp_path_factory.getbasetemp(), "secret", job("walk", machines=2, run={"env": env}))
     for site in _entered(template.site(tmp_path / "site"), monkeypatch):
         _refused(
-            site, 2, "job walk: error: run.env.TOKEN: refers to the variable NOT_SET_HERE, which is not set here",
-            "export NOT_SET_HERE",
+            site, 2, "job walk: error: run.env.TOKEN: refers to the variable STEPFARE_JOB_NOT_SET, which is not set",
+            "export STEPFARE_JOB_NOT_SET",
         )  # fmt: skip
+
+
+def test_secrets_that_the_team_may_not_name_and_those_it_may(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job file of anybody would otherwise send the keys of whoever applies to machines that its author logs in to."""
+    key = tmp_path / "key"
+    key.write_text(CANARY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    env = {"A": "secret:env:AWS_SECRET_ACCESS_KEY", "B": f"secret:file:{key}"}
+    mine = job("walk", machines=2, run={"env": env})
+    for site in _entered(planned(tmp_path_factory.getbasetemp(), "keys", mine).site(tmp_path / "site"), monkeypatch):
+        _refused(site, 2, "run.env.A: refers to the variable AWS_SECRET_ACCESS_KEY, which team team-a may not")
+        site.deploy(secrets={"team-a": {"env": ["AWS_SECRET_ACCESS_KEY"]}})
+        _refused(site, 2, f"run.env.B: refers to {key}, which team team-a may not")
+        site.deploy(secrets={"team-a": {"env": ["AWS_SECRET_ACCESS_KEY"], "files": [str(tmp_path)]}})
+        result = run("apply", site.plan, "--dry-run", "--book", "sandbox")
+        said = _said(result)
+        assert result.exit_code == 0, said
+        assert "secrets of walk (team team-a): A is secret:env:AWS_SECRET_ACCESS_KEY, B is secret:file:" in said
+        assert CANARY not in said
+
+
+def test_a_reference_that_was_swapped(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STEPFARE_JOB_PLANNED", "STEPFARE_JOB_OTHER"):
+        monkeypatch.setenv(name, CANARY)
+    mine = job("walk", machines=2, run={"env": {"TOKEN": "secret:env:STEPFARE_JOB_PLANNED"}})
+    for site in _entered(planned(tmp_path_factory.getbasetemp(), "swap", mine).site(tmp_path / "site"), monkeypatch):
+        other = site.folder / "other.yaml"
+        other.write_text((site.folder / "jobs.yaml").read_text().replace("STEPFARE_JOB_PLANNED", "STEPFARE_JOB_OTHER"))
+        changed = "job walk: error: the job was changed since it was planned"
+        _refused(site, 2, changed, options=("--yes", "--jobs", other))
+        _refused(site, 2, changed, options=("--dry-run", "--jobs", other))
 
 
 @pytest.mark.parametrize(
@@ -270,7 +344,7 @@ def test_a_home_that_cannot_be(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("STEPFARE_HOME", str(file / "home"))
-    book = next((site.home / "books").glob("*.parquet"))
+    book = next((site.home / "books" / "sandbox").glob("*.parquet"))
     result = run("apply", site.plan, "--yes", "--book", book)
     assert result.exit_code in (1, 2), _said(result)
     assert str(file) in _said(result)
@@ -287,7 +361,7 @@ def _tree(folder: Path) -> Mapping[str, tuple[bytes, int]]:
 
 def test_a_dry_run_writes_nothing(site: Site) -> None:
     before = _tree(site.folder)
-    result = run("apply", site.plan, "--dry-run")
+    result = run("apply", site.plan, "--dry-run", "--book", "sandbox")
     assert result.exit_code == 0, _said(result)
     assert "walk sandbox/sandbox-east-a 2 x h100.1x spot" in _said(result)
     assert "dry run: nothing was made or written" in result.stderr
@@ -295,7 +369,7 @@ def test_a_dry_run_writes_nothing(site: Site) -> None:
 
 
 def test_a_dry_run_needs_no_home(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    book = shutil.copy(next((site.home / "books").glob("*.parquet")), tmp_path / "book.parquet")
+    book = shutil.copy(next((site.home / "books" / "sandbox").glob("*.parquet")), tmp_path / "book.parquet")
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "none"))
     words = ("apply", site.plan, "--dry-run", "--book", book)
     known = run(*words, "--jobs", site.folder / "jobs.yaml")

@@ -115,3 +115,75 @@ def test_a_cloud_that_cannot_be_asked_is_said(site: Site) -> None:
     ran = site.run("sweep", "--cloud", "aws", "--cloud", "sandbox", environment=environment)
     assert ran.code == 5
     assert "could not be asked: aws: " in ran.out
+
+
+def test_a_state_that_is_lost_makes_nothing_twice_and_what_it_made_can_be_released(site: Site) -> None:
+    assert site.apply().code == 0
+    nodes = settled(site.state)
+    assert len(nodes) == 2
+    for left in site.home.glob("state.db*"):
+        left.unlink()
+    for words in (("apply", site.plan, "--yes", "--jobs", site.folder / "jobs.yaml"), ("status",), ("sweep", "--yes")):
+        ran = site.run(*words)
+        assert ran.code == 1, ran.said
+        assert f"state.db is missing, and 1 run directory of state {site.state} lies in" in ran.said
+        assert f"sweep --state {site.state} --yes" in ran.said
+    assert settled(site.state) == nodes
+    assert not (site.home / "state.db").exists()
+
+    shown = site.run("sweep", "--state", site.state)
+    assert "what Terraform made" in shown.out
+    assert not (site.home / "state.db").exists()
+    done = _sweep(site, "--state", site.state, "--yes")
+    assert done["orphans"]
+    assert all(orphan["released"] for orphan in done["orphans"] if orphan["ours"])
+    assert settled(site.state) == []
+    assert [o for o in _sweep(site, "--state", site.state)["orphans"] if o["ours"]] == []
+    with site.store() as store:
+        assert [entry.details.get("adopted") for entry in store.audit_log()] == [site.state]
+        assert (site.home / "state.id").read_text().split() == [site.state, store.id]
+    assert site.run("sweep", "--state", "all").code == 2
+
+
+def test_a_backup_of_the_state_releases_what_ran_when_it_was_made(site: Site) -> None:
+    assert site.apply().code == 0
+    file = site.folder / "state.gz"
+    assert site.run("state", "backup", file).code == 0
+    shutil.rmtree(site.home / "runs")
+    for left in site.home.glob("state.*"):
+        left.unlink()
+    back = site.run("state", "restore", file)
+    assert back.code == 0, back.said
+    assert f"state {site.state} is there again" in back.said
+    assert [o for o in _sweep(site)["orphans"] if o["ours"]] == []
+    gone = site.run("destroy", "walk", "--yes")
+    assert (gone.code, gone.out) == (0, "1 released\n"), gone.said
+    assert settled(site.state) == []
+    assert disagreements(site) == []
+
+
+def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    gangs = [job(name, machines=1) for name in ("cut", "fine", "spoilt")]
+    site = planned(tmp_path_factory.getbasetemp(), "three", *gangs).site(tmp_path / "site")
+    try:
+        assert site.apply().code == 0
+        with site.store() as store:
+            ids = {attempt.job: attempt.id for attempt in store.attempts()}
+        for name in ("terraform.tfvars.json", "main.tf.json"):
+            os.truncate(site.home / "runs" / ids["cut"] / name, 100)
+        with sqlite3.connect(site.home / "state.db") as connection:
+            connection.execute("UPDATE nodes SET market = 'canary-8812' WHERE attempt = ?", (ids["spoilt"],))
+        gone = site.run("destroy", "--all", "--yes")
+        assert (gone.code, gone.out) == (5, "2 released, 1 not\n"), gone.said
+        assert f"not released: nodes {ids['spoilt']} 0: the database holds what cannot be read of it" in gone.said
+        assert "terraform.tfvars.json" in gone.said
+        assert "canary-8812" not in gone.said
+        with sqlite3.connect(site.home / "state.db") as connection:
+            connection.execute("UPDATE nodes SET market = 'spot' WHERE attempt = ?", (ids["spoilt"],))
+        assert site.run("destroy", "--all", "--yes").code == 0
+        assert settled(site.state) == []
+        assert disagreements(site) == []
+    finally:
+        site.end()

@@ -18,11 +18,12 @@ from pricing.offers import Offer
 from pricing.places import Market
 from providers.aws.parse.machines import FRACTION, UNKNOWN_ACCELERATOR
 from providers.aws.parse.prices import NOT_LISTED
+from providers.aws.parse.stock import scored_together
 from providers.errors import CredentialsError, NotForSaleError, RegionOffError
 from providers.protocol import NoticeKind, Scope, Wanted
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import CANARY, NOW, NOW_TEXT, provider, somebody
-from tests.support.aws_service_world import NEW_KNOWN, NEW_UNKNOWN, World, decimal, gpu_of, score
+from tests.support.aws_service_world import NEW_KNOWN, NEW_UNKNOWN, World, decimal, first_regions, gpu_of, score
 from tests.support.service import in_thread
 
 ROWS = 4_000
@@ -156,9 +157,15 @@ def test_placement_scores_are_by_zone_and_ten_regions_at_a_time() -> None:
         calls = requests.get(f"{address}/_calls", timeout=5).json()
     assert calls["GetSpotPlacementScores"] == 3
     assert hints
+    # Asked together with the two types most like it: EC2 answers low to fewer than three.
+    together = scored_together("g5.xlarge", (m for m in embedded_book().machines if m.cloud == "aws"))
+    assert len(set(together)) == 3
+    world = World(first_regions(23), (), NOW, 0, 30.0)
     for hint in hints:
         assert hint.zone is not None
-        assert hint.score == score(hint.region, hint.zone, "g5.xlarge", 4) / 10
+        sold = {name for name, zone in world.sold(hint.region) if zone == hint.zone} & set(together)
+        assert hint.score == max(score(hint.region, hint.zone, name, 4) for name in sold) / 10
+    assert max(hint.score or 0 for hint in hints) > 0.5
 
 
 def test_blocks_for_sale_are_counted_and_on_demand_stock_is_not_known(url: str) -> None:
@@ -176,7 +183,11 @@ def test_quotas_and_reservations_are_found_on_every_page(url: str) -> None:
     assert len(amounts) == 10
     assert amounts["us-west-2", "All P5 Spot Instance Requests"] == 576
     assert amounts["eu-west-1", "All G and VT Spot Instance Requests"] == 0
-    assert [(held.name, held.machines, held.free) for held in found.held] == [("cr-1", 4, 3), ("cr-2", 2, 0)]
+    # A scheduled block has no machine available yet, and all of them from its beginning on.
+    assert [(held.name, held.machines, held.free) for held in found.held] == [("cr-1", 4, 3), ("cr-2", 2, 2)]
+    assert [(str(held.end), held.prepaid) for held in found.held] == [
+        ("None", False), ("2026-12-01 11:00:00+00:00", True),
+    ]  # fmt: skip
     assert not found.gaps
     assert {quota.region for quota in provider(url).allowances(()).quotas} == {"us-west-2", "eu-west-1"}
 

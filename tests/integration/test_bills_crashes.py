@@ -93,7 +93,8 @@ def test_killed_before_any_step(tmp_path: Path) -> None:
         import_bills([folder / "restated.csv"], store, datetime(2026, 11, 23, tzinfo=UTC))
         assert billed(store) == AFTER
         assert all(store.whole(each) for each in store.bills())
-        assert len(files(store)) == 1 + 2 * (1 + 3)  # the lock; of each delivery a manifest and three bills
+        # The lock; a manifest and three bills; a manifest and the bill that is another one now.
+        assert len(files(store)) == 1 + (1 + 3) + (1 + 1)
         if done.returncode == 0:
             assert done.stdout == "done\n"
             break
@@ -124,6 +125,7 @@ def test_two_at_once_are_both_whole(tmp_path: Path) -> None:
         for name in ("restated.csv", "other.csv", "restated.csv")
     ]
     assert [process.communicate(timeout=120)[0] for process in running] == ["done\n"] * 3
-    assert [each.number for each in store.deliveries()] == [1, 2, 3]
+    # Where the other one came between the two, the restated bill stands again by a delivery of its own.
+    assert [each.number for each in store.deliveries()] in ([1, 2, 3], [1, 2, 3, 4])
     assert all(store.whole(each) for each in store.bills())
-    assert sum(each.replaced_by is None for each in store.bills()) == 3
+    assert len(store.standing()) == 3

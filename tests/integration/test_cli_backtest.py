@@ -70,6 +70,18 @@ def test_a_table_of_the_usual_policies(traces: Path) -> None:
     assert "parts played: " in result.stderr
 
 
+def test_what_the_watcher_runs_can_be_scored(traces: Path) -> None:
+    """It asks, with --probes and without: the same dollars."""
+    asked = ("--zones", "us-east-1a,us-east-1b", "--policy", "as-run,greedy", "--every", "40h", "-o", "json")
+    found = [json.loads(run(traces, *BASE, *asked, *more).stdout)["cells"][0] for more in ((), ("--probes",))]
+    policies = [{one["policy"]: one for one in cell["policies"]} for cell in found]
+    assert [p["as-run"]["mean_usd"] for p in policies] == [policies[0]["as-run"]["mean_usd"]] * 2
+    assert policies[0]["as-run"]["misses"] == 0
+    assert found[0]["optimum_usd"] <= policies[0]["as-run"]["mean_usd"] < found[0]["on_demand_usd"]
+    listed = command.run("backtest", "--list-policies").stdout
+    assert re.search(r"^as-run +asks ", listed, re.MULTILINE)
+
+
 def test_json_is_the_table_and_csv_has_a_row_a_window_and_policy(traces: Path, tmp_path: Path) -> None:
     file = tmp_path / "windows.csv"
     result = run(traces, *BASE, "--zones", "all", "--policy", "up,greedy", "--checkpoint", "50 GB", "--csv", file,

@@ -42,7 +42,14 @@ def daily(days: int, usd: str, **said: Any) -> list[Entry]:
     """An hour of each day from the first of the month."""
     starts = [MONTH + timedelta(days=day) for day in range(days)]
     return [
-        entry(f"{said.get('team')} {at}", start=at, end=at + timedelta(hours=1), usd=Usd.parse(usd), **said)
+        entry(
+            f"{said.get('team')} {at}",
+            start=at,
+            end=at + timedelta(hours=1),
+            usd=Usd.parse(usd),
+            recorded_at=at + timedelta(hours=1),
+            **said,
+        )
         for at in starts
     ]
 
@@ -110,14 +117,26 @@ def test_check_has_what_is_spent_what_still_runs_and_a_forecast(home: Path) -> N
         store.add_attempt(attempt(), [node(made_at=NOW, gone_at=None, usd_per_hour=UsdPerHour.parse("2"))])
     later = (NOW + timedelta(hours=3)).isoformat()
     (found,) = records("check", at=later)
-    assert (found["spent_usd"], found["percent"], found["passed"]) == ("56.00", 56, [50])
+    assert (found["spent_usd"], found["running_usd"]) == ("50.00", "6.00")
+    assert (found["percent"], found["passed"]) == (56, [50])
     # Ten days of five dollars, then none up to the 21st.
     assert found["will_be_over"] is False
     (found,) = records("check")
     # On the 11th: 50 are spent, 20 days of 5 are left.
     assert (found["spent_usd"], found["forecast_usd"], found["will_be_over"]) == ("50.00", "150.00", True)
     lines = budget("check").stdout.splitlines()
-    assert lines[1].split() == ["team", "research", "$100.00", "$50.00", "50", "%", "$150.00", "will", "be", "over"]
+    assert lines[1].split() == [
+        "team",
+        "research",
+        "$100.00",
+        "$50.00",
+        "$0.00",
+        "50.0%",
+        "$150.00",
+        "will",
+        "be",
+        "over",
+    ]
     (past,) = records("check", "--month", "2026-10")[:1] or ({"none": True},)
     assert past == {"none": True}
 
@@ -196,7 +215,7 @@ def test_tonights_plan_keeps_to_a_hard_budget_and_says_where_it_is_from(
     assert held.exit_code == ExitCode.UNPLACED
     assert (
         "team research: $59.90 of the hard budget (`stepfare budget`) of $60.00 for 2026-11 is spent, by the ledger"
-        in held.stderr
+        " and bills" in held.stderr
     )
     (unplaced,) = json.loads(held.stdout)["unplaced"]
     assert "budget" in json.dumps(unplaced)

@@ -81,3 +81,17 @@ def test_a_job_that_was_left_out_is_told_what_would_do(tmp_path: Path) -> None:
     assert "it would fit with +1 h" in text
     assert "WHY HERE" not in text
     assert "left out" in run("explain", file).stdout
+
+
+def test_the_quote_of_the_same_job_is_named_beside_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    path = write_job(tmp_path, "llama-7b", steps=9000)
+    at = ("--book", "embedded", "--now", "2026-11-21T18:00:00Z")
+    quoted = json.loads(run("quote", path, "-o", "json", *at).stdout)["quotes"][0]
+    out = tmp_path / "plan.json"
+    assert run("plan", path, "--out", out, *at).exit_code == 0
+    text = " ".join(run("explain", out, "llama-7b").stdout.split())
+    assert f"{quoted['quote_id']} expects ${quoted['usd']['mean']}, the mean of 400 simulated runs" in text
+    expected = json.loads(out.read_text(encoding="utf-8"))["jobs"][0]["cost_usd"]
+    assert f"the plan expects ${float(expected):,.2f} of the lines above" in text
+    assert float(quoted["plan_usd"]) == pytest.approx(float(expected), abs=0.01)

@@ -165,3 +165,15 @@ def test_the_schema_of_a_plan_is_the_one_in_the_docs(tmp_path: Path) -> None:
     assert run("schema", "plan").stdout == published
     assert run("schema", "plan", "--out", tmp_path / "plan.json").exit_code == 0
     assert (tmp_path / "plan.json").read_text(encoding="utf-8") == published
+
+
+def test_a_team_of_the_limits_file_without_a_job_is_a_warning(folder: Path, tmp_path: Path) -> None:
+    limits = tmp_path / "limits.yaml"
+    limits.write_text("teams: [{team: reserch, budget: $5000}]\n", encoding="utf-8")
+    result = plan(folder / "good", "--limits", limits)
+    assert result.exit_code == 0
+    assert f"{limits}:1:16: warning: teams[0].team: no job here is of team 'reserch'" in result.stderr
+    assert "did you mean research?" in result.stderr
+    checked = run("validate", folder / "good", limits, "--book", "embedded", "--now", NOW)
+    assert checked.exit_code == 0
+    assert "no job here is of team 'reserch'" in checked.stdout

@@ -26,6 +26,10 @@ JOBS = {
     "unknown field": (GOOD + "dedline: +18h\n", "llama.yaml:8:1: error: dedline", "did you mean deadline?"),
     "wrong unit": (GOOD + "startup: 10\n", "llama.yaml:8:10: error: startup: 10 has no unit", "10m"),
     "past deadline": (GOOD.replace("+18h", "2026-11-20T00:00Z"), "llama.yaml:4:11: error: deadline: has passed", ""),
+    "deadline of a century": (
+        GOOD.replace("+18h", "2126-11-20T00:00Z"), "llama.yaml:4:11: error: deadline: 2126-11-20T00:00Z is more than",
+        "give an earlier one",
+    ),
     "no zone": (GOOD.replace("+18h", "2026-11-25T09:00"), "llama.yaml:4:11: error: deadline", "2026-11-25T09:00Z"),
     "zero steps": (GOOD.replace("1000", "0"), "llama.yaml:3:8: error: steps: must be more than 0", ""),
     "duplicate names": (GOOD + "---\n" + GOOD, "llama.yaml:9:7: error: name: 'llama-7b'", "llama.yaml:1:7"),

@@ -9,12 +9,18 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pricing.book import PriceBook
+from pricing.bookfile import embedded_book, write_book
+from pricing.problems import InvalidInputError
+from providers.protocol import Harvest
 from router.prices.bookstore import BookStore
+from router.prices.gates import GateLimits
+from router.prices.importing import import_book
 from tests.support import neocloud_service
 from tests.support.busy import in_time
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
@@ -25,8 +31,9 @@ from tests.support.service import closed_port, in_thread
 LATER = "2026-11-22T18:00:00Z"
 
 
-def latest(home: Path) -> PriceBook | None:
+def latest(home: Path, *, sandbox: bool = False) -> PriceBook | None:
     store = BookStore(home / "books")
+    store = store.sandbox if sandbox else store
     stored = store.latest()
     return None if stored is None else store.load(stored)
 
@@ -69,8 +76,8 @@ def test_without_account_and_network_it_ends_soon_and_plans_go_on(tmp_path: Path
     assert "2026-11-21, 365 days old" in shown.out
 
 
-def test_a_refresh_becomes_the_latest_book_and_history(sandbox_home: Path) -> None:
-    offers = command(sandbox_home, "offers", "--cloud", "sandbox", "-o", "json")
+def test_a_refresh_becomes_the_latest_book_of_its_cloud_and_history(sandbox_home: Path) -> None:
+    offers = command(sandbox_home, "offers", "--book", "sandbox", "-o", "json")
     assert {offer["cloud"] for offer in offers.json["offers"]} == {"sandbox"}
     assert all(offer["as_of"] == "2026-11-21" for offer in offers.json["offers"])
     history = command(sandbox_home, "prices", "history", "--cloud", "sandbox", "--now", LATER, "-o", "json")
@@ -79,19 +86,19 @@ def test_a_refresh_becomes_the_latest_book_and_history(sandbox_home: Path) -> No
 
 
 def test_the_older_book_can_be_had_back(home: Path) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     assert first is not None
     assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER).code == 0
     listed = command(home, "prices", "list", "-o", "json").json["books"]
     assert [book["latest"] for book in listed] == [True, False]
-    diff = command(home, "prices", "diff", first.digest[:12], "latest", "-o", "json").json
+    diff = command(home, "prices", "diff", first.digest[:12], "sandbox", "-o", "json").json
     assert diff["before"]["digest"] == first.digest
     assert command(home, "prices", "use", first.digest[:12]).code == 0
-    assert latest(home) == first
+    assert latest(home, sandbox=True) == first
 
 
 def test_a_book_named_by_its_digest_is_that_book_for_ever(home: Path) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     assert first is not None
     command(home, "prices", "refresh", "--cloud", "sandbox", "--now", LATER)
     shown = command(home, "offers", "--book", first.digest[:16], "-o", "json").json
@@ -100,13 +107,13 @@ def test_a_book_named_by_its_digest_is_that_book_for_ever(home: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0.3, 0.6, 0.9, 1.2])
 def test_killed_at_any_moment_the_book_is_whole(home: Path, delay: float) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     words = [str(STEPFARE), "prices", "refresh", "--cloud", "sandbox", "--now", LATER]
     process = subprocess.Popen(words, env=environment(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(delay)
     process.kill()
     process.wait(10)
-    found = latest(home)
+    found = latest(home, sandbox=True)
     assert found == first or (found is not None and found.as_of.isoformat().startswith("2026-11-22"))
     assert command(home, "prices", "refresh", "--cloud", "sandbox", "--now", "2026-11-23T18:00:00Z").code == 0
 
@@ -122,16 +129,16 @@ def _run(home: Path, before: Callable[[], None]) -> subprocess.CompletedProcess[
 
 
 def test_a_full_disk_is_said_and_leaves_the_older_book(home: Path) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     done = _run(home, _small_files_only)
     assert done.returncode == 1
     assert "File too large" in done.stderr
     assert "Traceback" not in done.stderr
-    assert latest(home) == first
+    assert latest(home, sandbox=True) == first
 
 
 def test_ctrl_c_leaves_the_older_book(home: Path) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     script = home / "slow.yaml"
     example = (ROOT / "examples/pool/sandbox.yaml").read_text(encoding="utf-8")
     script.write_text(example.replace("latency_s: 0\n", "latency_s: 30\n"))
@@ -145,18 +152,22 @@ def test_ctrl_c_leaves_the_older_book(home: Path) -> None:
     assert process.returncode == 130, err
     assert in_time(begin, 10)
     assert "interrupted" in err
-    assert latest(home) == first
+    assert latest(home, sandbox=True) == first
 
 
 def test_two_at_once_both_count(home: Path) -> None:
-    """Each merges into what the other stored: one brings the sandbox up to date, one imports rows of AWS."""
+    """Each merges into what the other stored: one reads the hosts of one's own, one imports rows of AWS."""
     offers = command(home, "offers", "--cloud", "aws", "--book", "embedded", "-o", "csv", "--limit", "3").out
     lines = offers.splitlines()
     header = lines[0].split(",")
     file = home / "mine.csv"
     file.write_text(offers.replace(lines[1].split(",")[header.index("source")], "mine"))
     env = environment(home)
-    words = (["refresh", "--cloud", "sandbox", "--now", LATER], ["import", str(file), "--now", LATER, "--accept-jumps"])
+    pool = str(ROOT / "examples/pool/clouds.yaml")
+    words = (
+        ["refresh", "--clouds", pool, "--cloud", "static", "--now", LATER],
+        ["import", str(file), "--now", LATER, "--accept-jumps"],
+    )
     both = [
         subprocess.Popen([str(STEPFARE), "prices", *each], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for each in words
@@ -166,20 +177,89 @@ def test_two_at_once_both_count(home: Path) -> None:
     book = latest(home)
     assert book is not None
     assert any(offer.source == "mine" for offer in book.offers)
-    assert {str(offer.as_of) for offer in book.offers if offer.cloud == "sandbox"} == {"2026-11-22"}
+    assert any(offer.cloud == "static" for offer in book.offers)
 
 
 def test_a_whole_book_or_none(home: Path, tmp_path: Path) -> None:
-    first = latest(home)
+    first = latest(home, sandbox=True)
     file = clouds_file(tmp_path, {"azure": f"http://127.0.0.1:{closed_port()}"})
     words = ("prices", "refresh", "--clouds", file, "--cloud", "sandbox", "--cloud", "azure", "--now", LATER)
     assert command(home, *words, "--whole").code == 5
-    assert latest(home) == first
+    assert (latest(home, sandbox=True), latest(home)) == (first, None)
+    done = command(home, *words, "-o", "json")
+    assert done.code == 5
+    assert [(book["name"], book["stored"] is None) for book in done.json["books"]] == [
+        ("latest", True), ("sandbox", False),
+    ]  # fmt: skip
+    found = latest(home, sandbox=True)
+    assert found is not None
+    assert found != first
+    assert latest(home) is None
+
+
+def test_older_offers_of_a_cloud_that_does_not_answer_are_marked(home: Path, tmp_path: Path) -> None:
+    file = clouds_file(
+        tmp_path, {"azure": f"http://127.0.0.1:{closed_port()}"}, static={"file": str(ROOT / "examples/pool/pool.yaml")}
+    )
+    words = ("prices", "refresh", "--clouds", file, "--cloud", "static", "--cloud", "azure", "--now", LATER)
     assert command(home, *words).code == 5
     found = latest(home)
     assert found is not None
-    assert found != first
     assert all("not refreshed since 2026-11-21" in offer.weak for offer in found.offers if offer.cloud == "azure")
+
+
+def test_prices_of_the_made_up_cloud_stay_out_of_the_book_of_real_clouds(home: Path) -> None:
+    """Also where an earlier version kept both in one book."""
+    assert latest(home) is None
+    real, made_up = (command(home, "offers", "--cloud", "sandbox", *b) for b in ((), ("--book", "sandbox")))
+    assert (real.code, made_up.code) == (2, 0)
+    alone = latest(home, sandbox=True)
+    assert alone is not None
+    assert {offer.cloud for offer in alone.offers} == {"sandbox"}
+    mixed = replace(alone, offers=(*embedded_book().offers, *alone.offers))
+    store = BookStore(home / "books")
+    with store.lock():
+        store.commit(mixed)
+    assert command(home, "offers", "--cloud", "sandbox").code == 2
+    pool = ROOT / "examples/pool/clouds.yaml"
+    done = command(home, "prices", "refresh", "--clouds", pool, "--cloud", "static", "--now", LATER)
+    assert done.code == 0, done.out
+    stored = latest(home)
+    assert stored is not None
+    assert {offer.cloud for offer in stored.offers} == {o.cloud for o in embedded_book().offers} | {"static"}
+    assert "sandbox" not in {m.cloud for m in stored.machines} | {r.id.cloud for r in stored.regions}
+
+
+def test_offers_of_the_made_up_cloud_are_not_imported(home: Path) -> None:
+    alone = latest(home, sandbox=True)
+    assert alone is not None
+    found = {"sandbox": Harvest(offers=alone.offers), "aws": Harvest(offers=embedded_book().offers[:3])}
+    with pytest.raises(InvalidInputError, match="prices of sandbox, a made-up cloud"):
+        import_book(found, BookStore(home / "books"), alone.as_of, GateLimits(), replacing=False)
+    assert latest(home) is None
+
+
+def test_without_prices_of_the_sandbox_its_book_is_refused(tmp_path: Path) -> None:
+    done = command(tmp_path / "home", "offers", "--book", "sandbox")
+    assert (done.code, "prices refresh --cloud sandbox" in done.err) == (2, True)
+
+
+def test_a_plan_that_mixes_made_up_and_real_clouds_says_so(home: Path, tmp_path: Path) -> None:
+    alone = latest(home, sandbox=True)
+    assert alone is not None
+    book = tmp_path / "mixed.parquet"
+    write_book(replace(alone, offers=(*embedded_book().offers, *alone.offers)), book)
+    jobs = tmp_path / "jobs"
+    write_job(jobs, "real", more="residency: {allow: [aws]}\n")
+    write_job(jobs, "toy", more="residency: {allow: [sandbox]}\n")
+    words = ("plan", jobs, "--book", book, "--now", LATER)
+    shown, told = command(home, *words), command(home, *words, "-o", "json")
+    assert (shown.code, told.code) == (0, 0), shown.err
+    assert "mixes a made-up cloud (sandbox) with real ones" in shown.out
+    notes = {job["job"]: [n for n in job["notes"] if "is made up" in n] for job in told.json["jobs"]}
+    assert (len(notes["toy"]), notes["real"]) == (1, [])
+    only = command(home, "plan", jobs / "real.yaml", "--book", book, "--now", LATER)
+    assert "made-up" not in only.out
 
 
 @pytest.mark.parametrize(
@@ -261,7 +341,7 @@ def test_quotas_are_a_limits_file_that_plan_takes(home: Path, tmp_path: Path) ->
     limits = tmp_path / "limits.yaml"
     assert command(home, "quotas", "--cloud", "sandbox", "-o", "limits", "--out", limits).code == 0
     job = write_job(tmp_path / "jobs", "one")
-    done = command(home, "plan", job, "--limits", limits, "--now", LATER, "-o", "json")
+    done = command(home, "plan", job, "--book", "sandbox", "--limits", limits, "--now", LATER, "-o", "json")
     assert done.code == 0, done.err
     table = command(home, "quotas", "--cloud", "sandbox")
     assert "accelerators on spot" in table.out

@@ -17,6 +17,8 @@ from pricing.places import Market
 from router.cli.console import ExitCode
 from router.files.plan_files import read_plan
 from router.prices import history
+from router.quoting.deciding.choosing import run_policy
+from router.quoting.policies.policy import QUOTED_RULE
 from router.quoting.quotes.quote_schema import quote_schema
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
@@ -41,11 +43,15 @@ def test_the_answer_is_in_the_first_line(tmp_path: Path) -> None:
     result = quote(write_job(tmp_path, "llama-7b", steps=9000), "--by", "2026-11-23T18:00Z")
     assert (result.exit_code, result.stderr) == (0, "")
     assert re.match(
-        r"llama-7b by 2026-11-23 18:00Z: \$[\d,.]+, in 9 of 10 cases up to\s+\$[\d,.]+; on time", result.stdout
+        r"llama-7b by 2026-11-23 18:00Z: \$[\d,.]+ expected, in 9 of 10 cases\s+up to\s+\$[\d,.]+;\s+on\s+time",
+        result.stdout,
     )
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
+    first = re.findall(r"\$([\d,.]+) expected", result.stdout)
+    assert first == [first[0], first[0]]  # of the parts, too
     for words in (
         "WHAT IT COSTS",
+        "half of the cases cost no more",
         "DONE BY",
         "INSTEAD",
         "COUNTS ON",
@@ -129,6 +135,13 @@ def test_a_budget_is_answered_in_steps(tmp_path: Path) -> None:
     assert "STEPS AT 80%" in quote(path, "--by", "+2d", "--budget", "200", "-o", "table").stdout
 
 
+def test_a_budget_that_is_enough_for_no_step_is_no_answer(tmp_path: Path) -> None:
+    path = write_job(tmp_path, "llama-7b", steps=90_000)
+    result = quote(path, "--by", "+2d", "--budget", "0.10")
+    assert (result.exit_code, result.stdout) == (ExitCode.UNPLACED, "")
+    assert "not one step for $0.10" in result.stderr
+
+
 def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=9000)
     assert run("quotes", "list").stderr == "no quotes are stored\n"
@@ -141,6 +154,10 @@ def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     plan = read_plan(out)
     assert [j.job for j in plan.jobs] == ["llama-7b"]
     assert plan.jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
+    runs = run_policy(QUOTED_RULE)
+    assert {line.policy for line in plan.lines} == {runs}
+    assert f"run by {runs}, which the quote was made for" in " ".join(result.stderr.split())
+    assert f"run by {runs}" in " ".join(run("quotes", "show", identity).stdout.split())
     quoted = json.loads(run("quotes", "show", identity, "-o", "json").stdout)
     assert float(str(plan.cost_usd)) <= float(quoted["usd"]["p90"])
     listed = json.loads(run("quotes", "list", "-o", "json").stdout)["quotes"]
@@ -188,6 +205,9 @@ def test_what_cannot_be_accepted(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("--by", "2026-11-20T09:00Z"), "--by: 2026-11-20T09:00Z has passed"),
+        (("--by", "2126-11-20T09:00Z"), "--by: 2126-11-20T09:00Z is more than 366 days away"),
+        (("--by", "+2000d"), "--by: +2000d is more than 366 days away"),
+        (("--by", "9999-12-31T23:59Z"), "--by: 9999-12-31T23:59Z lies outside the years 1970 to 2999"),
         (("--by", "tomorrow"), "--by: 'tomorrow' is no point in time"),
         (("--by", "36h"), "write +36h"),
         (("--budget", "lots"), "--budget"),

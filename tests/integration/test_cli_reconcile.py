@@ -66,7 +66,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         store.ledger.add(
             [
-                ledger("plan", 0, 10, kind=Kind.PLANNED, attempt="", rank=None),
+                ledger("plan", 0, 10, kind=Kind.PLANNED, attempt="", rank=None, recorded_at=DAY),
                 ledger("start", 0, 0.5, use=Use.STARTUP, resource="i-0abc"),
                 ledger("work", 0.5, 12, use=Use.WORK, resource="i-0abc"),
                 entry(

@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from router.coordinator import app as app_module
-from router.coordinator import server as server_module
 from router.coordinator.app import make_app
 from router.coordinator.bodies import LARGEST_BODY
+from router.coordinator.connections import Limits
 from router.coordinator.server import ListenError, Server, existing
 from tests.support.agents import agents
 from tests.support.busy import in_time
@@ -122,9 +122,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(one: Scene, monkeypatch: py
         assert client.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_connection_that_says_nothing_is_closed(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.2)
-    with one.serving() as server, ExitStack() as stack:
+def test_a_connection_that_says_nothing_is_closed(one: Scene) -> None:
+    with one.serving(limits=Limits(head_seconds=0.2)) as server, ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10)) for _ in range(2)]
         clients[1].sendall(b"POST /v1/att")
         assert [client.recv(100) for client in clients] == [b"", b""]
@@ -226,6 +225,15 @@ def test_agents_over_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None
                     assert in_time(began, 2)
         assert [gang.log(rank) for rank in range(2)] == ["hi\n", "hi\n"]
         assert gang.attempt.result == "finished"
+
+
+def test_whoever_never_gets_to_tls_is_not_waited_for(one: Scene, certificate: tuple[Path, Path]) -> None:
+    app = make_app(one.attendance, b"agent", one.store.id)
+    with (
+        Server(app, "127.0.0.1", 0, *certificate, limits=Limits(head_seconds=0.2)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
+    ):
+        assert client.recv(1) == b""
 
 
 def test_whether_ours_is_there(one: Scene) -> None:

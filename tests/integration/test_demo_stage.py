@@ -42,7 +42,7 @@ def test_the_plan_wants_two_machines_where_there_are_two(stage: Path, monkeypatc
     monkeypatch.setenv("STEPFARE_HOME", str(stage / "home"))
     monkeypatch.setenv("STEPFARE_CLOUDS", str(stage / "clouds.yaml"))
     assert run("prices", "refresh", "--cloud", "sandbox", "--now", NOW).exit_code == 0
-    words = ("--limits", stage / "limits.yaml", "--now", NOW, "-o", "json")
+    words = ("--book", "sandbox", "--limits", stage / "limits.yaml", "--now", NOW, "-o", "json")
     planned = run("plan", stage / "job.yaml", *words)
     assert planned.exit_code == 0, planned.stderr
     (line,) = json.loads(planned.stdout)["lines"]

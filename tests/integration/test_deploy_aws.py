@@ -40,7 +40,7 @@ market: {spot: only}
 run:
   engine: command
   command: echo "rank $NODE_RANK of $NNODES with $HF"; sleep 1
-  env: {HF: "secret:env:HF_TOKEN"}
+  env: {HF: "secret:env:STEPFARE_JOB_HF_TOKEN"}
 """
 
 
@@ -55,7 +55,7 @@ class Desk:
         given = {} if orders is None else {"STEPFARE_STANDIN_FAULTS": str(orders)}
         environment = {
             **os.environ, **self.aws.environment, **given, "STEPFARE_HOME": str(self.folder / "home"),
-            "STEPFARE_CLOUDS": str(self.folder / "none.yaml"), "HF_TOKEN": "hf_canary_canary_canary",
+            "STEPFARE_CLOUDS": str(self.folder / "none.yaml"), "STEPFARE_JOB_HF_TOKEN": "hf_canary_canary_canary",
         }  # fmt: skip
         return subprocess.run(
             [str(STEPFARE), *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300,

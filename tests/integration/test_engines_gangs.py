@@ -118,8 +118,8 @@ def test_two_machines_by_plan_and_apply(engine: Engine, alone: dict[int, float],
     stage = _Stage(tmp_path / "stage", engine)
     stage.job(_named(engine, engine.command(stage.folder / "checkpoints")))
     stage.run("prices", "refresh", "--cloud", "sandbox")
-    stage.run("plan", "job.yaml", "--limits", "limits.yaml", "--out", "plan.json")
-    stage.run("apply", "plan.json", "--limits", "limits.yaml", "--yes", "--follow")
+    stage.run("plan", "job.yaml", "--book", "sandbox", "--limits", "limits.yaml", "--out", "plan.json")
+    stage.run("apply", "plan.json", "--book", "sandbox", "--limits", "limits.yaml", "--yes", "--follow")
     (gang,) = json.loads(stage.run("status", "--all", "-o", "json"))["gangs"]
     assert (gang["state"], gang["result"], gang["machines"]) == ("finished", "finished", 2)
     assert {node["instance_type"] for node in gang["nodes"]} == {"h100.1x"}
@@ -136,8 +136,8 @@ def test_a_failing_job_fails_the_gang(engine: Engine, tmp_path: Path) -> None:
     stage = _Stage(tmp_path / "stage", engine)
     stage.job("echo going; exit 9")
     stage.run("prices", "refresh", "--cloud", "sandbox")
-    stage.run("plan", "job.yaml", "--limits", "limits.yaml", "--out", "plan.json")
-    said = stage.run("apply", "plan.json", "--limits", "limits.yaml", "--yes", "--follow", code=5)
+    stage.run("plan", "job.yaml", "--book", "sandbox", "--limits", "limits.yaml", "--out", "plan.json")
+    said = stage.run("apply", "plan.json", "--book", "sandbox", "--limits", "limits.yaml", "--yes", "--follow", code=5)
     failed = re.search(r"rank (\d) crashed with exit code (\d+)", stage.run("status", "--all"))
     assert failed is not None, said
     printed = stage.run("logs", "letters", "--rank", failed[1])

@@ -101,6 +101,15 @@ def test_what_was_played_is_what_finance_sees(folder: Path) -> None:
     assert levels == {"resource", "tags", "none"}
 
 
+def test_public_addresses_are_not_among_what_was_moved(folder: Path) -> None:
+    """28 days of 72 address hours at 0.005 are on the bill, 10.08 together, and no gigabyte is."""
+    found = asked(folder, "bills reconcile")
+    kinds = next(row["kinds"]["unplanned"] for row in found["total"] if row["currency"] == "USD")
+    assert Decimal(kinds["egress"]) == Decimal("0.02") * (140 + 12 * 3) + Decimal("28")  # AWS, then Google Cloud
+    moved = [row for row in asked(folder, "showback")["sections"]["movement"]["rows"] if row["what"] == "egress"]
+    assert {row["unit"] for row in moved} == {"GB"}
+
+
 def test_the_workbook_and_the_page_are_whole(folder: Path) -> None:
     book = openpyxl.load_workbook(folder / "november.xlsx")
     assert {"Totals", "Waste", "Jobs"} <= set(book.sheetnames)

@@ -206,12 +206,13 @@ def test_a_command_on_the_node_does_not_end_itself(start: Start, tmp_path: Path)
     """A sweep that somebody runs inside a training."""
     said = tmp_path / "said"
     program = (
-        "import os, sys; from tests.integration.test_fleet_sandbox import fleet\n"
+        f"import os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.integration.test_fleet_sandbox import fleet\n"
         "mine = [f for f in fleet().found(()).found if f.machine_id == os.environ['STEPFARE_NODE_ID']]\n"
         "print(len(mine), fleet().release(mine)[0], flush=True)"
     )
     command: Sequence[str] = [sys.executable, "-c", program]
-    node = start(f"{shlex.join(command)} >{said} 2>&1; touch begun; exec sleep 300", PYTHONPATH=str(ROOT))
+    node = start(f"{shlex.join(command)} >{said} 2>&1; touch begun; exec sleep 300")
     assert "1 failed: node" in said.read_text()
     assert "this very command runs on it" in said.read_text()
     assert alive(node.pid)

@@ -27,7 +27,7 @@ def printed(folder: Path) -> str:
 def test_without_measurements_it_shows_the_embedded_book(tmp_path: Path) -> None:
     (tmp_path / "repository" / "examples").mkdir(parents=True)
     text = printed(tmp_path / "repository")
-    assert "book_points: 1,6" in text
+    assert "book_points: 1,4" in text
     assert "0 pools were watched" in text
 
 

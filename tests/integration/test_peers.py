@@ -205,6 +205,7 @@ def test_a_cheap_pool_that_is_taken_back_often_loses(embedded: PriceBook) -> Non
     summary = plan.jobs[0]
     assert summary.runner_up is not None
     assert summary.usd_per_step is not None
+    assert summary.runner_up.usd_per_step is not None
     assert summary.runner_up.region == "us-east-1"
     assert summary.runner_up.usd_per_step > summary.usd_per_step
     safe = replace(risky, interruptions_per_hour=0.002)

@@ -54,24 +54,20 @@ def test_the_make_targets_shown_exist() -> None:
 
 
 def test_the_transcript_is_what_make_plan_prints(folder: Path) -> None:
+    """Every cell. When this fails and the plan is right: STEPFARE_WRITE_GOLDEN=1 with this test writes it anew."""
     recipe = re.search(r"^\t@\$\(BIN\)/stepfare (plan .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
     arguments = shlex.split(recipe.group(1).replace("$(NOW)", "2026-11-21T18:00:00Z"))
     done = subprocess.run([str(STEPFARE), *arguments], cwd=folder, capture_output=True, text=True, check=True)
     shown, printed = _blocks("text")[0], done.stdout
-    assert _jobs(shown) == _jobs(printed)
+    if os.environ.get("STEPFARE_WRITE_GOLDEN"):
+        (ROOT / "README.md").write_text(README.replace(shown, printed), encoding="utf-8")
+        return
+    assert shown.splitlines() == printed.splitlines()
     assert len(_jobs(shown)) >= 16
-    # Solver arithmetic may differ a little between machines: the totals agree within the gap asked for.
-    assert _total(printed) == pytest.approx(_total(shown), rel=0.005)
 
 
 def _jobs(text: str) -> set[str]:
     """First column of the table."""
     table = text.split("JOB ", 1)[1].split("\n\n", 1)[0]
     return {line.split()[0] for line in table.splitlines()[1:]}
-
-
-def _total(text: str) -> float:
-    found = re.search(r"^total\s+\$([\d,.]+)", text, re.MULTILINE)
-    assert found is not None
-    return float(found.group(1).replace(",", ""))

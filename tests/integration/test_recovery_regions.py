@@ -83,7 +83,7 @@ def _cloud() -> dict[str, Any]:
 def planned(folder: Path, steps: int, **more: Any) -> Template:
     """A job of so many steps, planned; beside it a book that knows what moving bytes costs on a made-up cloud."""
     made = Template(folder, [lasting(JOB, command(steps), steps, slow_saver.STEP_S, 1, **more)], cloud=_cloud())
-    books = BookStore(folder / "home" / "books")
+    books = BookStore(folder / "home" / "books").sandbox
     stored = books.latest()
     assert stored is not None
     book = books.load(stored)

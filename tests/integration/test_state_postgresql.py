@@ -26,6 +26,7 @@ from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerS
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
+from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW, entry
 
 pytestmark = pytest.mark.slow
@@ -85,6 +86,10 @@ class TestClosing(ClosingSuite):
 
 
 class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestWholeStates(WholeSuite):
     pass
 
 

@@ -19,6 +19,7 @@ from tests.support.state_suite_lists import AppendOnlySuite, AuditSuite, LedgerS
 from tests.support.state_suite_many import ManySuite
 from tests.support.state_suite_notices import NoticesSuite
 from tests.support.state_suite_overview import OverviewSuite
+from tests.support.state_suite_whole import WholeSuite
 from tests.support.state_values import NOW
 
 
@@ -77,6 +78,10 @@ class TestClosing(ClosingSuite):
 
 
 class TestArchives(ArchiveSuite):
+    pass
+
+
+class TestWholeStates(WholeSuite):
     pass
 
 

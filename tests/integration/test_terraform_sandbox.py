@@ -219,3 +219,24 @@ def test_the_directory_may_move_between_runs(directory: Path, runner: Runner, tm
     shutil.move(directory, moved)
     runner.destroy(moved)
     assert not support.lives(pid)
+
+
+def test_a_training_has_none_of_the_keys_that_terraform_works_with(directory: Path) -> None:
+    """On a machine of a cloud it would not have them either."""
+    names = (
+        "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "ARM_CLIENT_SECRET", "GOOGLE_CREDENTIALS", "PGPASSWORD",
+        "TF_TOKEN_example_com", "TF_VAR_x", "STEPFARE_METRICS_TOKEN", "SSH_AUTH_SOCK", "COMPANY_PROXY",
+    )  # fmt: skip
+    keys = dict.fromkeys(names, CANARY)
+    runner = support.runner(support.QUICK, **{"STEPFARE_GRACE_SECONDS": "1", "HOME": "/home/ada", "LANG": "C", **keys})
+    prepare(directory, sandbox(scripts={0: f"env | sort >env.new && mv env.new environment; {SLEEP}"}))
+    runner.apply(directory)
+    said = directory / "nodes" / "demo-1-0" / "environment"
+    support.wait_for(said.exists)
+    environment = dict(line.partition("=")[::2] for line in said.read_text().splitlines())
+    assert CANARY not in said.read_text()
+    assert environment.keys() - {"PWD", "OLDPWD", "SHLVL", "_"} == {
+        "PATH", "HOME", "LANG", "STEPFARE_ATTEMPT", "STEPFARE_RANK", "STEPFARE_NODE", "STEPFARE_NODE_ID",
+        "STEPFARE_STATE", "STEPFARE_NODE_FOLDER", "STEPFARE_GRACE_SECONDS",
+    }  # fmt: skip
+    runner.destroy(directory)

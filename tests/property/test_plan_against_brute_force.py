@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
+from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.checker import check_plan
 from tests.support.eligibility import missing_candidates
-from tests.support.instances import Instance
-from tests.support.solved_instances import Solved, request_of, solve
+from tests.support.instances import Instance, make_instance
+from tests.support.solved_instances import Solved, problem_of, request_of, solve
 
 INSTANCES = 200
 FEW = range(3, INSTANCES, 16)
@@ -51,6 +54,17 @@ def wrong_plans(solved: list[Solved], gap: float) -> dict[int, list[str]]:
     """What is wrong, by seed."""
     found = {item.instance.seed: differences(item, plan_of(item.instance, gap), gap) for item in solved}
     return {seed: words for seed, words in found.items() if words}
+
+
+def dated(seed: int) -> bool:
+    """Whether a reservation of the instance begins or ends."""
+    return any(item.start or item.until for item in make_instance(seed).limits.reservations)
+
+
+def test_reservations_are_used_within_their_dates_and_no_plan_is_better() -> None:
+    seeds = [seed for seed in range(INSTANCES) if dated(seed)][:12]
+    assert len(seeds) == 12
+    assert wrong_plans([solve(seed) for seed in seeds], gap=0.0) == {}
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +107,15 @@ def test_plans_equal_the_optimum_within_the_gap(solved: list[Solved], gap: float
 def test_some_plans_equal_the_optimum_within_the_gap(gap: float) -> None:
     """The same on a few of them, for every day."""
     assert wrong_plans([solve(seed) for seed in FEW], gap) == {}
+
+
+@pytest.mark.parametrize("seed", range(300, 308))
+def test_jobs_that_must_start_at_once_do_where_any_plan_could(seed: int) -> None:
+    """Every other job of the instance has no deadline and ``max_wait: 0s``."""
+    instance = make_instance(seed)
+    changes: dict[str, object] = {"deadline": None, "max_wait": timedelta(0)}
+    jobs = tuple(job.model_copy(update=changes) if n % 2 == 0 else job for n, job in enumerate(instance.jobs))
+    instance = replace(instance, jobs=jobs)
+    problem = problem_of(instance)
+    solved = Solved(instance, optimum(problem), greedy_in_turn(problem), limit_binds=False)
+    assert differences(solved, plan_of(instance, 0.0), 0.0) == []

@@ -44,6 +44,21 @@ class Hopeful:
         return Move(spots) if spots else Wait(o.now + o.tick)
 
 
+@dataclass
+class Restless:
+    """Would be on another spot place at every tick, never on demand."""
+
+    rng: Random
+    keep: bool
+
+    def decide(self, o: Observation) -> Decision:
+        here = None if o.here is None else o.here.place.key
+        others = [p.key for p in o.places if not p.sure and p.key != here]
+        if others:
+            return Move(tuple(self.rng.sample(others, len(others))), keep=self.keep)
+        return Stay() if o.here is not None and not o.must_go else Wait(o.now + o.tick)
+
+
 def flickering(seed: int, share: float, run: int) -> Callable[[int], bool]:
     """Up or down for stretches of about ``run`` minutes."""
     rng, up = Random(seed), True
@@ -93,7 +108,11 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 policies = st.one_of(
-    st.just(Greedy()), st.just(Greedy(heeds_hints=True)), st.just(Hopeful()), st.builds(Erratic, st.randoms())
+    st.just(Greedy()),
+    st.just(Greedy(heeds_hints=True)),
+    st.just(Hopeful()),
+    st.builds(Erratic, st.randoms()),
+    st.builds(Restless, st.randoms(), st.booleans()),
 )
 
 

@@ -10,7 +10,9 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
+from router.quoting.deciding.choosing import run_policy
 from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
+from router.quoting.policies.policy import QUOTED_RULE
 from router.quoting.quotes.asked import Ask, Asking, Trade
 from router.quoting.quotes.budgeting import make_budget_quote
 from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
@@ -30,7 +32,8 @@ def a_trade(offers: Sequence[Offer], limits: Any = None, seen: Mapping[str, Sigh
     def look(_: Sequence[Venue]) -> Mapping[str, Sighting]:
         return seen or {}
 
-    return Trade(finder, book(offers), known, NOW, look, quoted_policy_for, QUOTED)
+    runs = run_policy(QUOTED_RULE)
+    return Trade(finder, book(offers), known, NOW, look, quoted_policy_for, QUOTED, run_policy=runs)
 
 
 def by(hours: float) -> datetime:

@@ -15,6 +15,7 @@ from tests.support.aws_service_world import NEW_KNOWN, NEW_UNKNOWN, World, gpu_o
 
 _NEW = (NEW_KNOWN, NEW_UNKNOWN)
 _LARGEST_PAGE = 1000
+_SCORED_TYPES = 3  # EC2 answers low to fewer
 _SCORED_AT_ONCE = 10
 
 # Names and values as the Service Quotas console shows them; EC2 has some two hundred more.
@@ -149,11 +150,15 @@ class Ec2:
         if len(regions) > _SCORED_AT_ONCE:
             return error("ec2", 400, "InvalidParameterValue", "You can specify up to 10 Regions.")
         machines = int(parameters["TargetCapacity"])
+        best_of: dict[tuple[str, str], int] = {}
+        for place in regions:
+            for name, zone_id in self._world.sold(place):
+                if name in names:
+                    found = score(place, zone_id, name, machines) if len(set(names)) >= _SCORED_TYPES else 1
+                    best_of[place, zone_id] = max(found, best_of.get((place, zone_id), 0))
         rows = [
-            {"region": place, "availabilityZoneId": zone_id, "score": score(place, zone_id, name, machines)}
-            for place in regions
-            for name, zone_id in self._world.sold(place)
-            if name in names
+            {"region": place, "availabilityZoneId": zone_id, "score": found}
+            for (place, zone_id), found in best_of.items()
         ]
         best = sorted(rows, key=lambda row: -int(str(row["score"])))[:10]
         return _xml(pages.xml("GetSpotPlacementScores", pages.items("spotPlacementScoreSet", best)))

@@ -87,11 +87,12 @@ def _market_problems(job: Job, lines: tuple[Line, ...], total: int) -> Iterator[
 def check_prices(view: View) -> Iterator[str]:
     """The hourly price of each line is the offer's after discounts, or nothing on a reservation."""
     for line in view.plan.lines:
-        price, paid = line.usd_per_hour.nanos, line.amortised_usd_per_hour.nanos
+        price, amortised = line.usd_per_hour.nanos, line.amortised_usd_per_hour
         if line.max_usd_per_hour.nanos < price:
             yield f"{line.job}: pays {line.usd_per_hour}, above its maximum {line.max_usd_per_hour}"
         if line.market == Market.RESERVED:
-            if price != 0 or paid <= 0:
+            # Which price: check_time.check_reservations.
+            if price != 0 or (line.reservation_cost == "amortised" and (amortised is None or amortised.nanos <= 0)):
                 yield f"{line.job}: reserved at {line.usd_per_hour}, amortised {line.amortised_usd_per_hour}"
             continue
         offer = _offer(view, line)
@@ -102,7 +103,7 @@ def check_prices(view: View) -> Iterator[str]:
         exact = offer.usd_per_hour.nanos * line.machines * _kept(view, offer, machine.family if machine else "")
         if abs(price - exact) > Fraction(line.machines, 2):
             yield f"{line.job}: {line.usd_per_hour} an hour, the offer is {float(exact) / 1e9}"
-        if paid != price:
+        if amortised is None or amortised.nanos != price:
             yield f"{line.job}: amortised {line.amortised_usd_per_hour} differs from {line.usd_per_hour}"
 
 

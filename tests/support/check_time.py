@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
 
+from pricing.money import UsdPerHour
 from pricing.places import Market
+from router.jobs.limits import Reservation
 from router.jobs.spec import Job
 from router.planning.plan import Line
 from tests.support.plan_view import HOUR, Stretch, View
-from tests.support.schedules import slot_edges
+from tests.support.schedules import dates_of, slot_edges
 from tests.support.shared_limits import Holding, OfferName, shared_things
 
 RELATIVE = 1e-6
@@ -48,7 +50,9 @@ def _edges(view: View) -> tuple[datetime, ...]:
     """Slot edges inside the horizon; none when the slot is not known."""
     if view.slot is None:
         return ()
-    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, view.jobs)
+    return slot_edges(
+        view.plan.horizon_start, view.plan.horizon_end, view.slot, view.jobs, dates_of(view.limits.reservations)
+    )
 
 
 def _held_until(line: Line, edges: Sequence[datetime]) -> datetime:
@@ -65,7 +69,8 @@ def check_latest_start(view: View) -> Iterator[str]:
             continue
         first = job.earliest_start.at(view.now) if job.earliest_start is not None else view.now
         for run in view.runs(job):
-            if run[0].head.start >= max(view.now, first) + job.max_wait:
+            first = max(view.now, first)
+            if run[0].head.start >= first + job.max_wait and run[0].head.start != first:
                 yield f"{job.name}: a run starts at {run[0].head.start}, beyond its longest wait"
 
 
@@ -104,6 +109,46 @@ def check_shared(view: View) -> Iterator[str]:
             yield f"{line.job}: {_name(line)} is no reservation"
 
 
+def check_reservations(view: View) -> Iterator[str]:
+    """A line on a reservation names it, lies within its dates and says what is known of its price; at no instant more
+    machines of one are held than it has."""
+    by_name = {f"reservation {item.name}": item for item in view.limits.reservations}
+    held: dict[str, list[Line]] = {}
+    for line in view.plan.lines:
+        if line.market != Market.RESERVED:
+            if line.reservation_cost:
+                yield f"{line.job}: {_name(line)} is not reserved, and says {line.reservation_cost}"
+            continue
+        item = by_name.get(line.price_source)
+        if item is None or _name(line)[:4] != (item.cloud, item.region, item.zone, item.instance_type):
+            yield f"{line.job}: {line.price_source} is no reservation of {_name(line)}"
+            continue
+        held.setdefault(item.name, []).append(line)
+        begins, ends = item.start or line.start, item.until or line.end
+        if line.start < begins or line.end > ends:
+            yield f"{line.job}: {line.start} to {line.end} is not within {begins} to {ends} of {item.name}"
+        yield from _reserved_price(line, item)
+    for item in view.limits.reservations:
+        for begin, end, machines in _uses(view, held.get(item.name, ()), lambda line: line.machines):
+            if machines > item.machines * (1 + RELATIVE) + RELATIVE:
+                yield f"{item.name}: {machines:g} of {item.machines} machines between {begin} and {end}"
+
+
+def _reserved_price(line: Line, item: Reservation) -> Iterator[str]:
+    """Never zero without a word."""
+    told = (line.reservation_cost, line.amortised_usd_per_hour)
+    if item.sunk:
+        expected: tuple[str, UsdPerHour | None] = ("sunk", UsdPerHour(0))
+    elif item.usd_per_hour is None:
+        expected = ("unknown", None)
+    else:
+        expected = ("amortised", item.usd_per_hour.times(line.machines))
+    if told != expected:
+        yield f"{line.job}: {item.name} is {expected}, the line says {told}"
+    if expected[1] is None and line.usd_per_step is not None:
+        yield f"{line.job}: a step on {item.name}, whose price nobody knows, is said to cost {line.usd_per_step}"
+
+
 def _uses(
     view: View, lines: Sequence[Line], amount: Callable[[Line], int]
 ) -> Iterator[tuple[datetime, datetime, float]]:
@@ -138,6 +183,7 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     now, start = view.now, view.plan.horizon_end
     last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
     edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
+    edges |= set(dates_of(view.limits.reservations))
     at = now.replace(hour=0, minute=0, second=0, microsecond=0)
     while at < last:
         if at.hour == 0 or at <= now + timedelta(days=7):

@@ -20,6 +20,7 @@ CHECKS = (
     check_time.check_latest_start,
     check_time.check_one_gang,
     check_time.check_shared,
+    check_time.check_reservations,
     check_time.check_runs,
     check_place.check_places,
     check_place.check_gangs,

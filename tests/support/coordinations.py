@@ -16,6 +16,7 @@ from typing import Any
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
+from router.coordinator.connections import DEFAULTS, Limits
 from router.coordinator.logfiles import log_path
 from router.coordinator.rules import Attendance
 from router.coordinator.server import Server
@@ -161,10 +162,10 @@ class Scene:
         return path.read_bytes().decode() if path.exists() else ""
 
     @contextmanager
-    def serving(self, agent: bytes = b"agent") -> Iterator[Server]:
+    def serving(self, agent: bytes = b"agent", limits: Limits = DEFAULTS) -> Iterator[Server]:
         """Serves while the block runs, on one port throughout."""
         self.attendance = self.fresh()
-        with Server(make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port) as server:
+        with Server(make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits) as server:
             self.port, self.url = server.port, server.url
             yield server
         self.attendance.flush()

@@ -107,7 +107,9 @@ class Coordinator:
         if len(self._members) < self.nodes:
             return 200, {"go": False, "retry_seconds": 0.05}
         leader = self._members[0]
-        return 200, {"go": True, "master_address": leader["address"], "master_port": leader["master_port"]}
+        addresses = [self._members[one]["address"] for one in range(self.nodes)]
+        where = {"master_address": leader["address"], "master_port": leader["master_port"]}
+        return 200, {"go": True, **where, "addresses": addresses}
 
     def _heartbeat(self, rank: int, _: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if self.checkpoint and rank not in self.stops:

@@ -159,8 +159,10 @@ class Site:
         }  # fmt: skip
 
     def start(self, *arguments: object, held: bool = False, environment: Mapping[str, str] | None = None) -> Running:
-        """Starts `stepfare`; ``held``: one that stops where ``holds`` says."""
+        """Starts `stepfare`, at the prices of the sandbox; ``held``: one that stops where ``holds`` says."""
         self._commands += 1
+        if at_prices(arguments) and "--book" not in arguments and (self.home / "books" / "sandbox").exists():
+            arguments = (*arguments, "--book", "sandbox")
         command = [sys.executable, "-m", "tests.support.held_command", str(self.holds.folder)]
         words = [*(command if held else [str(STEPFARE)]), *map(str, arguments)]
         running = Running(words, environment or self.environment, self.folder / "said" / str(self._commands))
@@ -188,8 +190,10 @@ class Site:
         file.write_text("".join(f"{line}\n" for line in lines))
 
     def deploy(self, **content: Any) -> None:
-        """Writes the deploy file."""
-        (self.home / "deploy.yaml").write_text(yaml.safe_dump(content))
+        """Writes the deploy file. Gangs go on by ``greedy`` unless it says otherwise (``policy=None``: leaves it out):
+        most tests are of machines and states, and with hours to its deadline the default would wait for spot."""
+        wanted = {"policy": "greedy", **content}
+        (self.home / "deploy.yaml").write_text(yaml.safe_dump({k: v for k, v in wanted.items() if v is not None}))
 
     def end(self) -> None:
         """Ends whatever a test that failed has left."""
@@ -237,7 +241,9 @@ class Template:
         now = datetime.now(UTC)
         with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
             store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
-            return Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
+            site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
+        site.deploy()
+        return site
 
 
 _planned: dict[tuple[str, str], Template] = {}
@@ -249,6 +255,12 @@ def planned(folder: Path, name: str, *jobs: Mapping[str, Any]) -> Template:
     if key not in _planned:
         _planned[key] = Template(folder / f"planned-{name}", jobs)
     return _planned[key]
+
+
+def at_prices(arguments: Sequence[object]) -> bool:
+    """Whether these are the words of a command that looks up prices."""
+    first, second = (*arguments, "", "")[:2]
+    return first in {"apply", "watch", "quote"} or (first == "plan" and second not in {"show", "diff"})
 
 
 def eventually(what: Callable[[], object], seconds: float = 30.0, *, why: str = "", pause: float = 0.01) -> None:

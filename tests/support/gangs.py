@@ -65,6 +65,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             "aws", "us-east-1",
             _nodes(4, "use1-az4", "p5.48xlarge", Market.SPOT, max_usd_per_hour=UsdPerHour.parse("60.48")),
             fabric="efa", disk_gib=500, checkpoint_bucket="research-checkpoints",
+            permissions_boundary="arn:aws:iam::123456789012:policy/stepfare-boundary",
             backend=Backend("s3", S3),
         ),
         "gcp": _gang(

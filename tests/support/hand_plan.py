@@ -15,7 +15,7 @@ from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
 from tests.support.plan_view import HOUR, View, exact_hours
-from tests.support.schedules import slot_edges, standing
+from tests.support.schedules import dates_of, slot_edges, standing
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill, meter_name
 
@@ -24,7 +24,13 @@ Run = tuple[int, datetime, datetime]
 
 def hand_plan(instance: Instance, best: Solution) -> Plan:
     """The optimum as a plan whose bound is its own value."""
-    edges = slot_edges(instance.now, instance.now + instance.horizon, instance.slot, instance.jobs)
+    edges = slot_edges(
+        instance.now,
+        instance.now + instance.horizon,
+        instance.slot,
+        instance.jobs,
+        dates_of(instance.limits.reservations),
+    )
     jobs = {job.name: job for job in instance.jobs}
     lines: list[Line] = []
     threshold = 0
@@ -104,7 +110,9 @@ def _run_lines(
                 share=1.0,
                 startup=startup,
                 usd_per_hour=price,
-                amortised_usd_per_hour=part.listing.amortised.times(part.machines),
+                amortised_usd_per_hour=None
+                if part.listing.amortised is None
+                else part.listing.amortised.times(part.machines),
                 steps=0 if position else -int(-worked * candidate.on_time_steps_per_hour // 1),
                 steps_per_hour=candidate.steps_per_hour,
                 on_time_steps_per_hour=candidate.on_time_steps_per_hour,
@@ -114,6 +122,7 @@ def _run_lines(
                 price_as_of="2026-11-01",
                 price_source=part.offer.source,
                 weak="",
+                reservation_cost=part.listing.cost or "",
             )
         )
     return lines

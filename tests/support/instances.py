@@ -16,7 +16,7 @@ from typing import Any
 
 from pricing.book import PriceBook
 from pricing.offers import Offer
-from router.jobs.limits import Limits
+from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
 from tests.support import made_up_book as shop
 from tests.support.made_up_jobs import make_job, make_limits
@@ -74,7 +74,7 @@ def make_instance(seed: int) -> Instance:
     for index in range(rng.choice((2, 3, 4, 4, 4))):
         job, edges = _job(rng, index, offers, families, now, slot, base, edges)
         jobs.append(job)
-    limits = _limits(rng, offers, base)
+    limits = _dated(_limits(rng, offers, base), seed, now, base * slot)
     return Instance(seed, tuple(jobs), shop.book(offers), limits, now, base * slot, slot)
 
 
@@ -267,6 +267,24 @@ def _status(
     if "checkpoint" not in fields and fields.get("data", {}).get("mode") == "stream":
         status["steps_done"] = 0
     return status
+
+
+def _dated(limits: Limits, seed: int, now: datetime, horizon: timedelta) -> Limits:
+    """Two of three reservations with dates, within the horizon and beyond, on slot edges and off; one of four without a
+    price. Drawn apart, so that everything else of a seed stays as it was."""
+    rng = Random(f"dates of {seed}")
+    marks = [now + horizon * k / 8 for k in range(-1, 10)]
+
+    def dated(item: Reservation) -> Reservation:
+        first, second = sorted(rng.sample(marks, 2))
+        choices: tuple[dict[str, Any], ...] = (
+            {}, {"start": first}, {"until": second}, {"start": first, "until": second},
+        )  # fmt: skip
+        prices: tuple[dict[str, Any], ...] = ({}, {}, {"usd_per_hour": None}, {"usd_per_hour": None, "sunk": True})
+        dates, price = rng.choice(choices), rng.choice(prices)
+        return item.model_copy(update={**dates, **price})
+
+    return limits.model_copy(update={"reservations": tuple(map(dated, limits.reservations))})
 
 
 def _limits(rng: Random, offers: Sequence[Offer], base: int) -> Limits:

@@ -89,7 +89,9 @@ def _vision() -> list[Entry]:
                         for name in ("failed", "kept"))  # fmt: skip
     gone, begun = START + 6 * MINUTE, START + HOUR
     one = _node("failed", 0, START, gone, usd_per_hour=UsdPerHour.parse("25"), zone=None)
-    other = _node("kept", 0, begun, begun + 3 * HOUR, market=Market.RESERVED, usd_per_hour=UsdPerHour(0))
+    other = _node(
+        "kept", 0, begun, begun + 3 * HOUR, market=Market.RESERVED, usd_per_hour=UsdPerHour(0), reservation_cost="sunk"
+    )
     held = replace(_COURSE, met_at=begun, ended_at=begun + 3 * HOUR, finished=True)
     return [
         *metered_entries(failed, [one], RECORDED, _COURSE), *metered_entries(reserved, [other], RECORDED, held),

@@ -169,17 +169,20 @@ def stage(folder: Path, now: datetime) -> Iterator[Stage]:
 def planned(
     job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0
 ) -> Line:  # fmt: skip
-    """A line of a plan: so many hours of so many machines there."""
-    price = UsdPerHour.parse(place.usd).times(machines)
+    """A line of a plan: so many hours of so many machines there; on a reservation nothing more is paid for them."""
+    own = UsdPerHour.parse(place.usd).times(machines)
+    reserved = place.market is Market.RESERVED
+    price = UsdPerHour(0) if reserved else own
     held = Fraction(hours)
     end = start + timedelta(seconds=int(held * 3600))
     return Line(
         job=job.name, gang=f"{job.name}/0", kind="order", provisionable=True, max_usd_per_hour=price, cloud=place.cloud,
         region=place.region, zone=place.zone or None, instance_type=place.instance_type, market=place.market.value,
         machines=machines, accelerator=place.accelerator, accelerators=machines * _GPUS, start=start, end=end,
-        hours=held, share=1.0, startup=False, usd_per_hour=price, amortised_usd_per_hour=price, steps=steps,
+        hours=held, share=1.0, startup=False, usd_per_hour=price, amortised_usd_per_hour=own, steps=steps,
         steps_per_hour=1000.0, on_time_steps_per_hour=1000.0, billed_share=1.0, usd_per_step=None,
         cost_usd=Usd(round(price.nanos * held)), price_as_of="2026-11-01", price_source="made up", weak="",
+        reservation_cost="amortised" if reserved else "",
     )  # fmt: skip
 
 
@@ -190,10 +193,11 @@ def machine_id(cloud: str, name: str) -> str:
 
 
 def _seat(place: Place) -> Seat:
-    price = UsdPerHour.parse(place.usd)
+    price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
     return Seat(
         place.zone or None, place.instance_type, place.market, place.accelerator, _GPUS, price,
-        UsdPerHour(price.nanos * 5 // 4), "2026-11-01", "made up", UsdPerHour.parse(place.on_demand),
+        UsdPerHour(0 if reserved else price.nanos * 5 // 4), "2026-11-01", "made up",
+        UsdPerHour.parse(place.on_demand), "amortised" if reserved else "",
     )  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +11,7 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning import planner
 from router.planning.candidates import Candidate, Dropped, candidates_for
+from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.scene import Scene
@@ -60,8 +60,8 @@ def answer_of(request: PlanRequest) -> Answer:
     """What the solver answered, as runs."""
     jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
     gathered = planner._gather(request, jobs, {}, planner.Timings())
-    deadline = time.monotonic() + 30
-    return planner._answer(request, gathered, PulpSolver(), deadline, planner._silent, planner.Timings())
+    effort = Effort(PulpSolver(), timedelta(seconds=30))
+    return planner._answer(request, gathered, effort, planner._silent, planner.Timings())
 
 
 def found_for(

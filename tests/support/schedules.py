@@ -6,7 +6,7 @@ made and judged, as arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import combinations, pairwise
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
+from router.jobs.limits import Reservation
 from router.jobs.spec import Job, Placement
 from tests.support.shipping import Need, checkpoint_need, needs_into
 
@@ -72,9 +73,12 @@ class Ways:
     shipments: tuple[tuple[tuple[str, Need], ...], ...]
 
 
-def slot_edges(now: datetime, end: datetime, slot: timedelta, jobs: Sequence[Job]) -> tuple[datetime, ...]:
-    """Edges in the horizon: every full slot from now, its end, month starts, deadlines, earliest starts."""
-    edges, at = {now, end}, now
+def slot_edges(
+    now: datetime, end: datetime, slot: timedelta, jobs: Sequence[Job], dates: Iterable[datetime] = ()
+) -> tuple[datetime, ...]:
+    """Edges in the horizon: every full slot from now, its end, month starts, deadlines, earliest starts, and ``dates``
+    of reservations."""
+    edges, at = {now, end, *(moment for moment in dates if now < moment < end)}, now
     while at < end:
         edges.add(at)
         at += slot
@@ -115,11 +119,13 @@ def _fit(placement: Placement, candidate: CandidateLike) -> int:
 
 
 def enumerate_ways(
-    job: Job, candidates: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime, book: PriceBook
-) -> Ways:
-    """All patterns that respect the job's own rules, each at its least cost."""
+    job: Job, candidates: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime, book: PriceBook,
+    reservations: Sequence[Reservation] = (),
+) -> Ways:  # fmt: skip
+    """All patterns that respect the job's own rules and the dates of reservations, each at its least cost."""
     lengths = np.array([(b - a) / timedelta(hours=1) for a, b in pairwise(edges)])
     slots = _patterns(len(candidates), _open_slots(job, edges, now))
+    slots = slots[~_outside(slots, candidates, edges, reservations)]
     starts = _starts(slots)
     held = np.stack([((slots == c) * lengths).sum(axis=1) for c in range(len(candidates))], axis=1)
     runs = np.stack([(starts == c).sum(axis=1) for c in range(len(candidates))], axis=1)
@@ -162,6 +168,31 @@ def _open_slots(job: Job, edges: Sequence[datetime], now: datetime) -> list[bool
     return [first <= a and b <= last for a, b in pairwise(edges)]
 
 
+def dates_of(reservations: Iterable[Reservation]) -> list[datetime]:
+    """When reservations begin and end."""
+    return [edge for item in reservations for edge in (item.start, item.until) if edge is not None]
+
+
+def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> Reservation | None:
+    """The reservation on which a candidate is, by the name that its offer gives as its source."""
+    sources = {part.offer.source for part in candidate.parts}
+    return next((item for item in reservations if f"reservation {item.name}" in sources), None)
+
+
+def _outside(
+    slots: Ints, candidates: Sequence[CandidateLike], edges: Sequence[datetime], reservations: Sequence[Reservation]
+) -> npt.NDArray[np.bool_]:
+    """Patterns that hold a reservation in a slot that does not lie wholly within its dates."""
+    wrong = np.zeros(len(slots), dtype=bool)
+    for c, candidate in enumerate(candidates):
+        item = reserved(candidate, reservations)
+        for t, (begin, end) in enumerate(pairwise(edges)):
+            if item is None or (begin >= (item.start or begin) and end <= (item.until or end)):
+                continue
+            wrong |= slots[:, t] == c
+    return wrong
+
+
 def _patterns(candidates: int, opened: Sequence[bool]) -> Ints:
     choices = [np.arange(-1, candidates) if is_open else np.array([-1]) for is_open in opened]
     grid = np.meshgrid(*choices, indexing="ij")
@@ -178,7 +209,8 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
     if job.deadline is not None:
         return np.ones(len(starts), dtype=bool)
     first = job.earliest_start.at(now) if job.earliest_start is not None else now
-    late = np.array([edge >= max(now, first) + job.max_wait for edge in edges[:-1]])
+    first = max(now, first)
+    late = np.array([edge >= first + job.max_wait and edge != first for edge in edges[:-1]])
     result: npt.NDArray[np.bool_] = ~((starts >= 0) & late).any(axis=1)
     return result
 

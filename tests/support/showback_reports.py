@@ -38,7 +38,7 @@ def report_of(table: pa.Table, *, beside: Beside = BESIDE, **asked: Any) -> Repo
     given = Asked(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)
-        return make_report(of_facts(connection, "facts", months_of(given.month)), given, beside)
+        return make_report(of_facts(connection, "facts", months_of(given.month), given.now), given, beside)
 
 
 def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> Report:

@@ -79,11 +79,18 @@ class Window:
         elif self.net is Net.EXACT and kind != DEMAND:
             same = kind == SPOT and self.kind == SPOT and zone == self.zone
             does = 0 if kind == IDLE else max(0, g - (self.delay if same else self.worst))
-            forced = self.left > does and ceil((self.left - does + self.worst) / g) > rest - 1
+            forced = self._too_late_after(does)
+            if forced and self.kind == SPOT and not self._too_late_after(max(0, g - self.delay)):
+                return SPOT, self.zone
         moves = self.kind == DEMAND and kind == DEMAND and zone != self.zone
         if (forced and kind != DEMAND) or (moves and self.net is not Net.NONE and one > rest):
             return DEMAND, self._demand_zone()
         return kind, zone
+
+    def _too_late_after(self, does: int) -> bool:
+        """Whether a tick that does so many seconds of work may leave too little time."""
+        after = self.scene.ticks - self.tick - 1
+        return self.left > does and ceil((self.left - does + self.worst) / self.scene.tick_s) > after
 
     def _demand_zone(self) -> int:
         if self.kind == DEMAND:

@@ -99,6 +99,15 @@ def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
     }  # fmt: skip
 
 
+def test_imported_commands_find_the_variables_of_skypilot() -> None:
+    found = contract(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
+    assert {name: value for name, value in found.items() if name.startswith("SKYPILOT_")} == {
+        "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NUM_GPUS_PER_NODE": "8",
+        "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
+    }  # fmt: skip
+    assert "SKYPILOT_NODE_IPS" not in contract(_config(), "10.0.0.1", 29500)
+
+
 def test_a_container_gets_names_not_values() -> None:
     config = _config(code={"kind": "image", "source": "registry.example.com/i:1"}, gpus=True, mounts=["/a:/a"])
     line = command_line(config, ["B", "A"], "/var/lib/control")

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from pricing.bookfile import embedded_book
 from pricing.places import Market
 from providers.aws.parse.allowances import read_held, read_quotas
 from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import listed_regions, regions_by_status, zone_ids
-from providers.aws.parse.stock import block_hints, largest_gangs, score_hints
+from providers.aws.parse.stock import block_hints, largest_gangs, score_hints, scored_together
 from providers.errors import UnreadableError
 from providers.protocol import NoticeKind, QuotaUnit, Wanted
 
@@ -94,6 +95,19 @@ def test_the_largest_gang_is_asked_for() -> None:
         ("p5.48xlarge", "b"): 16,
         ("g5.xlarge", "a"): 1,
     }
+
+
+def test_a_score_is_asked_for_three_types_the_wanted_one_and_those_most_like_it() -> None:
+    machines = [machine for machine in embedded_book().machines if machine.cloud == "aws"]
+    by_name = {machine.instance_type: machine for machine in machines}
+    for name, machine in by_name.items():
+        first, *others = scored_together(name, machines)
+        assert first == name
+        assert len({first, *others}) == 3
+        same = [other for other in machines if other.accelerator == machine.accelerator and other != machine]
+        assert sum(by_name[other].accelerator == machine.accelerator for other in others) == min(2, len(same))
+    assert scored_together("p5.48xlarge", machines) == scored_together("p5.48xlarge", reversed(machines))
+    assert scored_together("x9.unheard", machines) == ("x9.unheard",)
 
 
 def test_scores_run_from_a_tenth_to_one() -> None:

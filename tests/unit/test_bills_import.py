@@ -108,9 +108,13 @@ def test_a_restated_bill_takes_the_place_of_the_older_one_alone(store: BillStore
     assert new.replaces is not None
     assert by_id[new.replaces].replaced_by == new.bill.id
     assert store.path(by_id[new.replaces]).is_file()
-    # The older delivery once more: history, not the bill.
+    # The older delivery once more: its AWS bill does not stand, so it stands again; the others stood all the time.
+    again = take(store, tmp_path / "november.csv")
+    assert (again.new, again.delivery.bills, again.delivery.again) == (True, (), (new.replaces,))
+    assert len(again.delivery.same) == 2
+    assert sums(store)["USD"] == (Decimal("1162.8"), 52)
     assert not take(store, tmp_path / "november.csv").new
-    assert sums(store)["USD"] == (Decimal("1163.8"), 52)
+    assert len(store.bills()) == 4
 
 
 def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def stands(spent: str, forecast: str | None = None, **said: Any) -> Standing:
     likely = None if forecast is None else usd(forecast)
     of = budget(**said)
     assert of.usd is not None
-    return Standing(of, of.usd, usd(spent), likely)
+    return Standing(of, of.usd, usd(spent), forecast=likely)
 
 
 def test_the_latest_that_has_begun_holds() -> None:

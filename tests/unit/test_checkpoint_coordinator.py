@@ -56,13 +56,13 @@ def test_heartbeats_tell_how_far_it_is_without_a_write_each(pair: Scene, clock: 
     pair.say(0, "heartbeat")
     heard = pair.records[0].heard_at
     clock.move(1)
-    pair.say(0, "heartbeat", step=10, steps=600, step_seconds=0.5, saved_step=8, saved_manifest="/b/8")
+    pair.say(0, "heartbeat", step=10, steps=600, step_seconds=0.5, saved_step=8, saved_manifest="/b/8.json")
     assert (pair.records[0].step, pair.records[0].heard_at) == (None, heard)
     clock.move(9)
     pair.say(1, "heartbeat")
     pair.attendance.flush()
     found = pair.records[0]
-    assert (found.step, found.step_seconds, found.saved_step, found.saved_manifest) == (10, 0.5, 8, "/b/8")
+    assert (found.step, found.step_seconds, found.saved_step, found.saved_manifest) == (10, 0.5, 8, "/b/8.json")
     assert (found.saved_at, found.heard_at) == (found.heard_at, found.heard_at)
     pair.say(0, "heartbeat", step=11, step_seconds=0.5)
     pair.attendance.flush()
@@ -80,7 +80,7 @@ def test_a_heartbeat_that_comes_late_does_not_take_a_checkpoint_back(pair: Scene
 
 def test_what_waits_for_the_database_is_not_lost_by_what_does_not(pair: Scene, clock: Clock) -> None:
     pair.say(0, "heartbeat")
-    pair.say(0, "heartbeat", step=10, saved_step=8, saved_manifest="/b/8")
+    pair.say(0, "heartbeat", step=10, saved_step=8, saved_manifest="/b/8.json")
     clock.move(1)
     pair.say(0, "saved")
     pair.attendance.flush()
@@ -88,7 +88,7 @@ def test_what_waits_for_the_database_is_not_lost_by_what_does_not(pair: Scene, c
     assert (found.step, found.saved_step, found.heard_at) == (10, 120, clock())
     fresh = pair.fresh()
     pair.attendance = fresh
-    pair.say(0, "heartbeat", step=9, saved_step=100, saved_manifest="/b/100")
+    pair.say(0, "heartbeat", step=9, saved_step=100, saved_manifest="/b/100.json")
     pair.attendance.flush()
     assert (pair.records[0].step, pair.records[0].saved_step) == (9, 120)
 
@@ -127,5 +127,5 @@ def test_it_comes_from_the_life_that_speaks_for_the_rank(pair: Scene) -> None:
     pair.say(0, "hello")
     assert pair.say(0, "saved", incarnation="another") == (409, {"error": "rank_taken"})
     assert pair.say(0, "saved", token="wrong") == (401, {"error": "token"})
-    assert pair.say(0, "saved", manifest=f"/b/{TOKEN}") == TAKEN
-    assert _saved(pair)[1] == "/b/***"
+    assert pair.say(0, "saved", manifest=f"/b/{TOKEN}.json") == TAKEN
+    assert _saved(pair)[1] == "/b/***.json"

@@ -18,7 +18,7 @@ from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_
 
 CONTINUE: tuple[int, dict[str, Any]] = (200, {"order": "continue"})
 STOP = (200, {"order": "stop"})
-GO = (200, {"go": True, "master_address": "10.0.0.1", "master_port": 29500})
+GO = (200, {"go": True, "master_address": "10.0.0.1", "master_port": 29500, "addresses": ["10.0.0.1"]})
 WAIT = (200, {"go": False, "retry_seconds": 0.05})
 
 

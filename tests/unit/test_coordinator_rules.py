@@ -16,7 +16,7 @@ from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_
 
 CONTINUE, STOP = (200, {"order": "continue"}), (200, {"order": "stop"})
 WAIT = (200, {"go": False, "retry_seconds": 0.05})
-GO = (200, {"go": True, "master_address": "10.0.0.1", "master_port": 29500})
+GO = (200, {"go": True, "master_address": "10.0.0.1", "master_port": 29500, "addresses": ["10.0.0.1", "10.0.0.2"]})
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monk
 
 def test_a_gang_of_one_needs_nobody(tmp_path: Path) -> None:
     with scene(tmp_path, 1) as gang:
-        assert gang.say(0, "hello") == GO
+        assert gang.say(0, "hello") == (200, {**GO[1], "addresses": ["10.0.0.1"]})
 
 
 def test_large_gangs_come_back_less_often(tmp_path: Path) -> None:
@@ -75,7 +75,8 @@ def test_large_gangs_come_back_less_often(tmp_path: Path) -> None:
 def test_a_rank_may_move_until_they_met(pair: Scene) -> None:
     pair.say(0, "hello")
     pair.say(0, "hello", address="10.0.0.9", master_port=4000)
-    moved = (200, {"go": True, "master_address": "10.0.0.9", "master_port": 4000})
+    where = {"master_address": "10.0.0.9", "master_port": 4000, "addresses": ["10.0.0.9", "10.0.0.2"]}
+    moved = (200, {"go": True, **where})
     assert pair.say(1, "hello") == moved
     assert pair.say(0, "hello", address="10.0.0.7") == moved
     assert pair.say(1, "hello") == moved
@@ -83,7 +84,8 @@ def test_a_rank_may_move_until_they_met(pair: Scene) -> None:
 
 def test_where_rank_0_is_may_be_known_beforehand(pair: Scene) -> None:
     pair.say(0, "hello", master_port=None)
-    assert pair.say(1, "hello") == (200, {"go": True, "master_address": "10.0.0.1", "master_port": None})
+    where = {"master_address": "10.0.0.1", "master_port": None, "addresses": ["10.0.0.1", "10.0.0.2"]}
+    assert pair.say(1, "hello") == (200, {"go": True, **where})
 
 
 def test_a_heartbeat_before_hello_does_not_count_as_hello(pair: Scene) -> None:

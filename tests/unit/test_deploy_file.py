@@ -12,6 +12,7 @@ import yaml
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.files.deploy_file import CloudDeploy, Deploy, deploy_path, load_deploy
+from router.files.secrets_entry import SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
 
@@ -41,6 +42,7 @@ def test_the_example_shows_every_field_once() -> None:
     }
     assert shown == set(CloudDeploy.model_fields)
     assert set(deploy.clouds) == set(written["clouds"]) == PROVISIONABLE_CLOUDS
+    assert {name for entry in written["secrets"].values() for name in entry} == set(SecretsEntry.model_fields)
     for section in ("coordinator", "patience", "backend"):
         assert set(written[section]) == set(type(getattr(deploy, section)).model_fields)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from pricing.offers import Offer
 from router.planning.dominance import undominated
+from router.planning.effort import Effort
 from router.planning.formulation import formulate
 from router.planning.scene import Scene
 from router.planning.solver import PulpSolver
@@ -27,7 +28,7 @@ RUNNING: dict[str, Any] = {
 
 
 def solved(scene: Scene) -> Answer:
-    return solve_in_stages(scene, formulate(scene), PulpSolver(), 0.0, time.monotonic() + 30)
+    return solve_in_stages(scene, formulate(scene), Effort(PulpSolver(), timedelta(seconds=30)), 0.0)
 
 
 def with_everything(scene: Scene) -> Scene:

@@ -12,15 +12,21 @@ import cfnlint  # type: ignore[import-untyped]
 import cfnlint.api  # type: ignore[import-untyped]
 import pytest
 from cfnlint.data import AdditionalSpecs  # type: ignore[import-untyped]
+from cloudsplaining.scan.policy_document import PolicyDocument
 
 from providers.aws import estate, fleet
 from tests.support.iam_policy import Thing, allows
 from tests.support.provisioner_needs import AWS, AWS_PROVIDER
 from tests.support.repository import ROOT
 
-FILE = ROOT / "providers" / "aws" / "provisioner.json"
-POLICY: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+FOLDER = ROOT / "providers" / "aws"
+FILE, IDENTITY_FILE = FOLDER / "provisioner.json", FOLDER / "provisioner-identity.json"
+MACHINES: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+IDENTITY: dict[str, Any] = json.loads(IDENTITY_FILE.read_text(encoding="utf-8"))
+# What an installation with a checkpoint bucket has: both.
+POLICY: dict[str, Any] = {**MACHINES, "Statement": [*MACHINES["Statement"], *IDENTITY["Statement"]]}
 STATEMENTS: list[dict[str, Any]] = POLICY["Statement"]
+BOUNDARY = {"iam_PermissionsBoundary": "arn:aws:iam::123456789012:policy/stepfare-boundary"}
 GRANTED = {action for statement in STATEMENTS for action in statement["Action"]}
 KNOWN: dict[str, Any] = json.loads((Path(AdditionalSpecs.__path__[0]) / "Policies.json").read_text(encoding="utf-8"))
 LARGEST_MANAGED_POLICY = 6144
@@ -90,7 +96,8 @@ def lint(document: dict[str, Any]) -> list[str]:
 
 
 def test_cfn_lint_finds_nothing_wrong_with_it() -> None:
-    assert lint(POLICY) == []
+    assert lint(MACHINES) == lint(IDENTITY) == []
+    assert lint(json.loads((FOLDER / "boundary.json").read_text(encoding="utf-8"))) == []
     assert lint({**POLICY, "Statement": [{**STATEMENTS[0], "Action": ["ec2:DescribeNonsense"]}]})
     elsewhere = {**STATEMENTS[0], "Action": ["ec2:CreateVpc"], "Resource": "arn:aws:ec2:*:*:subnet/*"}
     assert lint({**POLICY, "Statement": [elsewhere]})
@@ -105,7 +112,7 @@ def kinds(statement: dict[str, Any], action: str) -> list[dict[str, Any]]:
     found = []
     for kind in known["Actions"][name.lower()].get("Resources", ()):
         for arn in known["Resources"].get(kind, {}).get("ARNFormats", ()):
-            example = re.sub(r"\$\{\w+\}", "x", arn).replace(".*", "stepfare-x")
+            example = re.sub(r"\$\{\w+\}", "x", arn).replace(".*", "stepfare/x")
             example = example.replace("arn:x:", "arn:aws:")
             if any(fnmatchcase(example, pattern) for pattern in listed):
                 found.append(known["Resources"][kind])
@@ -131,7 +138,8 @@ def test_actions_resources_and_conditions_fit_each_other(statement: dict[str, An
 
 
 def test_it_fits_into_a_managed_policy() -> None:
-    assert len(re.sub(r"\s", "", FILE.read_text(encoding="utf-8"))) <= LARGEST_MANAGED_POLICY
+    for file in (FILE, IDENTITY_FILE):
+        assert len(re.sub(r"\s", "", file.read_text(encoding="utf-8"))) <= LARGEST_MANAGED_POLICY
     assert POLICY["Version"] == "2012-10-17"
     assert len({statement["Sid"] for statement in STATEMENTS}) == len(STATEMENTS)
     assert all(statement["Effect"] == "Allow" and "*" not in "".join(statement["Action"]) for statement in STATEMENTS)
@@ -144,6 +152,52 @@ def test_only_what_changes_nothing_is_granted_everywhere() -> None:
     assert changing - named == {"ec2:CreateSecurityGroup", "ec2:RunInstances"}
 
 
+def escalations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Ways to more rights than a policy gives, as the static analyser Cloudsplaining sees them.
+
+    It counts limits on resources (asked to) but no conditions, so that it errs on the side of finding one.
+    """
+    found: list[dict[str, Any]] = PolicyDocument(
+        document, flag_conditional_statements=True, flag_resource_arn_statements=True
+    ).allows_privilege_escalation
+    return found
+
+
+def test_the_policy_for_machines_gives_nobody_more_rights() -> None:
+    assert escalations(MACHINES) == []
+    assert not [action for statement in MACHINES["Statement"] for action in statement["Action"] if "iam:" in action]
+
+
+def test_every_way_to_more_rights_by_identities_ends_at_the_boundary() -> None:
+    """The analyser's ways, each broken: no role's policy is written without the boundary, and the roles that may be
+    passed on are those below a path at which nothing is made without it."""
+    ways = escalations(POLICY)
+    assert {way["type"] for way in ways} == {"PutRolePolicy", "CreateEC2WithExistingIP"}
+    for way in ways:
+        held = [
+            statement
+            for statement in IDENTITY["Statement"]
+            for action in statement["Action"]
+            if action.lower() in way["actions"]
+        ]
+        assert held
+        for statement in held:
+            assert statement["Resource"] == "arn:aws:iam::*:role/stepfare/*"
+            bounded = "iam:PermissionsBoundary" in statement["Condition"].get("StringLike", {})
+            assert bounded or statement["Action"] == ["iam:PassRole"]
+    # Nothing takes a boundary away, changes who may take a role, or writes the boundary itself.
+    loose = {"iam:DeleteRolePermissionsBoundary", "iam:PutRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy",
+             "iam:AttachRolePolicy", "iam:CreatePolicyVersion", "iam:SetDefaultPolicyVersion"}  # fmt: skip
+    assert not loose & GRANTED
+
+
+def test_the_boundary_lets_machines_do_what_their_role_says_and_no_more() -> None:
+    boundary = json.loads((FOLDER / "boundary.json").read_text(encoding="utf-8"))
+    bounded = {action for statement in boundary["Statement"] for action in statement["Action"]}
+    module = (ROOT / "terraform/modules/aws/identity.tf").read_text(encoding="utf-8")
+    assert bounded == set(re.findall(r'"(s3:\w+)"', module))
+
+
 def own(*kinds: str) -> list[Thing]:
     return [Thing(kind, has=OURS) for kind in kinds]
 
@@ -152,8 +206,8 @@ def new(*kinds: str) -> list[Thing]:
     return [Thing(kind, gets=OURS) for kind in kinds]
 
 
-ROLE = Thing("role", "stepfare-llama-1", service="iam")
-PROFILE = Thing("instance-profile", "stepfare-llama-1", service="iam")
+ROLE = Thing("role", "stepfare/stepfare-llama-1", service="iam")
+PROFILE = Thing("instance-profile", "stepfare/stepfare-llama-1", service="iam")
 RUN = [*new("instance", "network-interface", "spot-instances-request"), Thing("volume"), Thing("image"),
        Thing("subnet", has=OURS), *own("security-group", "launch-template", "placement-group", "key-pair")]  # fmt: skip
 
@@ -179,7 +233,9 @@ MAKING: list[tuple[str, list[Thing], dict[str, str]]] = [
     ("ec2:CancelSpotInstanceRequests", own("spot-instances-request"), {}),
     ("ec2:ReleaseAddress", own("elastic-ip"), {}),
     ("ec2:DeleteVolume", own("volume"), {}),
-    ("iam:CreateRole", [ROLE], {}),
+    ("iam:CreateRole", [ROLE], BOUNDARY),
+    ("iam:PutRolePolicy", [ROLE], BOUNDARY),
+    ("iam:DeleteRolePolicy", [ROLE], BOUNDARY),
     ("iam:AddRoleToInstanceProfile", [PROFILE], {}),
     ("iam:PassRole", [ROLE], {"iam_PassedToService": "ec2.amazonaws.com"}),
 ]
@@ -210,8 +266,13 @@ FOREIGN: list[tuple[str, list[Thing], dict[str, str]]] = [
     ("ec2:CreateTags", [Thing("vpc", gets=OURS)], {"ec2_CreateAction": "CreateSnapshot"}),
     ("ec2:CreateTags", [Thing("volume", has=OURS, gets=OURS)], {}),
     ("ec2:CreateTags", [Thing("volume", gets=THEIRS)], {}),
-    ("iam:CreateRole", [Thing("role", "admin", service="iam")], {}),
-    ("iam:PutRolePolicy", [Thing("role", "admin", service="iam")], {}),
+    ("iam:CreateRole", [ROLE], {}),
+    ("iam:CreateRole", [ROLE], {"iam_PermissionsBoundary": "arn:aws:iam::aws:policy/AdministratorAccess"}),
+    ("iam:PutRolePolicy", [ROLE], {}),
+    ("iam:CreateRole", [Thing("role", "admin", service="iam")], BOUNDARY),
+    ("iam:PutRolePolicy", [Thing("role", "stepfare-provisioner", service="iam")], BOUNDARY),
+    ("iam:PutRolePolicy", [Thing("role", "admin", service="iam")], BOUNDARY),
+    ("iam:PassRole", [Thing("role", "stepfare-admin", service="iam")], {"iam_PassedToService": "ec2.amazonaws.com"}),
     ("iam:PassRole", [Thing("role", "admin", service="iam")], {"iam_PassedToService": "ec2.amazonaws.com"}),
     ("iam:PassRole", [ROLE], {"iam_PassedToService": "lambda.amazonaws.com"}),
     ("iam:PassRole", [ROLE], {}),

@@ -92,6 +92,19 @@ BAD = {
         {"deadline": "deadline: +18h", "earliest_start": "earliest_start: 2026-11-23T00:00Z"},
         "4:11", "deadline", "before the earliest start", "later",
     ),
+    "a deadline at the end of the calendar": (
+        {"deadline": "deadline: 9999-12-31T00:00Z"}, "4:11", "deadline", "outside the years 1970 to 2999", "leave",
+    ),
+    "a deadline of a hundred years": (
+        {"deadline": "deadline: 2126-11-21T18:00Z"}, "4:11", "deadline", "2126-11-21T18:00Z is more than 366 days away",
+        "earlier",
+    ),
+    "a deadline of two years": ({"deadline": "deadline: +731d"}, "4:11", "deadline", "more than 366 days", "earlier"),
+    "a start of two years": (
+        {"deadline": "", "earliest_start": "earliest_start: +731d"}, "6:17", "earliest_start", "more than 366 days",
+        "earlier",
+    ),
+    "a wait of two years": ({"deadline": "", "max_wait": "max_wait: 731d"}, "6:11", "max_wait", "731d is more", "366d"),
     "zero steps": ({"steps": "steps: 0"}, "3:8", "steps", "must be more than 0, not 0", ""),
     "half a step": ({"steps": "steps: 2.5"}, "3:8", "steps", "2.5 is not a whole number", ""),
     "text for steps": ({"steps": "steps: many"}, "3:8", "steps", "'many' is not a number", ""),

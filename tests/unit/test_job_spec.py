@@ -314,6 +314,17 @@ def test_environment_values_are_in_no_digest_and_no_message() -> None:
     assert "hunter2" not in refusal(run={"command": "x", "env": {"KEY": ["hunter2"]}})
 
 
+def test_references_to_secrets_are_in_the_digest() -> None:
+    """A reference is no value: another one sends another secret to the machines."""
+    runs = ({"K": "secret:env:A"}, {"K": "secret:env:B"}, {"K": "secret:file:/a"}, {"K": "plain"}, {"K": "other"})
+    digests = [job(run={"command": "x", "env": env}).digest for env in runs]
+    assert len(set(digests)) == 4
+    assert digests[3] == digests[4]
+    whole = job(run={"command": "x", "env": {"P": "1", "K": "secret:env:A"}}).run
+    assert whole is not None
+    assert whole.references == (("K", "secret:env:A"),)
+
+
 def test_a_job_reads_back_from_its_own_json() -> None:
     whole = job(
         deadline="+18h",

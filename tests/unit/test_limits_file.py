@@ -9,7 +9,7 @@ import pytest
 from pricing.bookfile import embedded_book
 from pricing.problems import InvalidInputError
 from router.files.book_check import check_limits_against_book
-from router.files.limits_file import load_limits, read_limits
+from router.files.limits_file import load_limits, read_limits, teams_without_jobs
 from router.jobs.limits import Limits
 from tests.support.repository import ROOT
 
@@ -99,3 +99,26 @@ def test_a_limit_on_a_name_nobody_knows_is_refused(folder: Path, text: str) -> N
 def test_no_such_file_is_a_problem_with_its_name() -> None:
     with pytest.raises(InvalidInputError, match=r"nowhere\.yaml: no such file"):
         read_limits(Path("nowhere.yaml"))
+
+
+TEAMS = "teams:\n- {team: research, budget: $5}\n- {team: serach, budget: $5}\n- {team: vision, budget: $5}\n"
+
+
+def test_a_budget_of_a_team_that_no_job_has_is_told_with_a_near_name(folder: Path) -> None:
+    Path("limits.yaml").write_text(TEAMS, encoding="utf-8")
+    loaded = load_limits(Path("limits.yaml"))
+    misspelt, other = teams_without_jobs(loaded, {"research", "search"})
+    assert (misspelt.where, misspelt.field) == ("limits.yaml:3:10", "teams[1].team")
+    assert "no job here is of team 'serach'" in misspelt.what
+    assert misspelt.remedy == "did you mean search?"
+    assert (other.where, other.field) == ("limits.yaml:4:10", "teams")
+    assert "team vision" in other.what
+
+
+def test_a_budget_beside_another_of_a_near_name_is_not_taken_for_a_slip(folder: Path) -> None:
+    Path("limits.yaml").write_text(TEAMS, encoding="utf-8")
+    (found,) = teams_without_jobs(load_limits(Path("limits.yaml")), {"research"})
+    assert "the teams serach, vision" in found.what
+    assert found.remedy == ""
+    loaded = load_limits(Path("limits.yaml"))
+    assert teams_without_jobs(loaded, {"research", "serach", "vision"}) == ()

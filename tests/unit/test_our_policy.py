@@ -31,9 +31,9 @@ PAST = Series(600, (zone("z", [0] * 6, [1.0] * 6), zone("a", [2, 2, 1, 2, 0, 2],
 SCENE = paced(Series(600, tuple(zone(name, [5] * 30, [0.1] * 30) for name in ("a", "b"))))
 
 
-def test_prices_expected_are_those_of_the_past_and_no_spot_is_shown() -> None:
+def test_prices_expected_are_the_last_of_the_past_and_no_spot_is_shown() -> None:
     like = expected(PAST, SCENE)
-    assert like.spot_usd[:, 0].tolist() == [2 * 2.5, 2 * 1.0]
+    assert like.spot_usd[:, 0].tolist() == [2 * 7.0, 2 * 5.0]
     assert (like.spot_usd == like.spot_usd[:, :1]).all()
     assert not like.up.any()
     assert like.starts.tolist() == [0]

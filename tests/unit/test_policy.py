@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -156,6 +157,46 @@ def test_what_runs_on_demand_is_not_moved_to_spot_late() -> None:
     assert net(saving, SURE, left=1, here=here) == Stay()
     assert isinstance(net(saving, left=11, here=here, event=Event.PRICE), Stay)
     assert isinstance(net(saving, left=12, here=here, event=Event.PRICE), Move)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Always the same."""
+
+    decision: Decision
+
+    def decide(self, _: Observation) -> Decision:
+        return self.decision
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_spot_that_is_healthy_stays_where_another_start_is_too_late(keep: bool) -> None:
+    """W = 10 h, d = 0.5 h, ticks of half an hour: riding is safe from 11 h on, another spot start from 11.5 h on."""
+    here, other = place("here", "10", 10), place("other", "9", 10)
+    wish = SafetyNet(Wishes(Move(("other",), keep=keep)))
+    stays = wish.decide(seen(SURE, here, other, left=11.25, here=Here(here)))
+    assert isinstance(stays, Stay)
+    assert not stays.late
+    assert wish.decide(seen(SURE, here, other, left=11.5, here=Here(here))) == wish.inner.decide(seen())
+    last = wish.decide(seen(SURE, here, other, left=10.9, here=Here(here)))
+    assert isinstance(last, Move)
+    assert last.to == ("sure",)
+
+
+@pytest.mark.parametrize("event", [Event.LOST, Event.HEALTH, Event.INTERRUPTION])
+def test_what_cannot_stay_goes_on_demand_where_another_start_is_too_late(event: Event) -> None:
+    here, other = place("here", "10", 10), place("other", "9", 10)
+    o = seen(SURE, here, other, left=11.25, here=Here(here, saved=True), event=event)
+    decision = SafetyNet(Wishes(Move(("other",)))).decide(o)
+    assert isinstance(decision, Move)
+    assert decision.to == ("sure",)
+
+
+def test_on_demand_that_is_wished_for_after_spot_is_taken_where_spot_is_too_late() -> None:
+    here, other = place("here", "10", 10), place("other", "9", 10)
+    decision = SafetyNet(Wishes(Move(("other", "sure")))).decide(seen(SURE, here, other, left=11.25, here=Here(here)))
+    assert isinstance(decision, Move)
+    assert decision.to == ("sure",)
 
 
 def test_when_on_demand_is_too_late_it_says_so_and_takes_the_fastest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -15,6 +16,7 @@ from router.quoting.play.probing import Guard, explore
 from router.quoting.play.scene import Scene, Task, Ways
 from router.quoting.play.series import Floats, Ints, Series, ZoneSeries
 from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies import repricing
 from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking, clock_for
 from router.quoting.policies.foresight import Foresight
 from router.quoting.policies.market import Market
@@ -23,6 +25,14 @@ from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 
 DRAWS = 12
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_fits() -> Iterator[None]:
+    """Prices here are random at each tick: it needs not be fitted to each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repricing, "MOST", 3)
+        yield
 
 
 def mind(scene: Scene) -> Foresight:

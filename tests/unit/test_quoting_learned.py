@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from router.quoting.play.scene import Scene, Task, Ways
 from router.quoting.play.series import Series, ZoneSeries
 from router.quoting.play.simulation import Net, simulate
+from router.quoting.policies import repricing
 from router.quoting.policies.baselines import Greedy, UniformProgress
 from router.quoting.policies.induction import NEVER, Grid, solve
 from router.quoting.policies.learned import Learned
@@ -22,6 +24,14 @@ from router.quoting.weather.hazards import Weather
 from tests.support.spot_windows import scenes
 
 TICK_S = 600
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_fits() -> Iterator[None]:
+    """Prices here are random at each tick: it needs not be fitted to each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repricing, "MOST", 3)
+        yield
 
 
 def memoryless(zones: int, ticks: int, seed: int, fall: float = 0.04, rise: float = 0.06) -> Series:

@@ -3,7 +3,7 @@ no window is late that the soonest on-demand from its first tick on would have f
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -242,3 +242,28 @@ def test_of_speed_one_nothing_changes_but_the_zone_on_demand(data: st.DataObject
     ours, theirs = simulate(paces, policy, Net.EXACT), simulate(plain, policy, Net.EXACT)
     assert ours.usd.tolist() == theirs.usd.tolist()
     assert ours.finish_tick.tolist() == theirs.finish_tick.tolist()
+
+
+@dataclass(frozen=True)
+class _MovesAt:
+    """On spot in the first zone; from a tick on in the second."""
+
+    tick: int
+
+    def begin(self, scene: Scene) -> Player:
+        def act(now: Now) -> Actions:
+            zone = np.full(now.window.size, int(now.tick >= self.tick))
+            return np.full(now.window.size, SPOT, dtype=np.int8), zone
+
+        return act
+
+
+@pytest.mark.parametrize("second", [1.0, 0.9])
+def test_spot_that_runs_goes_on_where_a_move_would_be_too_late(second: float) -> None:
+    """Six ticks of work, launches of one: with eight ticks a move at the fourth could be too late, with nine it could
+    not. What runs is done in time."""
+    zones = (zone("a", "1" * 9), zone("b", "1" * 9))
+    kept, moved = (play(zones, Task(6 * G, n * G, G), _MovesAt(3), speed=(1.0, second)) for n in (8, 9))
+    assert (kept.spot_ticks[0], kept.on_demand_ticks[0], kept.launches[0], kept.late[0]) == (7, 0, 1, False)
+    assert moved.launches[0] > 1
+    assert not moved.late[0]

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
@@ -16,6 +18,8 @@ from router.quoting.deciding import reckoning
 from router.quoting.deciding.choosing import policy_named
 from router.quoting.deciding.reckoning import nothing_watched, outlook_of
 from router.quoting.deciding.steering import Site
+from router.quoting.play.asking import Terms
+from router.quoting.play.scene import Task, Ways
 from router.quoting.policies.policy import (
     Answer,
     Chances,
@@ -131,6 +135,32 @@ def test_it_moves_to_the_cheap_zone_where_that_pays_within_what_is_left(share: f
         assert move.to == ("a",)
 
 
+@pytest.mark.parametrize(("there", "moves"), [("16.6", False), ("12", True)])
+def test_two_prices_are_compared_as_they_are(there: str, moves: bool) -> None:
+    """Of two digits both 17.45 and 16.6 are 17, and what is paid here looks dearer than what it was fitted for."""
+    left = WORK_H * 0.8
+    o = running(spot("b", "17.45", left=left), spot("a", there, left=left), sure("40", left=left), share=0.8)
+    assert isinstance(named().decide(o), Move) is moves
+
+
+@given(st.lists(st.floats(1e-3, 1e4), min_size=2, max_size=2), st.floats(0.01, 1e3), st.floats(0.05, 20.0))
+def test_what_is_fitted_is_what_is_asked_for(usd: list[float], egress: float, speed: float) -> None:
+    prices = [UsdPerHour.parse(f"{value:.9f}") for value in usd]
+    places = [replace(spot(name, "1"), usd_per_hour=price) for name, price in zip("ab", prices, strict=True)]
+    away = np.array([[0.0, egress], [egress, 0.0]])
+    terms = Terms(
+        Task(36_000, 72_000, 360), 300, np.zeros(1, dtype=np.int64), ("a", "b"), ("x", "y"),
+        Ways(away, np.zeros((2, 2), dtype=np.int64)), np.array([usd[0], np.inf]), np.array([1.0, speed]),
+        np.zeros(2, dtype=np.int64),
+    )  # fmt: skip
+    sites = [Site(place, None) for place in places]
+    case = reckoning._case(terms, sites, outlook_of(sites, nothing_watched))
+    np.testing.assert_allclose(case.spot_usd, [price.dollars() for price in prices], rtol=1e-4)
+    np.testing.assert_allclose(case.speed, [1.0, speed], rtol=1e-4)
+    np.testing.assert_allclose(case.egress_usd, away.ravel(), rtol=1e-4)
+    assert case.on_demand_usd == (usd[0], np.inf)
+
+
 def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
     found = named().decide(seen(spot("b", "2"), spot("a", "1"), passed=HOUR, hours=20))
     assert isinstance(found, Move)
@@ -143,7 +173,7 @@ def test_fits_are_remembered_and_the_same_after_a_restart() -> None:
     first = named().decide(much)
     later = replace(much, now=much.now + 10 * MINUTE, share=0.99)
     named().decide(later)
-    dearer = replace(later, closed=(spot("a", "1.001"),))
+    dearer = replace(later, closed=(spot("a", "1.000001"),))
     named().decide(dearer)
     assert (reckoning._fitted.cache_info().misses, reckoning._fitted.cache_info().hits) == (1, 2)
     reckoning._fitted.cache_clear()

@@ -103,7 +103,7 @@ def test_of_many_sites_the_cheapest_the_fastest_and_where_it_was_are_looked_at()
     fast = place("fast-od", "50", 1)
     o = seen(*some, OD, fast, lives=(lived("x59-1", 0 * MINUTE, MINUTE),))
     zones = terms_of(o).zones
-    assert zones == (*(f"x{n:02}-1" for n in range(21)), "x59-1", "a-od", "fast-od")
+    assert zones == tuple(sorted((*(f"x{n:02}-1" for n in range(21)), "x59-1", "a-od", "fast-od")))
     assert len(terms_of(o, most_sites=4).zones) == 4
 
 

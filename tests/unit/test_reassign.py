@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,9 +13,10 @@ from pricing.offers import Offer
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
+from router.planning.program import Program
 from router.planning.reassign import MOST_CANDIDATES, Reassigned, Want, reassign
 from router.planning.shared import use_of
-from router.planning.solver import PulpSolver
+from router.planning.solver import PulpSolver, Relaxed, Solution
 from router.planning.whats_left import job_left
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
@@ -172,3 +174,29 @@ def test_a_time_limit_that_is_over_leaves_the_quick_answer_and_says_so() -> None
     found = go(wants, limits, time_limit=timedelta(0))
     assert len(found.placed) == 8
     assert found.bound_usd <= found.objective_usd
+
+
+class _LateWithTheFirst:
+    """HiGHS, whose first search is cut by the clock; it has found the best by then, and has not proven it."""
+
+    name = "late"
+
+    def __init__(self) -> None:
+        self._solver = PulpSolver()
+        self.searches = 0
+
+    def solve(self, *arguments: Any, **more: Any) -> Solution:
+        self.searches += 1
+        found = self._solver.solve(*arguments, **more)
+        return replace(found, outcome="feasible", hit_time_limit=True) if self.searches == 1 else found
+
+    def relax(self, program: Program, seconds: float) -> Relaxed:
+        return self._solver.relax(program, seconds)
+
+
+def test_a_count_of_who_waits_that_was_cut_short_is_said() -> None:
+    limits = make_limits({"limits": [{"name": "one", "amount": 8, "unit": "accelerators"}]})
+    solver = _LateWithTheFirst()
+    found = reassign([want(n, [NORTH], limits) for n in "ab"], limits, solver=solver)
+    assert (solver.searches, len(found.waiting)) == (2, 1)
+    assert (found.fewest_waiting, found.hit_time_limit) == (False, True)

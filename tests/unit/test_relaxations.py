@@ -6,22 +6,25 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
 from pricing.money import Usd
 from pricing.offers import Offer
-from router.jobs.quantities import Moment
+from router.jobs.quantities import Moment, parse_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.plan import Plan, Relaxation
 from router.planning.planner import PlanRequest, make_plan
 from router.wiring.planning import PlanOptions, plan_request
 from tests.support.made_up_book import offer
+from tests.support.made_up_jobs import simple_job
 from tests.support.night import NOW
 from tests.support.repository import ROOT
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request
+from tests.support.scenes import NOW as SCENE_NOW
 
 EXAMPLES = ("deadline-too-tight", "budget-too-small", "residency-nobody-satisfies")
 DATA = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 90}
@@ -52,6 +55,11 @@ def wider(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
     allow = [str(rule) for rule in job.residency.allow]
     rules = Residency.model_validate({"allow": [*allow, place] if allow else []})
     return with_job(request, job.model_copy(update={"residency": rules}))
+
+
+def more_patient(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
+    wait = parse_duration(found.change.removeprefix("max_wait "))
+    return with_job(request, job.model_copy(update={"max_wait": wait}))
 
 
 def any_market(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
@@ -90,6 +98,7 @@ def roomier(request: PlanRequest, _: Job, found: Relaxation) -> PlanRequest:
 FORMS: tuple[tuple[str, Callable[[PlanRequest, Job, Relaxation], PlanRequest]], ...] = (
     (r"\+\d+ h", later),
     (r"\+\$[\d,]+\.\d\d", richer),
+    (r"max_wait \w+", more_patient),
     (r"allow (spot|on-demand)", any_market),
     (r"allow [a-z]+/[\w-]+", wider),
     (r"raise the egress cap to [\d,]+ GiB", more_egress),
@@ -223,3 +232,133 @@ def test_two_rules_at_once_are_not_relaxed_one_by_one() -> None:
     job = a_job(residency={"allow": ["DE"]}, spot="only", deadline="+6h")
     assert checked([job], [NORTH]) == []
     assert checked([a_job(deadline="+1h", residency={"allow": ["DE"]})], [NORTH, ALPS]) == ["+3 h"]
+
+
+AT_ONCE: dict[str, Any] = {"deadline": None, "max_wait": "0s"}
+
+
+def test_a_job_that_must_start_at_once_starts_at_once() -> None:
+    plan = make_plan(a_request([a_job(**AT_ONCE)], [NORTH]))
+    assert plan.unplaced == ()
+    assert [line.start for line in plan.lines] == [SCENE_NOW]
+
+
+def test_a_job_that_must_start_at_once_starts_at_its_earliest_start() -> None:
+    """Off the grid of slots: the earliest start is an edge of its own."""
+    plan = make_plan(a_request([a_job(earliest_start="+90m", **AT_ONCE)], [NORTH]))
+    assert [line.start for line in plan.lines] == [SCENE_NOW + timedelta(minutes=90)]
+
+
+@pytest.mark.parametrize(("max_wait", "change"), [("0s", "max_wait 5h"), ("2h", "max_wait 5h"), ("4h", "max_wait 5h")])
+def test_a_job_that_cannot_wait_for_its_turn_is_told_how_long_to(max_wait: str, change: str) -> None:
+    """The other one holds the only machine for four slots; with an hour less to wait there is no place."""
+    jobs = [a_job("a", deadline=None, max_wait=max_wait), a_job("b", deadline="+4h", priority=1)]
+    changes = checked(jobs, [ONE])
+    assert change in changes
+    less = a_request([a_job("a", deadline=None, max_wait="4h"), jobs[1]], [ONE])
+    assert [u.job for u in make_plan(less).unplaced] == ["a"]
+
+
+ZONES = tuple(f"north-1{letter}" for letter in "abcdefghijklmnopqrst")
+
+
+def cheap_and_slow(market: str) -> list[Offer]:
+    """Twenty offers that are cheaper than the one that is fast enough."""
+    return [
+        offer("aws/north-1", "g9.48xlarge", market, f"{1 + index / 100:.2f}", zone=zone)
+        for index, zone in enumerate(ZONES)
+    ]
+
+
+def two_speeds(**fields: Any) -> Job:
+    """A job that A100 do far too slowly, and H100 at three times their cost a step."""
+    profile = [
+        {"accelerator": "A100-80GB", "count": 8, "steps_per_hour": 10},
+        {"accelerator": "H100", "count": 8, "steps_per_hour": 100},
+    ]
+    base = a_job(deadline="+5h", **fields).model_dump()
+    base |= {"workload": {"profile": profile}, "gang": {"options": ["A100-80GB:8", "H100:8"]}}
+    return Job.model_validate(base | fields)
+
+
+def test_the_only_place_that_fits_is_found_behind_twenty_cheaper_ones() -> None:
+    """Nineteen hours on the cheap ones, five to the deadline: more of the dear one's machines are what helps."""
+    jobs = [two_speeds(), a_job("b", deadline="+5h", priority=1)]
+    changes = checked(jobs, [*cheap_and_slow("on_demand"), ONE])
+    assert "+1 machines of capacity aws/north-1/p9.48xlarge/on_demand" in changes
+
+
+def test_a_budget_is_raised_to_the_twenty_first_offer() -> None:
+    job = two_speeds()
+    job = job.model_copy(update={"budget": Usd.parse("20")})
+    (change, *_) = [c for c in checked([job], [*cheap_and_slow("on_demand"), NORTH]) if c.startswith("+$")]
+    assert change.startswith("+$1")
+
+
+def test_a_market_is_opened_to_the_twenty_first_offer() -> None:
+    job = two_speeds()
+    job = job.model_copy(update={"market": MarketRule(spot="only")})
+    assert "allow on-demand" in checked([job], [*cheap_and_slow("on_demand"), NORTH])
+
+
+def gang(name: str, machines: int, **fields: Any) -> Job:
+    """So many machines of eight, at 100 steps an hour."""
+    fields = {"checkpoint": {"size_gib": 10}, "startup_minutes": 12} | fields
+    return simple_job(name, ("H100", 8 * machines), steps=300, steps_per_hour=100, **fields)
+
+
+def a_machine_less(found: Relaxation) -> Relaxation:
+    amount, rest = re.fullmatch(r"\+(\d+) (.+)", found.change).groups()  # type: ignore[union-attr]
+    return replace(found, change=f"+{int(amount) - 1} {rest}")
+
+
+@pytest.mark.parametrize("unit", ["machines", "accelerators", "vcpus"])
+@pytest.mark.parametrize(("ours", "theirs", "have"), [(2, 2, 3), (4, 1, 4), (1, 3, 3), (3, 4, 5), (2, 3, 3)])
+def test_a_limit_is_raised_by_what_is_missing_and_by_one_less_not_enough(
+    ours: int, theirs: int, have: int, unit: str
+) -> None:
+    each = {"machines": 1, "accelerators": 8, "vcpus": 192}[unit]
+    limits = {"limits": [{"name": "quota", "amount": have * each, "unit": unit}]}
+    jobs = [gang("a", ours, deadline="+4h"), gang("b", theirs, deadline="+4h", priority=1)]
+    request = a_request(jobs, [NORTH], limits, resolve_limits=0)
+    plan = make_plan(request)
+    (found,) = [r for r in plan.unplaced[0].relaxations if r.change.endswith("of quota")]
+    assert found.change == f"+{(ours + theirs - have) * each} {unit} of quota"
+    assert make_plan(roomier(request, jobs[0], found)).unplaced == ()
+    less = make_plan(roomier(request, jobs[0], a_machine_less(found)))
+    assert [u.job for u in less.unplaced] == ["a"]
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_least_raise_is_least_whatever_the_others_hold(seed: int, resumes: bool) -> None:
+    """The others fill their windows, so that none can make room: with one machine less nobody more is placed."""
+    rng = Random(seed)
+    hours = [rng.choice((0, 2, 4)) for _ in range(2)]
+    others = [
+        gang(name, rng.choice((1, 2, 3)), earliest_start=f"+{at}h", deadline=f"+{at + 4}h", priority=5)
+        for name, at in zip("bc", hours, strict=True)
+    ]
+    have = max(6, sum(job.gang.options[0].count // 8 for job in others))
+    job = gang("a", rng.choice((4, 5, 6)), deadline="+7h", checkpoint={"size_gib": 10} if resumes else None)
+    limits = {"limits": [{"name": "quota", "amount": have, "unit": "machines"}]}
+    request = a_request([job, *others], [NORTH], limits, resolve_limits=0)
+    plan = make_plan(request)
+    if not plan.unplaced:
+        return
+    (found,) = [r for r in plan.unplaced[0].relaxations if r.change.endswith("of quota")]
+    assert make_plan(roomier(request, job, found)).unplaced == ()
+    assert [u.job for u in make_plan(roomier(request, job, a_machine_less(found))).unplaced] == ["a"]
+
+
+@pytest.mark.parametrize(("amount", "unit", "change"), [(1, "machines", "+2 machines"), (0, "vcpus", "+576 vcpus")])
+def test_a_gang_larger_than_a_limit_is_told_what_of_it_is_missing(amount: int, unit: str, change: str) -> None:
+    """It has no candidate at all before the limit is raised."""
+    limits = {"limits": [{"name": "quota", "amount": amount, "unit": unit}]}
+    assert checked([gang("a", 3, deadline="+5h")], [NORTH], limits) == [f"{change} of quota"]
+
+
+def test_a_gang_larger_than_a_limit_counts_what_others_hold() -> None:
+    limits = {"limits": [{"name": "quota", "amount": 2, "unit": "machines"}]}
+    jobs = [gang("a", 3, deadline="+4h"), gang("b", 1, deadline="+4h", priority=1)]
+    assert checked(jobs, [NORTH], limits) == ["+2 machines of quota"]

@@ -106,10 +106,24 @@ def test_a_job_that_was_changed_since_it_was_planned(plan: Plan) -> None:
     )  # fmt: skip
 
 
-def test_another_value_of_a_variable_is_no_other_job(plan: Plan) -> None:
+def test_another_value_of_a_variable_is_no_other_job() -> None:
+    plain = {name: a_job(name, run={**RUN, "env": {"BATCH": "1"}}) for name in ("a", "b")}
+    plan = plan_of(list(plain.values()), OFFERS)
+    plain["a"] = a_job("a", run={**RUN, "env": {"BATCH": "2"}})
+    assert len(errands(plan, plain).errands) == 2
+
+
+@pytest.mark.parametrize("value", ["secret:env:OTHER", "secret:file:/etc/passwd", "plain"])
+def test_another_reference_is_another_job(plan: Plan, value: str) -> None:
+    """Else a file given with --jobs would have other secrets sent to the machines than were planned with."""
     jobs = make_jobs()
-    jobs["a"] = a_job("a", run={**RUN, "env": {"API_KEY": "secret:env:OTHER"}})
-    assert len(errands(plan, jobs).errands) == 2
+    jobs["a"] = a_job("a", run={**RUN, "env": {"API_KEY": value}})
+    assert [what for _, what, _ in problems(plan, jobs)] == ["the job was changed since it was planned"]
+
+
+def test_what_is_accepted_says_its_references(plan: Plan) -> None:
+    accepted = errands(plan, make_jobs())
+    assert accepted.secrets == tuple((name, "red", (("API_KEY", "secret:env:API_KEY"),)) for name in ("a", "b"))
 
 
 def test_a_job_that_starts_nothing_and_every_problem_at_once() -> None:
@@ -279,6 +293,7 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
     ] * 2
     assert log[0].details == {
         "gangs": 2, "expected_usd": str(accepted.expected_usd), "approved_by": "grace",
+        "secrets": {name: {"API_KEY": "secret:env:API_KEY"} for name in ("a", "b")},
     }  # fmt: skip
     verify(log)
 

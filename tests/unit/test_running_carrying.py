@@ -281,3 +281,83 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
 def test_watching_needs_no_client_of_any_store() -> None:
     code = "import sys, router.running.watching; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+class InPlace:
+    """A job that claims step 40 in the north, and is to go on there: nothing has to be copied."""
+
+    def __init__(self, site: Site, folder: Path, said: list[str]) -> None:
+        self.site, self.said, self.store = site, said, folder / "north" / JOB
+        manifest = str(self.store / "step-00000040.manifest.json")
+        old = attempt("a1", job=JOB, region="north-1", phase=Phase.FAILED, met_at=NOW, machines=1, reason="lost")
+        site.store.add_attempt(replace(old, kept_step=40), [node("a1", saved_step=40, saved_manifest=manifest)])
+        new = attempt("a2", job=JOB, region="north-1", number=2, resumes="a1", first_step=40, first_manifest=manifest,
+                      machines=1)  # fmt: skip
+        site.store.add_attempt(new, [node("a2")])
+
+    def go(self, opens: Callable[[str], Depot] | None = None) -> tuple[int, str]:
+        mine = self.site.store.attempt("a2")
+        assert mine is not None
+        before = goes_on_from(self.site, BOOK, mine, chain_of(self.site.store, mine), opens)
+        after = self.site.store.update("a2", lambda one: told(before, one))
+        assert (after.first_step, after.first_manifest) == (before.step, before.manifest)
+        return before.step, before.manifest
+
+    def noted(self) -> list[tuple[str, dict[str, object]]]:
+        return [(e.what, dict(e.details)) for e in self.site.store.journal("a2")]
+
+    def in_the_way(self) -> str:
+        mine = self.site.store.attempt("a2")
+        assert mine is not None
+        return in_the_way(self.site.store, mine)
+
+
+@pytest.fixture
+def in_place(tmp_path: Path) -> Iterator[InPlace]:
+    said: list[str] = []
+    stores = deploy({"north-1": f"file://{tmp_path}/north", "south-1": f"file://{tmp_path}/south"})
+    with bare_site(tmp_path, said, deploy=stores) as site:
+        yield InPlace(site, tmp_path, said)
+
+
+def test_a_checkpoint_that_is_whole_is_gone_on_from(in_place: InPlace) -> None:
+    save(in_place.store, 30)
+    save(in_place.store, 40)
+    assert in_place.go() == (40, str(in_place.store / "step-00000040.manifest.json"))
+    assert (in_place.noted(), in_place.in_the_way()) == ([], "")
+
+
+@pytest.mark.parametrize("harm", ["never there", "a file is gone", "no manifest"])
+def test_a_checkpoint_that_was_only_claimed_counts_nowhere(in_place: InPlace, harm: str) -> None:
+    """Machines would cost money for a step that nobody can go on from."""
+    save(in_place.store, 20)
+    save(in_place.store, 30)
+    if harm != "never there":
+        save(in_place.store, 40)
+    if harm == "a file is gone":
+        for file in (in_place.store / "step-00000040").rglob("*"):
+            if file.is_file():
+                file.unlink()
+    if harm == "no manifest":
+        (in_place.store / "step-00000040.manifest.json").write_text("root:x:0:0")
+    good = str(in_place.store / "step-00000030.manifest.json")
+    assert in_place.go() == (30, good)
+    assert in_place.noted() == [("checkpoint not whole", {"step": 40, "instead": 30})]
+    assert "going on after step 30" in in_place.said[-1]
+    # The gang is let go, and whoever comes after it hears the same.
+    assert in_place.in_the_way() == ""
+    assert in_place.go() == (30, good)
+
+
+def test_where_nothing_is_whole_it_begins_anew(in_place: InPlace) -> None:
+    for _ in range(2):
+        assert in_place.go() == (0, "")
+        assert in_place.in_the_way() == ""
+
+
+def test_a_store_that_cannot_be_read_leaves_the_claim(in_place: InPlace) -> None:
+    def refuses(url: str) -> Depot:
+        raise OSError(f"no way to {url}")
+
+    assert in_place.go(refuses)[0] == 40
+    assert in_place.noted() == [("checkpoint not confirmed", {"step": 40, "why": "OSError"})]

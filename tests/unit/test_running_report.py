@@ -11,10 +11,14 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.files.deploy_file import Patience
+from router.quoting.deciding.choosing import run_policy
+from router.quoting.policies.policy import Rule
 from router.running.report import report
 from router.running.site import Site
+from router.running.workspaces import spec_json
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
+from tests.support.scenes import a_job
 from tests.support.state_values import NOW, attempt, node
 
 HOUR = timedelta(hours=1)
@@ -101,3 +105,20 @@ def test_a_gang_that_was_left_is_no_failure_and_its_job_waits(site: Site) -> Non
     site.store.add_attempt(again, [node("w2", 0)])
     states = [g.state for g in report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs]
     assert states == ["interrupted", "running"]
+
+
+@pytest.mark.parametrize(("rule", "days", "state"), [
+    (Rule.FORESIGHT, 2, "waits"), (Rule.FORESIGHT, 4, "interrupted"), (Rule.GREEDY, 2, "interrupted"),
+])  # fmt: skip
+def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
+    site: Site, rule: Rule, days: int, state: str
+) -> None:
+    job = a_job("w", deadline="+3d")
+    site.store.put_jobs({job.digest: spec_json(job)}, NOW)
+    one = attempt(
+        "w1", job="w", job_digest=job.digest, phase=Phase.FAILED, reason="interrupted", met_at=NOW, created_at=NOW,
+        gone_at=NOW + HOUR, policy=run_policy(rule).text,
+    )  # fmt: skip
+    site.store.add_attempt(one, [node("w1", 0, step=40, saved_step=30)])
+    (gang,) = report(site.store, ("w",), NOW + timedelta(days=days), Patience(), everything=True).gangs
+    assert gang.state == state

@@ -13,13 +13,14 @@ from pricing.places import Market
 from router.files.deploy_file import Deploy
 from router.planning.reassign import Want, reassign
 from router.planning.solver import PulpSolver
-from router.quoting.deciding.choosing import policy_named
+from router.quoting.deciding.choosing import policy_named, policy_of, run_policy
 from router.quoting.policies.policy import Decision, Event, Greedy, Move, Observation, Rule, Stay, Wait
 from router.running.advising import Adviser
 from router.running.chains import chain_of
 from router.running.past import past_of
 from router.running.picture import picture
 from router.running.recovering import TICK, Go, Later, Replanner, Wanting
+from router.running.run_policies import RecordedPolicies
 from router.running.site import Site
 from router.running.watching import Watcher
 from router.running.work import one_at_a_time
@@ -206,6 +207,28 @@ def test_uniform_progress_leaves_on_demand_for_spot_where_greedy_stays(site: Sit
     assert all("spot" in key for key in move.to)
 
 
+def test_each_gang_is_run_by_the_policy_that_it_was_begun_with(site: Site) -> None:
+    """Whatever the deploy file says by now; its next attempt too."""
+    on_demand_here(site)
+    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
+    recorded = RecordedPolicies(policy_of, site.tell)
+    found = {}
+    for rule in (Rule.GREEDY, Rule.UNIFORM_PROGRESS):
+        site.store.change(first(site), policy=run_policy(rule).text)
+        other = Rule.UNIFORM_PROGRESS if rule is Rule.GREEDY else Rule.GREEDY
+        object.__setattr__(site, "deploy", Deploy(policy=other))
+        replanner = Replanner(site, book, policy_named(other), recorded=recorded)
+        asked = Adviser(replanner, most_s=10.0)
+        asked.advise([first(site)], picture(site.store))
+        later(site, TICK)
+        (advice,) = asked.advise([first(site)], picture(site.store))
+        found[rule] = type(advice.decision)
+        (go,) = replanner.replan([Wanting(chain_of(site.store, first(site)), first(site))])
+        assert isinstance(go, Go)
+        assert go.errand.policies == (run_policy(rule).text, "")
+    assert found == {Rule.GREEDY: Stay, Rule.UNIFORM_PROGRESS: Move}
+
+
 def test_uniform_progress_waits_where_greedy_takes_on_demand(site: Site) -> None:
     """All spot pools are short, and the job is ahead of time."""
     site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
@@ -258,6 +281,10 @@ def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: Site) -> 
     later(site, timedelta(days=2))
     assert kept(site, Rule.GREEDY) == set()
     assert kept(site, Rule.UNIFORM_PROGRESS) == {ONE}
+    for rule, those in ((Rule.UNIFORM_PROGRESS, {ONE}), (Rule.GREEDY, set())):
+        site.store.change(first(site), policy=run_policy(rule).text)
+        assert kept(site, Rule.GREEDY) == kept(site, Rule.UNIFORM_PROGRESS) == those
+    site.store.change(first(site), policy="")
     later(site, timedelta(days=2))
     assert kept(site, Rule.UNIFORM_PROGRESS) == set()
 

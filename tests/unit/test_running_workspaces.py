@@ -49,6 +49,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 DEPLOY = Deploy.model_validate({
     "clouds": {
         "aws": {"local_nvme": "/mnt/scratch", "checkpoint_bucket": "checkpoints",
+                "permissions_boundary": "arn:aws:iam::123456789012:policy/stepfare-boundary",
                 "regions": {"r1": {"image": "ami-1"}}},
         "azure": {"ssh_public_key": KEY},
         "static": {"private_key_path": "/srv/keys/id", "hosts": {"10.0.0.1": {"private_address": "192.168.0.1"}}},
@@ -184,6 +185,7 @@ def test_a_host_of_ones_own_says_where_the_gang_reaches_it() -> None:
 def test_what_the_deploy_file_says_of_the_cloud_and_region() -> None:
     spec = made(a_job("bert", run=RUN), "aws")
     assert (spec.image, spec.checkpoint_bucket, spec.fabric) == ("ami-1", "checkpoints", "efa")
+    assert spec.permissions_boundary == "arn:aws:iam::123456789012:policy/stepfare-boundary"
     network = {"id": "vpc-1", "subnets": {"": "subnet-1"}}
     other = Deploy.model_validate({"clouds": {"aws": {"network": network, "disk_gib": 300}}, "backend": {
         "kind": "gcs", "settings": {"bucket": "states", "prefix": "a/{attempt}"}}})  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from router.planning import planner
+from router.planning.effort import Effort
 from router.planning.formulation import formulate
 from router.planning.planner import PlanRequest, make_plan
 from router.planning.scene import Scene
@@ -38,9 +38,13 @@ def crowd() -> PlanRequest:
     return a_request(jobs, [NORTH, SOUTH, ALPS, LAKE, RHINE], FEW, resolve_limits=0)
 
 
+def effort() -> Effort:
+    return Effort(PulpSolver(), timedelta(seconds=30))
+
+
 def optimum(scene: Scene) -> tuple[int, float]:
     """Jobs left out, and the least cost with thresholds."""
-    answer = solve_in_stages(scene, formulate(scene), PulpSolver(), 0.0, time.monotonic() + 30)
+    answer = solve_in_stages(scene, formulate(scene), effort(), 0.0)
     return len(scene.jobs) - len(answer.runs), answer.spent.dollars()
 
 
@@ -51,7 +55,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
         if not scene.jobs:
             continue
         left_out, least = optimum(scene)
-        found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+        found = shortlisted(scene, effort(), 0.005)
         bound = found.bound(left_out)
         assert bound <= least * (1 + 1e-9) + 1e-6, seed
         tight += bound > 0.9 * least
@@ -61,7 +65,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
     scene = scene_of(crowd())
     left_out, least = optimum(scene)
-    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    found = shortlisted(scene, effort(), 0.005)
     assert left_out == 0
     assert 0.9 * least < found.bound(0) <= least * (1 + 1e-9)
     assert {job: len(c) <= len(scene.candidates[job]) for job, c in found.scene.candidates.items()} == dict.fromkeys(
@@ -71,7 +75,7 @@ def test_it_prices_a_crowd_within_a_few_percent() -> None:
 
 def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
     scene = scene_of(crowd())
-    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    found = shortlisted(scene, effort(), 0.005)
     assert found.bound(1) == pytest.approx(found.bound(0) - max(found.floors.values()))
     assert found.bound(6) == pytest.approx(-found.shared)
 
@@ -82,7 +86,7 @@ def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
     }  # fmt: skip
     job = a_job(status={"steps_done": 10, "running": running})
     scene = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
-    found = shortlisted(scene, PulpSolver(), 0.005, time.monotonic() + 10)
+    found = shortlisted(scene, effort(), 0.005)
     assert [c.key for c in found.scene.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
 
 

@@ -112,7 +112,8 @@ def test_a_reservation_counts_only_against_limits_that_name_it() -> None:
     every = Limit.model_validate({"name": "q", "amount": 1, "unit": "machines"})
     named = Limit.model_validate({"name": "q", "amount": 1, "unit": "machines", "market": "reserved"})
     assert (covers(every, reserved), covers(named, reserved)) == (False, True)
-    assert (reserved.amortised, reserved.offer.usd_per_hour.nanos) == (NORTH.usd_per_hour, 0)
+    # Nobody stated its price: unknown, and not that of a machine on demand.
+    assert (reserved.cost, reserved.amortised, reserved.offer.usd_per_hour.nanos) == ("unknown", None, 0)
 
 
 @pytest.mark.parametrize(("unit", "used"), [("machines", 3), ("accelerators", 24), ("vcpus", 576)])

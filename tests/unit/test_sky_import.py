@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from pricing.bookfile import embedded_book
 from pricing.problems import InvalidInputError
-from router.jobs.sky import FILL_IN, from_sky
+from router.jobs.residency import Residency, unknown_tokens
+from router.jobs.sky import FILL_IN, SkyImport, from_sky
 from router.jobs.spec import Job
 from tests.support.books import MACHINE
 
@@ -35,7 +37,7 @@ TASK: dict[str, Any] = {
         "/etc/tool.conf": "./tool.conf",
     },
     "setup": "cd /tmp\npip install -r requirements.txt",
-    "run": "torchrun --nnodes $SKYPILOT_NUM_NODES --node_rank $SKYPILOT_NODE_RANK train.py",
+    "run": "torchrun --nnodes $SKYPILOT_NUM_NODES --node_rank $SKYPILOT_NODE_RANK train.py $SKYPILOT_TASK_ID",
     "config": {"kubernetes": {"provision_timeout": 600}},
 }
 
@@ -82,8 +84,9 @@ def test_a_whole_task() -> None:
     lost = "\n".join(found.not_carried)
     for word in ("zone us-east-1a", "disk_size", "job_recovery", "autostop", "WANDB_API_KEY", "HF_TOKEN"):
         assert word in lost
-    for word in ("/etc/tool.conf", "num_nodes 2", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "config"):
+    for word in ("/etc/tool.conf", "num_nodes 2", "SKYPILOT_TASK_ID", "config"):
         assert word in lost
+    assert "SKYPILOT_NODE_RANK" not in lost  # the agent gives it
     assert len(set(found.not_carried)) == len(found.not_carried)
 
 
@@ -191,6 +194,54 @@ def test_one_alternative_without_place_opens_every_place() -> None:
 )
 def test_places_become_residency(place: dict[str, str], tokens: list[str]) -> None:
     assert job_of(accelerators="H100", **place)["residency"]["allow"] == tokens
+
+
+BOOK = embedded_book()
+
+
+def imported(**resources: Any) -> SkyImport:
+    return from_sky(a_task(accelerators="H100", **resources), BOOK.machines, BOOK.regions)
+
+
+@pytest.mark.parametrize(
+    "resources",
+    [{"infra": "oci"}, {"cloud": "IBM"}, {"infra": "aws/mars-1"}, {"any_of": [{"infra": "oci"}, {"infra": "scp/kr"}]}],
+)
+def test_a_place_that_is_not_planned_is_to_be_filled_in_not_refused_later(resources: dict[str, Any]) -> None:
+    found = imported(**resources)
+    assert "residency.allow" in found.to_fill
+    assert "planned are aws, azure, gcp" in str(found.job_yaml["residency"])
+
+
+@pytest.mark.parametrize("cloud", ["aws", "GCP", "azure", "lambda", "nebius", "runpod", "datacrunch", "verda"])
+def test_a_cloud_that_is_written_is_one_that_validate_knows(cloud: str) -> None:
+    (token,) = imported(cloud=cloud).job_yaml["residency"]["allow"]
+    assert unknown_tokens(Residency.model_validate({"allow": [token]}), BOOK.regions) == []
+
+
+def test_an_alternative_that_is_not_planned_is_left_out_and_told() -> None:
+    found = imported(any_of=[{"infra": "oci", "accelerators": "A100"}, {"infra": "aws"}])
+    assert found.job_yaml["residency"] == {"allow": ["aws"]}
+    assert found.job_yaml["gang"]["accelerators"] == ["H100:1"]
+    assert any(line.startswith("oci: ") for line in found.not_carried)
+
+
+def test_an_image_of_the_alternatives_is_carried_or_told() -> None:
+    one = imported(any_of=[{"infra": "aws", "image_id": "docker:i:1"}, {"infra": "gcp", "image_id": "docker:i:1"}])
+    assert one.job_yaml["run"]["image"] == "i:1"
+    for images in (["docker:i:1", "docker:i:2"], ["docker:i:1", None], ["ami-1", "docker:i:1"]):
+        some = imported(any_of=[{"infra": "aws", "image_id": images[0]}, {"infra": "gcp", "image_id": images[1]}])
+        assert "image" not in some.job_yaml["run"]
+        assert any(line.startswith("image_id") and str(images[0]) in line for line in some.not_carried)
+
+
+def test_labels_and_priority_of_the_alternatives_are_carried_or_told() -> None:
+    same = {"priority": 5, "labels": {"project": "chat"}}
+    one = imported(any_of=[{"infra": "aws", **same}, {"infra": "gcp", **same}])
+    assert (one.job_yaml["priority"], one.job_yaml["labels"]) == (5, {"project": "chat"})
+    some = imported(any_of=[{"infra": "aws", **same}, {"infra": "gcp"}])
+    assert not {"priority", "labels"} & set(some.job_yaml)
+    assert {line.split(":")[0] for line in some.not_carried} >= {"priority", "labels project"}
 
 
 @pytest.mark.parametrize("infra", ["k8s", "k8s/my-context", "ssh/pool"])

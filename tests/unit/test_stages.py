@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from pricing.money import Usd
+from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.plan import Plan
+from router.planning.plan import Cut, Plan
 from router.planning.planner import make_plan
 from router.planning.program import Program
 from router.planning.solver import PulpSolver, Relaxed, Solution
@@ -54,10 +55,17 @@ class Scripted:
         self._solver = PulpSolver()
         self.solved = 0
 
-    def solve(self, program: Program, gap: float, seconds: float, start: Mapping[int, float] | None = None) -> Solution:
+    def solve(
+        self,
+        program: Program,
+        gap: float,
+        seconds: float,
+        start: Mapping[int, float] | None = None,
+        nodes: int | None = None,
+    ) -> Solution:
         self.solved += 1
         change = self._changes.pop(0) if len(self._changes) > 1 else self._changes[0]
-        return change(self._solver.solve(program, gap, seconds, start))
+        return change(self._solver.solve(program, gap, seconds, start, nodes))
 
     def relax(self, program: Program, seconds: float) -> Relaxed:
         return self._solver.relax(program, seconds)
@@ -98,6 +106,12 @@ def test_nothing_found_in_time_leaves_the_plan_made_without_the_solver() -> None
     assert plan.unplaced == ()
     assert plan.cost_usd > Usd(0)
     assert (plan.bound_usd, plan.gap) == (Usd(0), 1.0)
+
+
+def test_nothing_found_within_the_count_of_nodes_is_said_as_well() -> None:
+    plan = planned(lambda _: Solution("unknown", (), math.inf, -math.inf, False, 0.0), jobs=[a_job(budget="$5")])
+    assert (plan.status, plan.time_limit_hit, plan.stage_one_proven) == ("time_limit", True, False)
+    assert plan.cuts == (Cut("placement", "work"),)
 
 
 def test_a_proven_impossibility_is_infeasible() -> None:
@@ -159,7 +173,7 @@ def test_jobs_of_one_tier_are_left_out_as_few_as_possible() -> None:
 
 def answer_by(solver: Any, jobs: Any) -> Answer:
     scene = scene_of(a_request(jobs, [NORTH, SOUTH]))
-    return solve_in_stages(scene, formulate(scene), solver, 0.0, time.monotonic() + 10)
+    return solve_in_stages(scene, formulate(scene), Effort(solver, timedelta(seconds=10)), 0.0)
 
 
 def test_one_solve_is_enough_where_all_can_be_placed() -> None:

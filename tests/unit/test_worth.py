@@ -6,11 +6,29 @@ from typing import Any
 
 import pytest
 
+from router.cli.explain_text import plan_text
+from router.cli.plan_text import table
+from router.jobs.spec import Job
 from router.planning.plan import Plan
+from router.planning.plan_json import plan_from_json, plan_to_json
 from tests.support.made_up_book import offer
+from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, a_job, plan_of
 
 CHEAP = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "30")
+
+
+LAKE_AT_60 = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "60")
+VCPUS = 208  # of a machine there
+
+
+def vcpus(machines: int) -> dict[str, Any]:
+    return {"limits": [{"name": "lake", "cloud": "gcp", "amount": machines * VCPUS, "unit": "vcpus"}]}
+
+
+def gang(name: str, machines: int, **fields: Any) -> Job:
+    fields = {"checkpoint": {"size_gib": 10}, "startup_minutes": 12} | fields
+    return simple_job(name, ("H100", 8 * machines), steps=300, steps_per_hour=100, **fields)
 
 
 def quota(machines: int) -> dict[str, Any]:
@@ -51,3 +69,56 @@ def test_prices_stand_dearest_first() -> None:
     plan = crowded(1)
     found = [p.usd_per_unit.nanos for p in plan.shadow_prices]
     assert found == sorted(found, reverse=True)
+
+
+def test_a_quota_in_vcpus_is_raised_by_a_machine_of_the_gang() -> None:
+    jobs = [gang(name, 1, deadline="+5h") for name in "abc"]
+    plan, more = plan_of(jobs, [NORTH, CHEAP], vcpus(1)), plan_of(jobs, [NORTH, CHEAP], vcpus(2))
+    (price,) = plan.shadow_prices
+    assert (price.raised_by, price.machines, price.instance_type) == (VCPUS, 1, "a9-highgpu-8g")
+    assert price.saves_usd == plan.cost_usd - more.cost_usd
+    assert price.usd_per_unit.dollars() == pytest.approx(price.saves_usd.dollars() / VCPUS, abs=1e-8)
+    assert f"1 machine more (208 vcpus) saves ${price.saves_usd.dollars():,.2f}: lake" in table(plan)
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_a_quota_that_blocks_a_gang_is_worth_something_only_with_all_its_machines() -> None:
+    """Two hold the place for the night; one machine more carries nothing of a gang of two."""
+    jobs = [gang(name, 2, deadline="+5h") for name in "ab"]
+    plan, more = plan_of(jobs, [NORTH, CHEAP], vcpus(2)), plan_of(jobs, [NORTH, CHEAP], vcpus(4))
+    (price,) = plan.shadow_prices
+    assert (price.raised_by, price.machines) == (2 * VCPUS, 2)
+    assert price.saves_usd == plan.cost_usd - more.cost_usd
+    assert "2 machines more (416 vcpus) save $" in plan_text(plan)
+
+
+def test_a_limit_that_leaves_a_job_out_is_worth_a_job_and_the_bill_rises() -> None:
+    jobs = [gang("a", 1, deadline="+5h"), gang("b", 1, deadline="+5h", priority=1)]
+    plan, more = plan_of(jobs, [CHEAP], quota(1)), plan_of(jobs, [CHEAP], quota(2))
+    assert [job.job for job in plan.unplaced] == ["a"]
+    (price,) = plan.shadow_prices
+    assert (price.limit, price.basis, price.places) == ("lake", "resolved", 1)
+    assert price.saves_usd == plan.cost_usd - more.cost_usd
+    assert price.usd_per_unit.nanos < 0
+    words = " ".join(table(plan).split())
+    assert "LIMITS THAT COST JOBS OR MONEY" in words
+    dearer = (more.cost_usd - plan.cost_usd).dollars()
+    assert f"1 machine more places 1 more job, and the plan then costs ${dearer:,.2f} more: lake" in words
+
+
+def test_a_threshold_that_nobody_pays_is_not_money() -> None:
+    """One of two must leave the place where it runs: $70 of min_saving are counted then, and a start is paid."""
+    running = {
+        "cloud": "gcp", "region": "lake-1", "instance_type": "a9-highgpu-8g", "market": "on_demand", "accelerators": 8,
+    }  # fmt: skip
+    moves = {"status": {"running": running, "steps_done": 0, "checkpoint_in": "gcp/lake-1"}, "min_saving": "$70"}
+    jobs = [gang("a", 1, deadline="+5h", **moves), gang("b", 1, deadline="+5h", residency={"allow": ["gcp"]})]
+    offers = [NORTH, LAKE_AT_60]
+    plan, more = plan_of(jobs, offers, quota(1)), plan_of(jobs, offers, quota(2))
+    assert plan.threshold_usd.dollars() == 70
+    assert more.threshold_usd.nanos == 0
+    (price,) = plan.shadow_prices
+    assert price.saves_usd == plan.cost_usd - more.cost_usd
+    assert price.saves_usd.dollars() == pytest.approx(12)
+    (estimate,) = plan_of(jobs, offers, quota(1), resolve_limits=0).shadow_prices or (price,)
+    assert estimate.usd_per_unit.dollars() < 70

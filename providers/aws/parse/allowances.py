@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pricing.places import Market
@@ -24,6 +24,8 @@ _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d+)")
 # Families whose class is not their letters: gr6 counts as G.
 _CLASS_OF_LETTERS = {"gr": "g"}
 _HELD_STATES = frozenset({"active", "scheduled"})
+# EC2 begins to terminate what runs in a capacity block so long before its end.
+BLOCK_CLOSES = timedelta(minutes=30)
 _LINUX = frozenset({"Linux/UNIX", ""})
 # Families with GPUs: a reservation counts though the book may not know its type yet.
 _GPU_LETTERS = frozenset({"g", "gr", "p"})
@@ -79,6 +81,10 @@ def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tup
         family = _FAMILY.match(instance_type)
         if family is None or family["letters"] not in _GPU_LETTERS:
             continue
+        # Machines of a scheduled one are not counted as available yet.
+        scheduled = row.get("State") == "scheduled"
+        block = row.get("ReservationType") == "capacity-block"
+        end = _moment(row.get("EndDate"))
         held.append(
             Held(
                 cloud=cloud,
@@ -87,9 +93,10 @@ def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tup
                 zone=row.get("AvailabilityZoneId"),
                 instance_type=instance_type,
                 machines=row.get("TotalInstanceCount", 0),
-                free=row.get("AvailableInstanceCount", 0),
+                free=row.get("TotalInstanceCount" if scheduled else "AvailableInstanceCount", 0),
                 start=_moment(row.get("StartDate")),
-                end=_moment(row.get("EndDate")),
+                end=end - BLOCK_CLOSES if end is not None and block else end,
+                prepaid=block,
             )
         )
     return tuple(sorted(held, key=lambda one: one.name))

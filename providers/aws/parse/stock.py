@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pricing.machines import Machine
 from pricing.places import Market
 from providers.protocol import StockHint, Wanted
 
 SCORE_SOURCE = "AWS EC2 GetSpotPlacementScores"
 BLOCK_SOURCE = "AWS EC2 DescribeCapacityBlockOfferings, blocks of 24 hours"
 _HIGHEST_SCORE = 10
+# EC2 answers a low score, always, to a question about one or two instance types (API reference, InstanceTypes).
+SCORED_TYPES = 3
 
 
 def largest_gangs(
@@ -28,8 +32,28 @@ def largest_gangs(
     return gangs
 
 
+def scored_together(instance_type: str, machines: Iterable[Machine]) -> tuple[str, ...]:
+    """Choose the instance types to ask one placement score for: the wanted type, then those most like it.
+
+    Alike means, in this order: the same accelerator, the nearest accelerator memory in total, the same family, the
+    name. The wanted type alone where the machines do not hold it: nobody knows what is like it.
+    """
+    known = {machine.instance_type: machine for machine in machines}
+    wanted = known.pop(instance_type, None)
+    if wanted is None:
+        return (instance_type,)
+
+    def distance(other: Machine) -> tuple[bool, float, bool, str]:
+        memory = [m.accelerator_count * m.accelerator_memory_gib for m in (wanted, other)]
+        apart = abs(math.log2(max(memory[1], 1) / max(memory[0], 1)))
+        return (other.accelerator != wanted.accelerator, apart, other.family != wanted.family, other.instance_type)
+
+    alike = sorted(known.values(), key=distance)[: SCORED_TYPES - 1]
+    return (instance_type, *(machine.instance_type for machine in alike))
+
+
 def score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[StockHint, ...]:
-    """Of GetSpotPlacementScores by zone: its 1 to 10 as 0.1 to 1.0."""
+    """Read GetSpotPlacementScores by zone: 1 to 10 becomes 0.1 to 1.0."""
     return tuple(
         StockHint(
             region=row["Region"],

@@ -67,6 +67,7 @@ def read_held(
                 free=max(0, machines - taken),
                 start=_day(schedule.get("start")),
                 end=_day(schedule.get("end")),
+                prepaid=bool(schedule),
             )
         )
     return tuple(sorted(held, key=lambda h: h.name))

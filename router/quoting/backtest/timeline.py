@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from router.quoting.backtest.catalogue import named
 from router.quoting.backtest.scores import Pooled
 from router.quoting.backtest.windows import Cell, Windows, past_of, scene_of
 from router.quoting.play.asking import Known
 from router.quoting.play.series import Bools, Ints
 from router.quoting.play.simulation import IDLE, NOWHERE, ON_DEMAND, Kinds, Now
-from router.quoting.policies.named import named
 
 _TELLING = 0.8
 

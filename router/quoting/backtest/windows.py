@@ -10,9 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from router.quoting.backtest.catalogue import named
 from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
 from router.quoting.play.series import Floats, Ints, Series
-from router.quoting.policies.named import Played, named
+from router.quoting.policies.named import Played
 from router.quoting.policies.omniscient import least_usd
 
 OPTIMUM: Final = "optimum"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
 
-from router.quoting.deciding.reckoning import Watched, foreseeing, nothing_watched
+from pricing.money import Usd
+from router.jobs.run_policy import Number, RunPolicy
+from router.quoting.deciding.reckoning import MOST_CLOCK_TICKS, Watched, foreseeing, nothing_watched
 from router.quoting.deciding.steering import MOST_SITES, MOST_TICKS, Site, Steered
 from router.quoting.play.asking import Explorer, Terms
 from router.quoting.policies.baselines import Greedy as SpotOrWait
 from router.quoting.policies.baselines import TimeSliced, UniformProgress
 from router.quoting.policies.believing import Believing
+from router.quoting.policies.foresight import DRAWS
 from router.quoting.policies.policy import Greedy, Policy, Rule
 from router.quoting.policies.safety import SafetyNet
 from router.quoting.policies.skynomad import SkyNomad
 from router.quoting.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
 
 Factory = Callable[[Terms, Sequence[Site], Watched], Explorer]
-# What is fitted to several zones takes long with many, and so does showing it its past.
-_FORESEEN_SITES: Final = 8
-_FORESEEN_TICKS: Final = 240
+Parameters = Mapping[str, Number]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +45,69 @@ class Known:
         )  # fmt: skip
 
 
-def _same(explorer: Explorer, *, remembers: bool = True) -> Known:
-    return Known(lambda *_: explorer, remembers)
+def _same(explorer: Explorer, *, remembers: bool = True) -> Callable[[Parameters], Known]:
+    known = Known(lambda *_: explorer, remembers)
+    return lambda _: known
 
 
-EXPLORERS: Final[Mapping[Rule, Known]] = MappingProxyType({
+def _sliced(given: Parameters) -> Known:
+    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), remembers=False)
+
+
+def _foreseen(given: Parameters) -> Known:
+    draws, clock_ticks = int(given["draws"]), int(given["clock_ticks"])
+
+    def made(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
+        return foreseeing(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
+
+    return Known(made, most_sites=int(given["places"]), most_ticks=int(given["ticks"]), apart=True)
+
+
+_MAKING: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType({
     Rule.SPOT_OR_WAIT: _same(Believing(SpotOrWait()), remembers=False),
-    Rule.TIME_SLICED: _same(Believing(TimeSliced()), remembers=False),
+    Rule.TIME_SLICED: _sliced,
     Rule.UNIFORM_PROGRESS: _same(Believing(UniformProgress()), remembers=False),
     Rule.UNIFORM_PROGRESS_PLAIN: _same(Believing(UniformProgress(False)), remembers=False),
     Rule.FAILOVER_PROGRESS: _same(FailoverProgress()),
     Rule.RATE_PROGRESS: _same(RateProgress()),
     Rule.RATE_PER_USD_PROGRESS: _same(RatePerUsdProgress()),
     Rule.SKYNOMAD: _same(SkyNomad()),
-    Rule.FORESIGHT: Known(foreseeing, most_sites=_FORESEEN_SITES, most_ticks=_FORESEEN_TICKS, apart=True),
+    Rule.FORESIGHT: _foreseen,
+})  # fmt: skip
+# ``places`` and ``ticks``: what is fitted to several places takes long with many, and so does showing it its past.
+_PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType({
+    Rule.GREEDY: {"least_saving_usd": 1, "least_saving_share": 0.1},
+    Rule.TIME_SLICED: {"slices": 8},
+    Rule.FORESIGHT: {"clock_ticks": MOST_CLOCK_TICKS, "draws": DRAWS, "places": 8, "ticks": 240},
 })  # fmt: skip
 
 
-def policy_named(rule: Rule, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
-    """The policy in its net. ``watched``: what was seen of spot pools, for those that learn from it."""
-    greedy = Greedy(heeds_hints=heeds_hints)
+def run_policy(rule: Rule) -> RunPolicy:
+    """The policy of that name with the parameters that this version gives it."""
+    return RunPolicy.of(rule.value, **_PARAMETERS.get(rule, {}))
+
+
+EXPLORERS: Final[Mapping[Rule, Known]] = MappingProxyType(
+    {rule: make(_PARAMETERS.get(rule, {})) for rule, make in _MAKING.items()}
+)
+
+
+def policy_of(chosen: RunPolicy, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
+    """The policy in its net. ``watched``: what was seen of spot pools, for those that learn from it. ValueError where
+    this version does not know the name, or other parameters than these."""
+    if chosen.name not in set(Rule):
+        raise ValueError(f"this version knows no policy {chosen.name}")
+    rule = Rule(chosen.name)
+    given, usual = dict(chosen.parameters), _PARAMETERS.get(rule, {})
+    if given.keys() != usual.keys() or any(value <= 0 for value in given.values()):
+        takes = ", ".join(usual) or "none"
+        raise ValueError(f"this version cannot run {chosen}: the parameters of {rule.value} are {takes}, above zero")
     if rule is Rule.GREEDY:
-        return SafetyNet(greedy)
-    return SafetyNet(EXPLORERS[rule].steered(watched, greedy))
+        least, share = Usd.parse(f"{given['least_saving_usd']:.9f}"), Fraction(str(given["least_saving_share"]))
+        return SafetyNet(Greedy(least, share, heeds_hints))
+    return SafetyNet(_MAKING[rule](given).steered(watched, Greedy(heeds_hints=heeds_hints)))
+
+
+def policy_named(rule: Rule, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
+    """The policy of that name in its net, with the parameters that this version gives it."""
+    return policy_of(run_policy(rule), heeds_hints=heeds_hints, watched=watched)

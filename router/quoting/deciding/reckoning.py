@@ -1,7 +1,8 @@
 """Our policy for one job that runs: what is expected of its places, and the fit to it, which takes seconds.
 
-A fit is remembered by what it was made of, rounded, and made from what is rounded: the same observation and the same
-sightings give the same decision after a restart too.
+A fit is remembered by what it was made of: the same observation and the same sightings give the same decision after a
+restart too. What is known of the weather is rounded to two digits for that, and changes slowly. Of prices and speeds,
+which decide between places that differ little, only the sixth digit is cut: no decision is there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from router.quoting.play.asking import Explorer, Terms
 from router.quoting.play.scene import Ways
 from router.quoting.play.series import Floats, Ints
 from router.quoting.policies.foreseeing import ForeseenAsking, clock_for
-from router.quoting.policies.foresight import Foresight
+from router.quoting.policies.foresight import DRAWS, Foresight
 from router.quoting.policies.market import SAME, Market
 from router.quoting.policies.policy import Pool
 from router.quoting.policies.uniform_probing import CheapestSpot
@@ -29,11 +30,11 @@ from router.quoting.weather.outlook import CLASSES, Outlook
 Watched = Callable[[Collection[Pool]], Mapping[Pool, Sighting]]
 Numbers = tuple[float, ...]
 _MOST_FITS: Final = 16  # of some ten MB each
-_MOST_CLOCK_TICKS: Final = 144  # a longer job is solved in longer ones
-_DIGITS: Final = 2  # of what is known of the weather, and of prices of spot: those of the moment are seen as they are
+MOST_CLOCK_TICKS: Final = 144  # a longer job is solved in longer ones
+_WEATHER_DIGITS: Final = 2
+_PRICE_DIGITS: Final = 5  # of prices, egress and speeds: at most 1 in 20,000 off
 _GROWS: Final = 1.1  # work is rounded down to a power of it
 _LAUNCH_S: Final = 30.0
-_SPEED_DIGITS: Final = 3
 
 
 def nothing_watched(_: Collection[Pool]) -> Mapping[Pool, Sighting]:
@@ -41,12 +42,14 @@ def nothing_watched(_: Collection[Pool]) -> Mapping[Pool, Sighting]:
     return {}
 
 
-def foreseeing(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
+def foreseeing(
+    terms: Terms, sites: Sequence[Site], watched: Watched, *, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
+) -> Explorer:  # fmt: skip
     """For these terms, whose zones are the sites, spot at the prices of now. Where nothing as fast as the reference is
     sold on demand there is nothing to fall back on: any spot is taken, the cheapest first."""
     if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SAME)).any():
         return CheapestSpot()
-    return _fitted(_case(terms, sites, outlook_of(sites, watched)))
+    return _fitted(_case(terms, sites, outlook_of(sites, watched), draws, clock_ticks))
 
 
 def outlook_of(sites: Sequence[Site], watched: Watched) -> Outlook:
@@ -74,7 +77,7 @@ def _rates(site: Site) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """All that a fit depends on, rounded, flat."""
+    """All that a fit depends on, flat."""
 
     zones: int
     events: Numbers
@@ -88,25 +91,29 @@ class _Case:
     work_s: int
     deadline_s: int
     clock_s: int
+    draws: int
 
 
-def _case(terms: Terms, sites: Sequence[Site], outlook: Outlook) -> _Case:
+def _case(
+    terms: Terms, sites: Sequence[Site], outlook: Outlook, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
+) -> _Case:  # fmt: skip
     deadline_s = terms.ticks * terms.tick_s
-    clock = max(clock_for(terms.tick_s), -(-deadline_s // _MOST_CLOCK_TICKS))
+    clock = max(clock_for(terms.tick_s), -(-deadline_s // clock_ticks))
     launch_s = terms.task.changeover_s + terms.launch_s
     return _Case(
-        zones=len(sites), events=_figures(outlook.events), hours=_figures(outlook.hours),
-        spot_usd=_figures(np.array([s.first.usd_per_hour.dollars() for s in sites])),
+        zones=len(sites), events=_figures(outlook.events, _WEATHER_DIGITS),
+        hours=_figures(outlook.hours, _WEATHER_DIGITS),
+        spot_usd=_figures(np.array([s.first.usd_per_hour.dollars() for s in sites]), _PRICE_DIGITS),
         on_demand_usd=tuple(terms.on_demand_usd.tolist()),
-        speed=tuple(np.round(terms.speed, _SPEED_DIGITS).tolist()),
-        launch_s=_steps(launch_s), egress_usd=_figures(terms.ways.egress_usd),
+        speed=_figures(terms.speed, _PRICE_DIGITS),
+        launch_s=_steps(launch_s), egress_usd=_figures(terms.ways.egress_usd, _PRICE_DIGITS),
         transfer_s=_steps(terms.ways.transfer_s), work_s=int(_GROWS ** floor(log(terms.task.work_s, _GROWS))),
-        deadline_s=deadline_s, clock_s=clock,
+        deadline_s=deadline_s, clock_s=clock, draws=draws,
     )  # fmt: skip
 
 
-def _figures(values: Floats) -> Numbers:
-    return tuple(float(f"{value:.{_DIGITS}g}") for value in values.ravel().tolist())
+def _figures(values: Floats, digits: int) -> Numbers:
+    return tuple(float(f"{value:.{digits}g}") for value in values.ravel().tolist())
 
 
 def _steps(seconds: Ints) -> Numbers:
@@ -121,5 +128,5 @@ def _fitted(case: _Case) -> ForeseenAsking:
         np.array(case.spot_usd), np.array(case.on_demand_usd), np.array(case.speed), np.array(case.launch_s), ways
     )
     outlook = Outlook(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
-    mind = Foresight.of(outlook, market, case.work_s, case.deadline_s, clock_s=case.clock_s)
+    mind = Foresight.of(outlook, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws)
     return ForeseenAsking(mind)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import inf, isfinite
 
 import numpy as np
 
-from router.quoting.play.asking import NEVER, Known, Player, Terms, Wish
+from router.quoting.play.asking import NEVER, Hearer, Known, Player, Terms, Wish
 from router.quoting.play.simulation import IDLE, NOWHERE, SPOT
 
 
@@ -32,6 +33,12 @@ class Spell:
     def there(self, at_s: float) -> bool:
         """Whether it was there just before ``at_s`` and was not taken until then."""
         return self.since_s < at_s and (self.until_s > at_s or (self.until_s == at_s and not self.taken))
+
+    def alike(self, other: Spell, until_s: float) -> bool:
+        """Whether it is the same before ``until_s``."""
+        ends = self.until_s == other.until_s and self.taken == other.taken
+        same = (self.kind, self.zone, self.since_s) == (other.kind, other.zone, other.since_s)
+        return same and (ends or min(self.until_s, other.until_s) >= until_s)
 
     def left_s(self, at_s: float, now_s: float) -> float:
         """Work left at ``at_s``, as if it was done evenly."""
@@ -81,16 +88,41 @@ class Retelling:
         self.heard = 0
         self.kind, self.zone, self.home, self.lost = IDLE, 0, NOWHERE, False
         self.since, self.delay_s, self.left_s = NEVER, 0.0, float(story.terms.task.work_s)
-        self.tick, self.at_s = 0, 0.0
+        self.tick, self.at_s, self.next = 0, 0.0, 0
 
     def told_to(self, player: Player | None) -> None:
-        """All ticks before the one that it is; None: nobody listens."""
-        for tick in range(self.story.tick):
+        """All ticks before the one that it is, those apart that were told before; None: nobody listens. A player that
+        can hear without deciding is not asked."""
+        for tick in range(self.next, self.story.tick):
             self._begin(tick, tick * self.terms.tick_s)
-            self._launch((tick + 1) * self.terms.tick_s, None if player is None else player.act(self.known))
+            wish = None
+            if isinstance(player, Hearer):
+                player.hear(self.known)
+            elif player is not None:
+                wish = player.act(self.known)
+            self._launch((tick + 1) * self.terms.tick_s, wish)
             if player is not None:
                 player.look(self.known)
             self._hear((tick + 1) * self.terms.tick_s)
+        self.next = max(self.next, self.story.tick)
+
+    def goes_on(self, story: Story) -> bool:
+        """Whether what was told is what ``story`` begins with, and more of it can be told."""
+        told_s, old = self.next * self.terms.tick_s, self.story
+        same = (story.terms.zones, story.terms.tick_s) == (self.terms.zones, self.terms.tick_s)
+        if not same or story.tick < self.next or story.said[: self.heard] != old.said[: self.heard]:
+            return False
+        if self.heard < len(story.said) and story.said[self.heard].at_s < told_s:
+            return False
+        before = [[s for s in one.spells if s.since_s < told_s] for one in (old, story)]
+        return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, told_s), *before))
+
+    def of(self, story: Story) -> Retelling:
+        """As far as this one has told, of a story that goes on (:meth:`goes_on`)."""
+        found = copy(self)
+        found.story, found.terms = story, story.terms
+        found.asked, found.was_up, found.tried = [*self.asked], [*self.was_up], [*self.tried]
+        return found
 
     def now(self, *, launched: bool = False) -> Known:
         """The moment that it is, before anything is done about it; ``launched``: before what was done just now."""
@@ -182,3 +214,25 @@ class Retelling:
             one = said[self.heard]
             self.asked[one.zone], self.was_up[one.zone] = int(one.at_s // self.terms.tick_s), one.up
             self.heard += 1
+
+
+class Kept:
+    """What the player of one job has heard, from one decision to the next: only what is new is told. Decisions are the
+    same as those of a player that is told everything anew; for who plays thousands of them."""
+
+    def __init__(self) -> None:
+        self._told: Retelling | None = None
+        self._heard: Player | None = None
+
+    def told_to(self, player: Player, story: Story) -> Retelling:
+        """``story`` told to a player that was just begun, as far as the tick that it is."""
+        told = Retelling(story)
+        before = self._told
+        if before is not None and before.goes_on(story) and isinstance(player, Hearer) and player.recall(self._heard):
+            told = before.of(story)
+        told.told_to(player)
+        if isinstance(player, Hearer):
+            twin = copy(player)
+            twin.recall(player)
+            self._told, self._heard = told.of(story), twin
+        return told

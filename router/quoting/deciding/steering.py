@@ -15,7 +15,7 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from router.quoting.deciding.retelling import Retelling, Said, Spell, Story
+from router.quoting.deciding.retelling import Kept, Retelling, Said, Spell, Story
 from router.quoting.play.asking import Explorer, Known, Terms, Wish, on_demand_place
 from router.quoting.play.scene import HOUR_S, Task, Ways
 from router.quoting.play.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
@@ -74,6 +74,8 @@ class Steered:
 
     ``apart``: for an explorer that reckons with losses himself. Each place is a zone of its own, and as fast as it is
     where nothing is lost; every launch on spot takes what a loss there costs longer.
+
+    ``kept``: for one job that is asked again and again, what its player heard before.
     """
 
     making: Making
@@ -82,6 +84,7 @@ class Steered:
     most_sites: int = MOST_SITES
     most_ticks: int = MOST_TICKS
     apart: bool = False
+    kept: Kept | None = None
 
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.quoting.policies.policy.Policy`."""
@@ -95,8 +98,11 @@ class Steered:
         sites = _sites(o, places, self.most_sites, apart=self.apart)
         story = _story(o, sites, self.most_ticks, apart=self.apart)
         player = self.making(story.terms, sites).begin(story.terms)
-        told = Retelling(story)
-        told.told_to(player if self.remembers else None)
+        if self.remembers and self.kept is not None:
+            told = self.kept.told_to(player, story)
+        else:
+            told = Retelling(story)
+            told.told_to(player if self.remembers else None)
         known = told.now(launched=o.event is Event.LAUNCHED)
         wish = player.act(known)
         if o.event is not Event.LAUNCHED:
@@ -116,7 +122,8 @@ def _places(o: Observation) -> dict[str, Place]:
 
 
 def _sites(o: Observation, places: Mapping[str, Place], most: int, *, apart: bool) -> list[Site]:
-    """In the order of the places. On-demand without a zone of its own goes with each spot place of the site."""
+    """By key, whatever the order of the places, so that a fit does not depend on which of them could be had lately.
+    On-demand without a zone of its own goes with each spot place of the site."""
     groups: dict[str, list[Place]] = {}
     for place in places.values():
         groups.setdefault(place.key if apart else place.site or place.key, []).append(place)
@@ -125,6 +132,7 @@ def _sites(o: Observation, places: Mapping[str, Place], most: int, *, apart: boo
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
         spots = [p for p in group if not p.sure]
         found += [Site(spot, demand) for spot in spots] or [Site(None, demand)]
+    found.sort(key=lambda site: site.first.key)
     if len(found) <= most:
         return found
     known = {life.key for life in o.lives} | ({o.here.place.key} if o.here else set())

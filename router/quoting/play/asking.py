@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -81,6 +81,16 @@ class Known:
     was_up: Bools
     tried: Bools
 
+    def at(self, rows: Ints) -> Known:
+        """Of these of its windows."""
+        own = {name: getattr(self, name)[rows] for name in OF_WINDOWS}
+        zones = {name: getattr(self, name)[:, rows] for name in OF_ZONES}
+        return Known(self.tick, self.ticks, **own, **zones)
+
+
+OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
+OF_ZONES: Final = ("spot_usd", "asked", "was_up", "tried")
+
 
 @dataclass(eq=False, slots=True)
 class Wish:
@@ -115,6 +125,20 @@ class Player(Protocol):
         """Once the tick's launches are known: [zone, window] which zones to probe; None: none. The answers are in
         ``known`` at the next tick; where none could be had, ``asked`` there is older than this tick. Where spot runs a
         probe is neither made nor paid."""
+        ...
+
+
+@runtime_checkable
+class Hearer(Player, Protocol):
+    """A player that can be told what was without deciding anything about it: nothing that it decides depends on what
+    it wished for before, nor on what was tried."""
+
+    def hear(self, known: Known, /) -> None:
+        """In place of :meth:`Player.act`, at the start of a tick."""
+        ...
+
+    def recall(self, other: object, /) -> bool:
+        """Takes over what ``other`` has heard. False, and nothing is taken over, where that heard otherwise."""
         ...
 
 

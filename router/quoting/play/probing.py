@@ -19,13 +19,12 @@ from typing import Final
 
 import numpy as np
 
-from router.quoting.play.asking import NEVER, Explorer, Known, Terms, Wish, on_demand_place
+from router.quoting.play.asking import NEVER, OF_WINDOWS, OF_ZONES, Explorer, Known, Terms, Wish, on_demand_place
 from router.quoting.play.scene import HOUR_S, Scene
 from router.quoting.play.series import Bools, Floats, Ints
 from router.quoting.play.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 
 PROBE_S: Final = 60
-_PER_WINDOW = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
 
 
 class Guard(Enum):
@@ -246,8 +245,8 @@ class _Run:
         known = self.known
         if which.all():
             return
-        for name in _PER_WINDOW:
+        for name in OF_WINDOWS:
             setattr(known, name, getattr(known, name)[which])
-        for name in ("spot_usd", "asked", "was_up", "tried"):
+        for name in OF_ZONES:
             setattr(known, name, getattr(known, name)[:, which])
         self.up = self.up[:, which]

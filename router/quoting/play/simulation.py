@@ -37,7 +37,8 @@ class Net(Enum):
     ``PUBLISHED``: idle or on on-demand, at the first tick where, counted in whole ticks, R <= C + 2d; a spot instance
     past its delay rides to R = C + d and beyond; of zones that are alike only. ``EXACT``: at the first tick where,
     whatever the weather, one more tick of what the policy wants could leave less time than on-demand needs, there or
-    in the soonest zone. ``NONE``: the policy is trusted (bounds, other simulators).
+    in the soonest zone; spot that runs goes on instead where one more tick of that could not. ``NONE``: the policy is
+    trusted (bounds, other simulators).
     """
 
     PUBLISHED = "published"
@@ -260,11 +261,13 @@ class _Run:
             forced = (must & ~riding) | (~running & (least + self.worst_s > rest))
         else:
             stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
-            delay = np.where(
-                stays, now.delay_s, task.changeover_s + (self.scene.ways.longest_s if not self.plain else 0)
-            )
-            works = np.where(kind == IDLE, 0, np.maximum(g - delay, 0))
+            launch_s = task.changeover_s + (self.scene.ways.longest_s if not self.plain else 0)
+            works = np.where(kind == IDLE, 0, np.maximum(g - np.where(stays, now.delay_s, launch_s), 0))
             forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
+            on = np.maximum(g - now.delay_s, 0)
+            goes_on = forced & running & ((on >= now.left_s) | (least - on <= rest))
+            kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
+            forced &= ~goes_on
         stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
         return self._forced(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
 
@@ -283,7 +286,11 @@ class _Run:
         works, _ = paces.done_s(seconds, zone, np.zeros_like(zone))
         risky = (works < now.left_s) & (paces.soonest_s(now.left_s - works) > rest)
         to_the_end = (kind == ON_DEMAND) & (delay + paces.takes_s(now.left_s, zone, now.kept) <= rest + self.g)
-        return self._forced(kind, zone, risky & ~to_the_end)
+        on, _ = paces.done_s(np.maximum(self.g - now.delay_s, 0), now.zone, np.zeros_like(zone))
+        safe = (on >= now.left_s) | (paces.soonest_s(np.maximum(now.left_s - on, 0)) <= rest)
+        goes_on = risky & (kind != ON_DEMAND) & (now.kind == SPOT) & safe
+        kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
+        return self._forced(kind, zone, risky & ~to_the_end & ~goes_on)
 
     def _forced(self, kind: Kinds, zone: Ints, which: Bools) -> Actions:
         """On demand where it is best, in these windows; where none is sold, as it is."""

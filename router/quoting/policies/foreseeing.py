@@ -4,6 +4,7 @@ asked."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from router.quoting.play.simulation import Player as SeeingPlayer
 from router.quoting.policies.foresight import CLOCK_S, Foresight, Sight
 from router.quoting.policies.market import SAME, Market
 from router.quoting.policies.prospects import TYPICAL_H, Lately, step
+from router.quoting.policies.repricing import Repriced
 from router.quoting.policies.weathers import Weathers
 from router.quoting.policies.weighing import Weigher
 from router.quoting.weather.outlook import CLASSES, Outlook, Sky
@@ -69,29 +71,28 @@ class _Seeing:
     """Asked where something has changed that it sees, or where time runs against it; else what runs goes on."""
 
     def __init__(self, mind: Foresight, scene: Scene) -> None:
-        self.scene, self.weigher = scene, Weigher(mind)
+        self.scene = scene
         self.slow = scene.speed < 1 - SAME
         self.weather = Weathers(mind, scene)
 
     def play(self, now: Now) -> Actions:
         """The least."""
-        seen, changed = self.weather.of(now)
+        seen, fit, changed = self.weather.of(now)
         asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
-        rows = np.flatnonzero(asked)
-        if not rows.size:
+        if not asked.any():
             return now.kind, now.zone
-        if rows.size == now.window.size:
-            return self._act(now, seen(slice(None)))
         kind, zone = now.kind.copy(), now.zone.copy()
-        kind[rows], zone[rows] = self._act(now.at(rows), seen(rows))
+        for one in np.unique(fit[asked]):
+            rows = np.flatnonzero(asked & (fit == one))
+            kind[rows], zone[rows] = self._act(now.at(rows), self.weather.fits[one], seen(rows))
         return kind, zone
 
-    def _act(self, now: Now, seen: Sight) -> Actions:
-        found = self.weigher.choices(now, self.scene.tick_s, seen)
+    def _act(self, now: Now, weigher: Weigher, seen: Sight) -> Actions:
+        found = weigher.choices(now, self.scene.tick_s, seen)
         best = found.spot.argmin(axis=0)
         least_spot = found.spot[best, np.arange(best.size)]
         other = np.minimum(found.wait, least_spot)
-        keeps = (now.kind != IDLE) & (found.stay <= np.minimum(other, found.demand) + self.weigher.margin_usd(now))
+        keeps = (now.kind != IDLE) & (found.stay <= np.minimum(other, found.demand) + weigher.margin_usd(now))
         kind = np.where(found.demand < other, ON_DEMAND, np.where(least_spot < found.wait, SPOT, IDLE))
         zone = np.where(kind == SPOT, best, found.place)
         kind = np.where(keeps, now.kind, kind)
@@ -125,12 +126,10 @@ class _Asking:
     """``look``: [window, spot, up, class] as believed at the last tick."""
 
     def __init__(self, mind: Foresight, terms: Terms) -> None:
-        self.mind, self.terms, self.weigher, self.spots = mind, terms, Weigher(mind), mind.spots
+        self.terms, self.fits, self.spots = terms, Repriced(mind), mind.spots
+        self.fit = np.full(terms.starts.size, -1)
         self.hazards = mind.outlook.mean()
-        one = np.full((1, len(self.spots), 2, CLASSES), 1 / (2 * CLASSES))
-        for _ in range(_USUAL_STEPS):
-            one = step(one, self.hazards, 1.0)
-        self.look_ = one.repeat(terms.starts.size, axis=0)
+        self.look_ = _usual(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
         self.lately = Lately.nothing((terms.starts.size, len(self.spots)))
 
     def _believed(self, known: Known) -> tuple[Floats, Floats]:
@@ -151,24 +150,60 @@ class _Asking:
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return look, times
 
+    def hear(self, known: Known, /) -> None:
+        """See :class:`~router.quoting.play.asking.Hearer`."""
+        self._believed(known)
+        self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+
+    def recall(self, other: object, /) -> bool:
+        """See :class:`~router.quoting.play.asking.Hearer`: the other has the same outlook, zones and tick."""
+        if not isinstance(other, _Asking) or (self.terms.zones, self.terms.tick_s) != (
+            other.terms.zones,
+            other.terms.tick_s,
+        ):
+            return False
+        if not (np.array_equal(self.spots, other.spots) and np.array_equal(self.hazards, other.hazards)):
+            return False
+        self.look_ = other.look_.copy()
+        self.lately = Lately(other.lately.expected.copy(), other.lately.seen.copy())
+        return True
+
     def act(self, known: Known) -> Wish:
         """Spot where it is better than to go on, the best first."""
         look, times = self._believed(known)
-        found = self.weigher.choices(known, self.terms.tick_s, self.mind.sight(look, times))
-        runs, margin = known.kind != IDLE, self.weigher.margin_usd(known)
+        wish = Wish.nothing(known)
+        fit = self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+        for one in np.unique(fit):
+            rows = np.flatnonzero(fit == one)
+            self._wish(wish, rows, self.fits[one], known.at(rows), (look[rows], times[rows]))
+        return wish
+
+    def _wish(self, wish: Wish, rows: Ints, weigher: Weigher, known: Known, seen: tuple[Floats, Floats]) -> None:
+        """Of these windows."""
+        found = weigher.choices(known, self.terms.tick_s, weigher.mind.sight(*seen))
+        runs, margin = known.kind != IDLE, weigher.margin_usd(known)
         other = np.minimum(found.wait, found.demand)
         goes_on = runs & (found.stay <= other + margin)
-        wish = Wish.nothing(known)
-        wish.spot = np.where(found.spot < np.where(goes_on, found.stay - margin, other), found.spot, np.inf)
+        spot = np.where(found.spot < np.where(goes_on, found.stay - margin, other), found.spot, np.inf)
         own = known.kind == SPOT
-        wish.spot[known.zone[own], np.flatnonzero(own)] = np.inf
-        wish.demand = np.where(~goes_on & (found.demand < found.wait), found.place, NOWHERE)
-        wish.leave = runs & ~goes_on & (found.demand >= found.wait)
-        return wish
+        spot[known.zone[own], np.flatnonzero(own)] = np.inf
+        wish.spot[:, rows] = spot
+        wish.demand[rows] = np.where(~goes_on & (found.demand < found.wait), found.place, NOWHERE)
+        wish.leave[rows] = runs & ~goes_on & (found.demand >= found.wait)
 
     def look(self, _: Known, /) -> Bools | None:
         """Nothing."""
         return None
+
+
+@lru_cache(maxsize=64)
+def _usual(hazards: bytes, spots: int) -> Floats:
+    """[1, spot, up, class]: what is believed of zones that were never asked, by their hazards [spot, up, class]."""
+    rates = np.frombuffer(hazards).reshape(spots, 2, CLASSES)
+    one = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
+    for _ in range(_USUAL_STEPS):
+        one = step(one, rates, 1.0)
+    return one
 
 
 def _up_to(seconds: Ints, parts_s: int) -> Ints:

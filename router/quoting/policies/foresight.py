@@ -10,7 +10,8 @@ on-demand is what remains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -30,18 +31,23 @@ DRAWS: Final = 600
 class Sight:
     """What is made of a look, for many windows: ``base`` [window, term] for waiting and on demand; for spot in each
     zone where it may come ``own`` [spot, window, term], and ``given`` [spot, window, term] the base should it be up,
-    None: the same; whether it may be ``up`` [spot, window], and how long it is expected to last then."""
+    None: the same; whether it may be ``up`` [spot, window]."""
 
     base: Singles
     own: Singles
     given: Singles | None
     up: Bools
-    lasts_h: Floats
 
-    def at(self, rows: Ints | slice) -> Sight:
+    @classmethod
+    def joined(cls, parts: Sequence[Sight], order: Ints) -> Sight:
+        """The windows of all parts, where all is seen, in this order."""
+        base, own, up = ([getattr(part, name) for part in parts] for name in ("base", "own", "up"))
+        return cls(np.concatenate(base), np.concatenate(own, axis=1), None, np.concatenate(up, axis=1)).at(order)
+
+    def at(self, rows: Ints) -> Sight:
         """Of these windows."""
         given = None if self.given is None else self.given[:, rows]
-        return Sight(self.base[rows], self.own[:, rows], given, self.up[:, rows], self.lasts_h[:, rows])
+        return Sight(self.base[rows], self.own[:, rows], given, self.up[:, rows])
 
     def of_spots(self) -> Singles:
         """[spot, window, term]: all terms of each."""
@@ -52,13 +58,16 @@ class Sight:
 @dataclass(frozen=True, eq=False, slots=True)
 class Foresight:
     """For tasks of one work, changeover and market; deadlines up to the longest that it was fitted for. ``spots``: the
-    zones of the market where spot may come, which ``outlook`` and ``prospects`` are of."""
+    zones of the market where spot may come, which ``outlook`` and ``prospects`` are of. ``draws`` futures were drawn,
+    by ``seed``."""
 
     outlook: Outlook
     market: Market
     spots: Ints
     prospects: Prospects
     tables: Tables
+    draws: int
+    seed: int
 
     @classmethod
     def of(cls, outlook: Outlook, market: Market, work_s: int, deadline_s: int, *, clock_s: int = CLOCK_S,
@@ -68,13 +77,25 @@ class Foresight:
             raise ValueError("the reference is not sold on demand")
         spots = outlook.comes()
         spots = spots if spots.size else np.arange(market.zones)
-        outlook, reference = outlook.only(spots), float((market.on_demand_usd / market.speed).min())
-        share = (market.spot_usd / market.speed / reference)[spots]
-        prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
         grid = slack_grid(max(0, deadline_s - work_s), clock_s, float(market.launch_s.max()))
         ticks = max(1, -(-deadline_s // clock_s))
+        return cls._solved(outlook.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
+
+    @classmethod
+    def _solved(cls, outlook: Outlook, market: Market, spots: Ints, ticks: int, clock_s: int, grid: Floats, draws: int,
+                seed: int) -> Foresight:  # fmt: skip
+        reference = float((market.on_demand_usd / market.speed).min())
+        share = (market.spot_usd / market.speed / reference)[spots]
+        prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
         tables = solve(outlook, market, spots, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
-        return cls(outlook, market, spots, prospects, tables)
+        return cls(outlook, market, spots, prospects, tables, draws, seed)
+
+    def at_prices(self, spot_usd: Floats) -> Foresight:
+        """Solves for the same at other prices of spot [zone], on the same futures."""
+        market, t = replace(self.market, spot_usd=spot_usd), self.tables
+        return self._solved(
+            self.outlook, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed
+        )  # fmt: skip
 
     def sight(self, look: Floats, times: Floats | None = None) -> Sight:
         """Of a look [window, spot, up, class], seen or believed; hazards are ``times`` [window, spot, up] those
@@ -92,8 +113,7 @@ class Foresight:
             seen = self.prospects.view(sure, times)
             own[z] = self.prospects.own(seen, each[z : z + 1])[:, 0]
             given[z] = self.prospects.all_zones(seen)
-        lasts_h = (view.classes * self.prospects.lasts).sum(axis=-1).T
-        return Sight(base, own, given if unsure.size else None, chance.T > 0, lasts_h)
+        return Sight(base, own, given if unsure.size else None, chance.T > 0)
 
     def between(self, slack_s: Floats) -> tuple[Ints, Singles]:
         """[window]: the points of the grid above these, and how far from the one below to it they are."""

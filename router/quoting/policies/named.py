@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -22,6 +22,7 @@ SLICES: Final = 8
 Sees = Callable[[Series | None, Scene], VectorPolicy]
 Asks = Callable[[Series | None, Scene, float], Explorer]
 Watch = Callable[[Now | Known], None]
+Plays = Callable[[Series | None, Scene, Watch | None], "Played"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,7 +44,7 @@ class Named:
     """``sees``: makes it for a world in which each zone's availability is free to see; ``asks``: for one in which zones
     are asked, for money. None: there is none. Both get the past (None where nothing is past) and a scene like those to
     be played; ``asks`` the checkpoint in GB too. ``learns``: it cannot do without a past. ``exact``: needs the exact
-    net; else the published one."""
+    net; else the published one. ``plays``: plays a scene by itself, asking zones, in a net of its own."""
 
     name: str
     about: str
@@ -51,6 +52,7 @@ class Named:
     asks: Asks | None = None
     learns: bool = False
     exact: bool = False
+    plays: Plays | None = None
 
     def play(
         self, past: Series | None, scene: Scene, checkpoint_gb: float, *, paid: bool = False, exact: bool | None = None,
@@ -60,6 +62,8 @@ class Named:
         a past that is not there. ``exact`` overrides which net it has."""
         if self.learns and past is None:
             raise ValueError(f"{self.name} learns from the past, and there is none")
+        if self.plays is not None:
+            return self.plays(past, scene, watch)
         sure = self.exact if exact is None else exact
         if self.sees is not None and not paid:
             free = simulate(scene, self.sees(past, scene), Net.EXACT if sure else Net.PUBLISHED, watch=watch)
@@ -109,12 +113,12 @@ ALIASES: Final = {
 }  # fmt: skip
 
 
-def named(name: str) -> Named:
+def named(name: str, among: Mapping[str, Named] = POLICIES) -> Named:
     """The policy of that name; KeyError with names that are near, or else all, for another one."""
-    found = POLICIES.get(ALIASES.get(name.lower(), name.lower()))
+    found = among.get(ALIASES.get(name.lower(), name.lower()))
     if found is None:
-        near = get_close_matches(name.lower(), [*POLICIES, *ALIASES], n=2)
-        raise KeyError(f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(POLICIES)}")
+        near = get_close_matches(name.lower(), [*among, *ALIASES], n=2)
+        raise KeyError(f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(among)}")
     return found
 
 

@@ -61,16 +61,14 @@ def explorer_from(past: Series, scene: Scene) -> Explorer:
 
 
 def expected(past: Series, scene: Scene) -> Scene:
-    """One window like those of the scene, in which there is no spot and its price in each zone is the median of what it
-    was in ``past`` while there was any; where there was none, of all ticks."""
-    size, ticks = scene.task.size, scene.ticks
+    """One window like those of the scene, in which there is no spot and its price in each zone is what it last was in
+    ``past``."""
     known = past.only([zone.zone for zone in scene.series.zones])
-    zones = tuple(_blank(zone, was, size, ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True))
+    zones = tuple(_blank(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True))
     return Scene.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
 
 
-def _blank(zone: ZoneSeries, past: ZoneSeries, size: int, ticks: int) -> ZoneSeries:
-    there = past.counts >= size
-    usd = np.median(past.spot_usd_per_hour[there] if there.any() else past.spot_usd_per_hour)
+def _blank(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:
+    usd = past.spot_usd_per_hour[-1]
     none: Ints = np.zeros(ticks, dtype=np.int64)
     return replace(zone, counts=none, spot_usd_per_hour=np.full(ticks, usd))

@@ -40,6 +40,10 @@ class Rule(StrEnum):
     FORESIGHT = "foresight"
 
 
+# Quotes are made for this policy, so it runs wherever a deploy file names none.
+QUOTED_RULE = Rule.FORESIGHT
+
+
 class Event(StrEnum):
     """Why the policy is asked. ``REBALANCE``, and ``MAINTENANCE`` without a time, are hints; ``HEALTH``: a machine of
     the gang is not to be trusted; ``LOST``: the gang is gone; ``ENDED_SHORT``: a place could not be had whole.

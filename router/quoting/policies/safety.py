@@ -28,7 +28,7 @@ _NONE = timedelta(0)
 @dataclass(frozen=True, slots=True)
 class SafetyNet:
     """Goes on demand at the first tick where (time left - one tick) < W + d, and < W + 2d where ``inner`` would launch
-    spot.
+    spot and nothing runs that could stay: that goes on until the first of the two.
 
     W: what is left from the last confirmed checkpoint. d: launch, transfer and restore, rounded up to whole ticks;
     of the two, one is the spot place's own (with the way back, where the checkpoint goes along) and one on-demand's.
@@ -58,10 +58,7 @@ class SafetyNet:
         leaving = _NONE if here is None else o.save
         if left - o.tick < leaving + _least(o, sure):
             return Move(by_cost(in_time), "the last moment for on-demand")
-        if isinstance(wanted, Move) and wanted.to:
-            to = _allowed(o, wanted, sure, left)
-            return replace(wanted, to=to) if to else Move(by_cost(in_time), "too late for another spot start")
-        return wanted
+        return _from_spot(o, wanted, sure, left)
 
 
 def _least(o: Observation, sure: list[Place]) -> timedelta:
@@ -97,6 +94,20 @@ def _from_sure(o: Observation, wanted: Decision, sure: list[Place], left: timede
         return wanted if left - o.tick >= o.save + _least(o, sure) else Stay("no time to leave on-demand")
     to = _allowed(o, wanted, sure, left)
     return replace(wanted, to=to) if to else Stay("no time to leave on-demand")
+
+
+def _from_spot(o: Observation, wanted: Decision, sure: list[Place], left: timedelta) -> Decision:
+    """While there is a tick to spare: what is wanted, where a launch that it wants is in time. Where none is, what runs
+    and can stay goes on, for a tick of it is safe; else on-demand begins."""
+    if not isinstance(wanted, Move) or not wanted.to:
+        return wanted
+    to = _allowed(o, wanted, sure, left)
+    if to:
+        return replace(wanted, to=to)
+    if not o.must_go:
+        return Stay("too late for another spot start, and time enough where it is")
+    in_time = [p for p in sure if o.last_words + p.needs <= left]
+    return Move(by_cost(in_time), "too late for another spot start")
 
 
 def _too_late(o: Observation, wanted: Decision, left: timedelta) -> Decision:

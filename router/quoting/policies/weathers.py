@@ -14,6 +14,7 @@ from router.quoting.play.series import Bools, Floats, Ints
 from router.quoting.play.simulation import Now
 from router.quoting.policies.foresight import Foresight, Sight
 from router.quoting.policies.prospects import Lately, look_at
+from router.quoting.policies.repricing import Repriced
 from router.quoting.weather.outlook import CLASSES, Sky, age_class
 
 _MEMORY_H: Final = 48.0
@@ -23,12 +24,13 @@ _AT_ONCE: Final = 40_000  # windows times ticks
 @dataclass(eq=False, slots=True)
 class _Block:
     """Ticks ``first`` and those after it of the windows ``row`` [window] says (-1: not among them): what is seen
-    [row of row, tick], flat, and whether that ``changed``."""
+    [row of row, tick], flat, by the ``fit`` at the prices there, and whether that ``changed``."""
 
     first: int
     ticks: int
     row: Ints
     seen: Sight
+    fit: Ints
     changed: Bools
 
 
@@ -36,7 +38,7 @@ class Weathers:
     """Of one scene; asked tick by tick. Windows that start at the same tick of the series have the same weather."""
 
     def __init__(self, mind: Foresight, scene: Scene) -> None:
-        self.mind, self.scene = mind, scene
+        self.mind, self.scene, self.fits = mind, scene, Repriced(mind)
         self.starts, self.which = np.unique(scene.starts, return_inverse=True)
         self.had_past = (self.starts > 0)[:, None]
         self.hours = scene.tick_s / HOUR_S
@@ -48,17 +50,18 @@ class Weathers:
         rows = np.arange(self.starts.size)
         for i in range(1, count):
             self._pass(rows, up[..., i].T, known[..., i - 1].T)
+        self._fit = np.full(self.starts.size, -1)
         self._block: _Block | None = None
 
-    def of(self, now: Now) -> tuple[Callable[[Ints | slice], Sight], Bools]:
-        """What makes the sight of these of the windows of ``now``; and [window] whether something changed since the
-        tick before: whether spot is there, for how long that is so, or its price."""
+    def of(self, now: Now) -> tuple[Callable[[Ints], Sight], Ints, Bools]:
+        """What makes the sight of these of the windows of ``now``; [window] the fit by which it is; and whether
+        something changed since the tick before: whether spot is there, for how long that is so, or its price."""
         begins, block = self.scene.begins, self._block
         if block is None or (begins is None and now.tick >= block.first + block.ticks):
             block = self._block = self._next(now)
         passed = now.tick if begins is None else now.tick - begins[now.window]
         at = block.row[self.which[now.window]] * block.ticks + (passed - block.first)
-        return (lambda rows: block.seen.at(at[rows])), block.changed[at]
+        return (lambda rows: block.seen.at(at[rows])), block.fit[at], block.changed[at]
 
     def _next(self, now: Now) -> _Block:
         """With windows that begin at different ticks: all of them, and all ticks."""
@@ -72,15 +75,33 @@ class Weathers:
         row[rows] = np.arange(rows.size)
         at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, scene.series.ticks - 1)
         up = scene.up[self.mind.spots][:, at].transpose(1, 2, 0)
-        usd = scene.spot_usd[self.mind.spots][:, at].transpose(1, 2, 0)
+        usd = scene.spot_usd[:, at].transpose(1, 2, 0)
         skies, times = self._passed(rows, up[:, 1:], first)
-        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:] != usd[:, :-1])
+        fit = self._fitted(rows, usd[:, 1:])
+        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.mind.spots] != usd[:, :-1, self.mind.spots])
         kind = age_class(skies.age_h)
         changed[:, 1:] |= kind[:, 1:] != kind[:, :-1]
         changed[:, 0] = True
         look = look_at(skies).reshape(-1, up.shape[-1], 2, CLASSES)
-        seen = self.mind.sight(look, times.reshape(-1, up.shape[-1], 2))
-        return _Block(first, ticks, row, seen, changed.any(axis=-1).ravel())
+        seen = self._sight(look, times.reshape(-1, up.shape[-1], 2), fit)
+        return _Block(first, ticks, row, seen, fit, changed.any(axis=-1).ravel())
+
+    def _fitted(self, rows: Ints, usd: Floats) -> Ints:
+        """[row, tick], flat: the fit at these prices [row, tick, zone]."""
+        found = np.empty(usd.shape[:2], dtype=np.int64)
+        moves = np.concatenate([[True], (usd[:, 1:] != usd[:, :-1]).any(axis=(0, 2))])
+        for i in range(usd.shape[1]):
+            self._fit[rows] = found[:, i] = (
+                self.fits.fits(usd[:, i].T, self._fit[rows]) if moves[i] else self._fit[rows]
+            )  # fmt: skip
+        return found.ravel()
+
+    def _sight(self, look: Floats, times: Floats, fit: Ints) -> Sight:
+        """Of [row of row, tick], flat."""
+        which = np.unique(fit)
+        parts = [np.flatnonzero(fit == one) for one in which]
+        seen = [self.fits[one].mind.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
+        return seen[0] if len(seen) == 1 else Sight.joined(seen, np.argsort(np.concatenate(parts)))
 
     def _passed(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
         """[row, tick, spot]: the sky at each tick, and [.., up] how much more often than expected it changed."""

@@ -76,9 +76,8 @@ class Weigher:
     def choices(self, now: Now | Known, tick_s: int, seen: Sight) -> Choices:
         """At the start of a tick of ``tick_s``, by what is seen or believed."""
         moment = self._moment(now, tick_s, seen)
-        dearer = self._dearer(now, moment)
         demands, stay = self._demands(now, moment)
-        spot, stay = self._spot(now, moment, dearer, stay)
+        spot, stay = self._spot(now, moment, stay)
         best = demands.argmin(axis=0)
         rescue_s = np.where(moment.homeless, self._rescue_s.min(), self._rescue_s[moment.home])
         wait = np.where(moment.slack_s - self._tables.clock_s >= rescue_s, 0.0, NEVER)
@@ -100,11 +99,6 @@ class Weigher:
             np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T,
         )  # fmt: skip
 
-    def _dearer(self, now: Now | Known, moment: _Moment) -> Floats:
-        """[spot, window]: what it costs more than was expected, for as long as it lasts."""
-        hours = np.minimum(moment.seen.lasts_h, moment.left_h)
-        return np.asarray((now.spot_usd - self._market.spot_usd[:, None])[self._spots] * hours)
-
     def _demands(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
         """[place, window]: on demand there; and going on with it, where it runs."""
         places, mind, tables = self._places, self.mind, self._tables
@@ -123,13 +117,13 @@ class Weigher:
                 stay[rows] = np.where(in_time, at + moved[i, rows], stay[rows])
         return demands, stay
 
-    def _spot(self, now: Now | Known, m: _Moment, dearer: Floats, stay: Floats) -> tuple[Floats, Floats]:
+    def _spot(self, now: Now | Known, m: _Moment, stay: Floats) -> tuple[Floats, Floats]:
         """[zone, window]: spot there; and going on, with spot too."""
         at = self._spots
         needs_s = (self._rescue_s + self._loses_s)[:, None]
         moved = m.homes[self._group[at]] - m.home_usd
         terms = m.seen.of_spots()
-        cost = self._launched(self._tables.launch[m.row], m, at, terms) + dearer + m.egress_usd[at] + moved
+        cost = self._launched(self._tables.launch[m.row], m, at, terms) + m.egress_usd[at] + moved
         spot = np.full(m.takes_s.shape, NEVER)
         spot[at] = np.where((m.slack_s - m.takes_s[at] >= needs_s[at]) & m.seen.up, cost, NEVER)
         here = (now.kind == SPOT) & (self._spot_of[now.zone] >= 0)
@@ -138,7 +132,7 @@ class Weigher:
         if rows.size:
             i = self._spot_of[now.zone[rows]]
             goes_on = self.mind.at(self._tables.stay[m.row], terms[i, rows], self.mind.between(m.running_s[rows]), i)
-            stay[rows] = goes_on + dearer[i, rows] + moved[i, rows]
+            stay[rows] = goes_on + moved[i, rows]
         return spot, stay
 
     def _soon_enough(self, zone: int, m: _Moment, slack_s: Floats) -> Bools:

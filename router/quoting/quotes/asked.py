@@ -13,6 +13,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
+from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
 from router.planning.transfers import checkpoint_transfer
@@ -23,11 +24,12 @@ from router.quoting.quotes.figures import Levels, usd
 from router.quoting.quotes.quote import Refused, Somewhere
 from router.quoting.quotes.sightings import Sighting, Weather, weather_of
 from router.quoting.quotes.stage import Clock, PolicyFor, Stage
-from router.quoting.quotes.venues import Venue, fastest, venues_of
+from router.quoting.quotes.venues import Venue, chosen, fastest, untold, venues_of
 from router.quoting.weather.outlook import Outlook
 from router.quoting.weather.weather_fit import WeatherFit
 
 _REASONS: Final = 4
+_MENUS_TRIED: Final = 32  # regions kept in turn until all places of a choice are linked
 Seen = Callable[[Sequence[Venue]], Mapping[str, Sighting]]
 
 
@@ -43,7 +45,7 @@ class Ask:
 @dataclass(frozen=True, slots=True)
 class Trade:
     """``seen``: what history there is of the pools of these venues. ``policy_name``: of ``policy_for``, in words.
-    ``fit``: what was learned of recorded weather, where it is fresh."""
+    ``fit``: what was learned of recorded weather, where it is fresh. ``run_policy``: what runs an accepted quote."""
 
     finder: CandidateFinder
     book: PriceBook
@@ -54,6 +56,7 @@ class Trade:
     policy_name: str
     seed: int = 0
     fit: WeatherFit | None = None
+    run_policy: RunPolicy | None = None
 
 
 class Asking:
@@ -66,11 +69,14 @@ class Asking:
         self.job = ask.job.model_copy(update={"deadline": Moment(absolute=ask.deadline)})
         self.steps = steps_to_do(ask.job, running=False)
         self.candidates, self.dropped = trade.finder.find(self.job)
-        self.venues = venues_of(self.job, self.candidates, trade.limits)
+        hours = (self.start, max(self.start, ask.deadline))
+        self.venues = venues_of(self.job, self.candidates, trade.limits, hours)
+        self.untold = tuple(filter(None, (untold(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
         self._weather: dict[tuple[str, ...], Weather] = {}
         self._policies: dict[tuple[str, ...], VectorPolicy] = {}
+        self._linked: dict[tuple[RegionId, RegionId], bool] = {}
 
     @property
     def window_h(self) -> float:
@@ -84,7 +90,8 @@ class Asking:
     def again(self, **changes: object) -> tuple[Venue, ...]:
         """Venues of the job with some fields changed."""
         job = self.job.model_copy(update=changes)
-        return venues_of(job, self.trade.finder.find(job)[0], self.trade.limits)
+        hours = (self.start, max(self.start, self.ask.deadline))
+        return venues_of(job, self.trade.finder.find(job)[0], self.trade.limits, hours)
 
     def refused(self) -> Refused | None:
         """Why there can be no quote; None where there can."""
@@ -95,6 +102,9 @@ class Asking:
             return Refused(name, "its deadline is not after its start", "ask for a later one with --by")
         if not self.candidates:
             return Refused(name, "no offer passes the job's rules", "see the reasons", reasons=reasons(self.dropped))
+        if not self.venues and self.untold and len(self.untold) == len(self.candidates):
+            what = "it fits reservations alone, of which a quote can say nothing"
+            return Refused(name, what, "plan it; or state usd_per_hour and dates that reach", reasons=self.untold)
         if not self.venues:
             what = "it may run on spot alone and cannot resume: each loss begins all over"
             return Refused(name, what, "add `checkpoint:`, or `market: {spot: allowed}`")
@@ -112,7 +122,7 @@ class Asking:
         window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
         trade = self.trade
         weather = self.weather(venues)
-        key = _keys(venues)
+        key = keys(venues)
 
         def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
             if key not in self._policies:
@@ -126,7 +136,7 @@ class Asking:
 
     def weather(self, venues: Sequence[Venue]) -> Weather:
         """What is expected there."""
-        key = _keys(venues)
+        key = keys(venues)
         if key not in self._weather:
             self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
         return self._weather[key]
@@ -144,16 +154,46 @@ class Asking:
             return float("inf")
         return 0.0 if moved is None else transfer_usd(moved.tariff, moved.volume_bytes, self.trade.limits).dollars()
 
-    def linked(self, venues: Sequence[Venue]) -> tuple[Venue, ...]:
-        """Those, in order, between which moving the checkpoint has a known price."""
-        found: list[Venue] = []
-        for v in venues:
-            ways = (
-                (self.move_usd(a, b)) for w in found for a, b in ((v.region, w.region), (w.region, v.region)) if a != b
-            )
-            if all(map(math.isfinite, ways)):
-                found.append(v)
-        return tuple(found)
+    def linked(self, a: RegionId, b: RegionId) -> bool:
+        """Whether moving the checkpoint has a known price both ways."""
+        if a == b:
+            return True
+        key = (min(a, b), max(a, b))
+        if key not in self._linked:
+            self._linked[key] = math.isfinite(self.move_usd(a, b)) and math.isfinite(self.move_usd(b, a))
+        return self._linked[key]
+
+    def menus(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[tuple[Venue, ...], ...]:
+        """A few places to hold in mind within ``hours``, all linked to each other; the choices of these, none a part of
+        another, the most promising first. Empty for no venues.
+
+        One choice where all that look good are linked. Else one for each way to keep a region and what is linked to it.
+        """
+        found: dict[tuple[str, ...], tuple[Venue, ...]] = {}
+        todo: list[tuple[RegionId, ...]] = [()]
+        seen: set[frozenset[RegionId]] = set()
+        while todo and len(seen) < _MENUS_TRIED:
+            kept = todo.pop(0)
+            if frozenset(kept) in seen:
+                continue
+            seen.add(frozenset(kept))
+            among = [v for v in venues if all(self.linked(v.region, a) for a in kept)] if kept else venues
+            picked = chosen(among, steps, hours)
+            regions = list(dict.fromkeys(v.region for v in picked))
+            torn = [a for a in regions if not all(self.linked(a, b) for b in regions)]
+            if picked and not torn:
+                found[keys(picked)] = picked
+            todo += [(*kept, a) for a in torn]
+        return tuple(sorted(found.values(), key=lambda menu: _promise(menu, steps, hours)))
+
+    def menu(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, ...]:
+        """The most promising of :meth:`menus`; empty for no venues."""
+        return next(iter(self.menus(venues, steps, hours)), ())
+
+    def plan_usd(self) -> float | None:
+        """What a plan of this job alone expects: its cheapest place by which it is done with the job's confidence."""
+        fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
+        return min((v.whole_usd(self.steps) for v in fits), default=None)
 
     def somewhere(self, venues: Sequence[Venue]) -> tuple[Somewhere, ...]:
         """As a quote names them."""
@@ -161,7 +201,14 @@ class Asking:
         return tuple(_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
 
 
-def _keys(venues: Sequence[Venue]) -> tuple[str, ...]:
+def _promise(menu: Sequence[Venue], steps: float, hours: float) -> tuple[bool, float, tuple[str, ...]]:
+    """What sorts choices of places: those that can be in time first, then by the least that one of them may cost."""
+    late = menu[0].hours(steps) > hours
+    return late, min(v.whole_usd(steps) for v in menu), keys(menu)
+
+
+def keys(venues: Sequence[Venue]) -> tuple[str, ...]:
+    """What tells choices of places apart."""
     return tuple(v.candidate.key for v in venues)
 
 

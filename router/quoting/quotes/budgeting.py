@@ -11,7 +11,6 @@ from router.quoting.quotes.explaining import conditions, sizes_alone
 from router.quoting.quotes.figures import quantiles, usd
 from router.quoting.quotes.quote import BudgetQuote, Reach, Refused
 from router.quoting.quotes.stage import Case, Stage, clock_for
-from router.quoting.quotes.venues import chosen
 
 CONFIDENCES: Final = (0.5, 0.8, 0.95)
 DRAWS: Final = 200
@@ -37,16 +36,20 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
         return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
     clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
-    everything = asking.linked(chosen(asking.venues, max(1, most // 2), hours))
+    everything = asking.menu(asking.venues, max(1, most // 2), hours)
     alone = sizes_alone(asking, everything)
     menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest size that can be in time
     asking.least_steps = max(1, min(asking.steps, most // _COARSE))
     stage = asking.stage(menu, clock, DRAWS)
+    reaches = _reaches(stage, most, budget.dollars())
+    if not any(r.steps for r in reaches):
+        what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
+        return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
     return BudgetQuote(
         job=name, job_digest=ask.job.digest, asked_at=trade.now, start=asking.start, deadline=ask.deadline,
-        budget=budget, steps=asking.steps, reaches=_reaches(stage, most, budget.dollars()),
+        budget=budget, steps=asking.steps, reaches=reaches,
         places=asking.somewhere(menu), conditions=conditions(asking, menu, stage.weather, trade.policy_name),
-        policy=trade.policy_name, draws=DRAWS, book_digest=trade.book.digest,
+        policy=trade.policy_name, draws=DRAWS, book_digest=trade.book.digest, run_policy=trade.run_policy,
     )  # fmt: skip
 
 

@@ -1,19 +1,20 @@
-"""What other deadlines would cost: a curve from the earliest possible to where more time is of no more use."""
+"""What deadlines cost: a curve from the earliest possible to where more time is of no more use. A later deadline never
+costs more than an earlier one: its run is the best of those simulated for it and for all before it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 import numpy as np
 
-from pricing.money import Usd
-from router.quoting.quotes.figures import Levels, knee, quantiles, usd
+from router.quoting.play.series import Floats
+from router.quoting.quotes.figures import Levels, knee, likely, quantiles
 from router.quoting.quotes.quote import Point
-from router.quoting.quotes.stage import Clock, Played
+from router.quoting.quotes.stage import Clock, Played, Stage
 
 LATER: Final = 0.02  # of the probability of being on time: as good as
 POINTS: Final = 8  # beside the deadline that was asked for
@@ -37,39 +38,66 @@ def ticks_of(hours: float, clock: Clock) -> int:
     return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
 
 
-def curve(found: Mapping[float, Sequence[Point]], asked: Point) -> tuple[Point, ...]:
-    """``found``: by hours of the window what there is for it, of which the best counts. ``asked``: the point of the
-    quote itself, which stands for the one next to it.
+@dataclass(frozen=True, eq=False, slots=True)
+class Simulated:
+    """A choice of places as it was simulated with a deadline ``window_s`` after the start. ``usd`` and ``finish_s``:
+    what is quoted of its draws, in order. ``cost`` orders simulations: expected dollars, then the 90 % figure, where
+    the first has no end. ``by_s``: the deadline that it is offered for, this one or a later one."""
 
-    Who has longer may do as who has less, so that no later deadline costs more at the median or the 90th percentile.
-    """
-    nearest = min(found, key=lambda h: abs(h - asked.hours))
-    others = [_best(points) for h, points in found.items() if h != nearest]
-    monotone: list[Point] = []
-    for p in sorted([*others, asked], key=lambda p: p.hours):
-        best = monotone[-1] if monotone else p
-        monotone.append(p if p is asked else replace(p, p50=_less(p.p50, best.p50), p90=_less(p.p90, best.p90)))
-    dollars = [p.p50.dollars() if p.p50 is not None else float("inf") for p in monotone]
-    at = knee([p.hours for p in monotone], dollars)
-    return tuple(replace(p, knee=i == at) for i, p in enumerate(monotone))
+    stage: Stage
+    played: Played
+    usd: Floats
+    finish_s: Floats
+    cost: tuple[float, float]
+    window_s: int
+    by_s: int
 
+    @classmethod
+    def of(cls, stage: Stage, played: Played, window_s: int, levels: Levels) -> Simulated:
+        """As it came out, read at these levels."""
+        dollars, finish_s = levels.cost.quoted(played.usd), levels.finish.quoted(played.finish_s)
+        cost = float(dollars.mean()), float(quantiles(dollars, (0.9,))[0])
+        return cls(stage, played, dollars, finish_s, cost, window_s, window_s)
 
-def point(got: Played, hours: float, clock: Clock, start: datetime, levels: Levels) -> Point:
-    """Of what was played with a deadline of so many hours."""
-    seconds = ticks_of(hours, clock) * clock.tick_s
-    p50, p90 = quantiles(levels.cost.quoted(got.usd), (0.5, 0.9))
-    on_time = float(1 - got.late.mean())
-    return Point(
-        start + timedelta(seconds=seconds), seconds / 3600, usd(float(p50)), usd(float(p90)), on_time, knee=False
-    )
+    @property
+    def on_time(self) -> float:
+        """The share of draws that are done by the deadline that it is offered for."""
+        return float(1 - self.played.late.mean())
 
-
-def _best(points: Sequence[Point]) -> Point:
-    """The cheapest of those that are as good as on time."""
-    sure = max(p.on_time for p in points) - LATER
-    return min((p for p in points if p.on_time >= sure),
-               key=lambda p: float("inf") if p.p50 is None else p.p50.dollars())  # fmt: skip
+    def offered_by(self, seconds: int) -> Simulated:
+        """The same run, offered for a later deadline: none of its draws is later for it."""
+        late = self.played.late & (self.played.finish_s > seconds)
+        return replace(self, played=replace(self.played, late=late), by_s=seconds)
 
 
-def _less(a: Usd | None, b: Usd | None) -> Usd | None:
-    return min((x for x in (a, b) if x is not None), default=None)
+def least(found: Sequence[Simulated]) -> Simulated:
+    """The cheapest of those that are as good as on time; none that may never end, unless all may."""
+    ends = [s for s in found if math.isfinite(s.cost[0])] or found
+    sure = max(s.on_time for s in ends) - LATER
+    return min((s for s in ends if s.on_time >= sure), key=lambda s: s.cost)
+
+
+def by_deadline(found: Mapping[int, Sequence[Simulated]]) -> dict[int, Simulated]:
+    """``found``: by seconds to the deadline all that was simulated for it. The best for each, and never one that costs
+    more than the best for an earlier deadline: what is done by then is done by the later one too."""
+    best: dict[int, Simulated] = {}
+    before: Simulated | None = None
+    for seconds in sorted(found):
+        new = least(found[seconds])
+        before = best[seconds] = before.offered_by(seconds) if before and before.cost < new.cost else new
+    return best
+
+
+def curve(best: Mapping[int, Simulated], start: datetime, asked_s: int, asked: datetime) -> tuple[Point, ...]:
+    """A point for each of these, the one of ``asked_s`` at the very deadline that was asked for."""
+    points = [point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
+    dollars = [p.mean.dollars() if p.mean is not None else float("inf") for p in points]
+    at = knee([p.hours for p in points], dollars)
+    return tuple(replace(p, knee=i == at) for i, p in enumerate(points))
+
+
+def point(s: Simulated, start: datetime, deadline: datetime | None = None) -> Point:
+    """Of the curve. ``deadline``: the exact one, where it is not a whole number of ticks."""
+    deadline = deadline or start + timedelta(seconds=s.by_s)
+    cost, hours = likely(s.usd), (deadline - start) / timedelta(hours=1)
+    return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import numpy as np
 
+from pricing.money import Usd
 from pricing.offers import is_stale
 from router.quoting.play.series import Floats
-from router.quoting.quotes.asked import Asking, where
-from router.quoting.quotes.figures import Levels, likely, moment, quantiles, usd
+from router.quoting.quotes.asked import Asking, keys, where
+from router.quoting.quotes.curve import Simulated
+from router.quoting.quotes.figures import likely, moment, quantiles, usd
 from router.quoting.quotes.quote import Driver, Other
 from router.quoting.quotes.sightings import Weather
-from router.quoting.quotes.stage import Played, Stage
-from router.quoting.quotes.venues import Venue, chosen, only
+from router.quoting.quotes.stage import Played
+from router.quoting.quotes.venues import Venue, only
 from router.quoting.weather.weather_fit import WeatherFit
 
 _SIZES: Final = 2
@@ -27,22 +30,44 @@ _WORDS: Final = {
 }
 
 
-def drivers(stage: Stage, got: Played) -> tuple[Driver, ...]:
-    """Parts of the mean cost, the largest first; they add up to it but for start-ups, which are of machines."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The job with one thing changed, and its places then. ``allowed``: by the job's own rules."""
+
+    what: str
+    menu: tuple[Venue, ...]
+    allowed: bool = True
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Of the places."""
+        return keys(self.menu)
+
+
+def drivers(s: Simulated) -> tuple[Driver, ...]:
+    """Parts of the expected cost that is quoted, to the cent, the largest first; they add up to it but for start-ups,
+    which are of machines. What was simulated is read at other levels where earlier quotes did not hold: all parts
+    alike."""
+    got, mean = s.played, usd(float(s.usd.mean()))
     total = float(got.usd.mean())
-    if not np.isfinite(total) or total <= 0:
+    if mean is None or not np.isfinite(total) or total <= 0 or not mean.nanos:
         return ()
+    read = mean.dollars() / total
+    venues, stage = s.stage.venues, s.stage
     spot, egress = float(got.spot_usd.mean()), float(got.egress_usd.mean())
     ticks = float((got.spot_ticks + got.on_demand_ticks).mean())
     hourly = (total - egress) / (ticks * stage.clock.tick_s / 3600)
-    lost = np.mean([v.lost_hours for v in stage.venues if not v.sure] or [0.0])
+    lost = np.mean([v.lost_hours for v in venues if not v.sure] or [0.0])
     starts = float(got.launches.mean()) * (stage.startup_s / 3600 + float(lost)) * hourly
-    sure = "on-demand machines" if any(not v.sure for v in stage.venues) else "machines on demand"
+    sure = "on-demand machines" if any(not v.sure for v in venues) else "machines on demand"
     parts = [("spot machines", spot), (sure, total - spot - egress), ("moving data and checkpoints", egress)]
-    found = [Driver(what, usd(part), part / total) for what, part in parts if part / total >= _LEAST_SHARE]
-    found.sort(key=lambda d: -d.share)
+    known = [(what, part) for what, dollars in parts if (part := usd(dollars * read)) is not None and part.nanos > 0]
+    known.sort(key=lambda part: -part[1].nanos)
+    rest = mean - Usd.total(part for _, part in known[1:])
+    found = [Driver(what, part, part.nanos / mean.nanos) for what, part in [(known[0][0], rest), *known[1:]]]
     if starts / total >= _LEAST_SHARE:
-        found.append(Driver("of these: start-ups and lost work", usd(starts), min(1.0, starts / total)))
+        share = min(1.0, starts / total)
+        found.append(Driver("of these: start-ups and lost work", usd(share * mean.dollars()), share))
     return tuple(found)
 
 
@@ -73,33 +98,33 @@ def _correlation(values: Floats, dollars: Floats) -> float:
     return max(r, 0.0) ** 2
 
 
-def other(change: str, got: Played, start: datetime, levels: Levels) -> Other:
-    """What was played of its places as an alternative."""
-    spread = likely(levels.cost.quoted(got.usd))
-    finish = moment(start, float(quantiles(levels.finish.quoted(got.finish_s), (0.5,))[0]))
-    return Other(change, spread.p50, spread.p90, float(1 - got.late.mean()), finish)
+def other(what: str, s: Simulated, start: datetime) -> Other:
+    """What was simulated, as an alternative."""
+    cost, finish = likely(s.usd), moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
+    return Other(what, cost.p50, cost.p90, s.on_time, finish, mean=cost.mean)
 
 
-def without(asking: Asking, menu: Sequence[Venue]) -> list[tuple[str, tuple[Venue, ...]]]:
-    """The same job with one thing changed: what, and its places then."""
+def without(asking: Asking, menu: Sequence[Venue]) -> list[Change]:
+    """The same job with one thing changed."""
     steps, hours = asking.steps, asking.window_h
-    found: list[tuple[str, tuple[Venue, ...]]] = []
+    found: list[Change] = []
 
-    def add(change: str, venues: Sequence[Venue]) -> None:
-        picked = asking.linked(chosen(venues, steps, hours))
+    def add(what: str, venues: Sequence[Venue], *, allowed: bool = True) -> None:
+        picked = asking.menu(venues, steps, hours)
         if picked and picked[0].hours(steps) <= hours:
-            found.append((change, picked))
+            found.append(Change(what, picked, allowed))
 
     spot = [v for v in menu if not v.sure]
     if spot:
         add("on-demand alone", only(asking.venues, lambda v: v.sure))
     elif asking.job.market.spot == "never" and asking.job.checkpoint is not None:
-        allowed = asking.job.market.model_copy(update={"spot": "allowed"})
-        add("with spot allowed", asking.again(market=allowed))
+        market = asking.job.market.model_copy(update={"spot": "allowed"})
+        add("with spot allowed", asking.again(market=market), allowed=False)
     own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
     add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region and v.size in own))
-    return found + [(change, venues) for change, venues in sizes_alone(asking, menu) if venues != tuple(menu)]
+    alone = sizes_alone(asking, menu)
+    return found + [Change(what, venues) for what, venues in alone if venues != tuple(menu)]
 
 
 def sizes_alone(
@@ -114,7 +139,7 @@ def sizes_alone(
     ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
     found: list[tuple[str, tuple[Venue, ...]]] = []
     for kind, count in ranked:
-        picked = asking.linked(chosen([v for v in asking.venues if v.size == (kind, count)], steps, hours))
+        picked = asking.menu([v for v in asking.venues if v.size == (kind, count)], steps, hours)
         if len(found) < _SIZES and picked and picked[0].hours(steps) <= hours:
             found.append((f"on {count} {kind} alone", picked))
     return found

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import Usd
+from router.jobs.run_policy import RunPolicy
 
 KNEE_RULE = (
-    "the point farthest below the straight line from the earliest to the loosest deadline, hours and the median cost "
+    "the point farthest below the straight line from the earliest to the loosest deadline, hours and the expected cost "
     "both scaled to one: after it, more time saves less than on average"
 )
 LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and all that is inside
@@ -20,7 +21,7 @@ LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """A distribution of money."""
+    """A distribution of money: its median, its 90 % quantile, and its mean, which is what is expected."""
 
     p50: Usd | None
     p90: Usd | None
@@ -29,7 +30,11 @@ class Likely:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What another deadline would cost; ``knee``: this is the one beyond which more time saves little."""
+    """What another deadline would cost; ``knee``: this is the one beyond which more time saves little.
+
+    ``mean``: what is expected, by which points are compared; absent where it has no end, and in quotes made before it
+    was kept.
+    """
 
     deadline: datetime
     hours: float
@@ -37,6 +42,7 @@ class Point:
     p90: Usd | None
     on_time: float
     knee: bool
+    mean: Usd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +56,14 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """The same job with one thing changed."""
+    """The same job with one thing changed. ``mean``: see Point."""
 
     change: str
     p50: Usd | None
     p90: Usd | None
     on_time: float
     finish_p50: datetime | None
+    mean: Usd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,10 @@ class Quote:
 
     ``on_time_low``..``on_time_high``: the 95 % interval of ``on_time`` that the number of ``draws`` leaves.
     ``usd_levels`` and ``finish_levels``: quantiles at 2.5 %, 5 %, ... 97.5 %. ``spot_share``: of the hours it runs.
-    ``usd_per_step`` and ``steps_per_usd`` are of the median.
+    ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too. ``plan_usd``: what
+    a plan of this job alone expects of its cheapest place, where it runs at once and stays. ``run_policy``: the policy
+    that the quote is for and that runs the job where it is accepted; None in a quote of an earlier version. ``policy``:
+    the same in words.
     """
 
     job: str
@@ -130,11 +140,18 @@ class Quote:
     seed: int
     book_digest: str
     book_as_of: datetime
+    plan_usd: Usd | None = None
+    run_policy: RunPolicy | None = None
 
     @property
     def knee(self) -> Point | None:
         """Of the curve."""
         return next((p for p in self.curve if p.knee), None)
+
+    @property
+    def has_means(self) -> bool:
+        """Whether points and alternatives say what is expected; quotes made before they did have medians alone."""
+        return self.usd.mean is None or any(p.mean is not None for p in self.curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +166,8 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class BudgetQuote:
-    """The reverse: how far a budget goes. ``steps``: what the job has left to do."""
+    """The reverse: how far a budget goes. ``steps``: what the job has left to do. ``policy``, ``run_policy``: as in a
+    quote."""
 
     job: str
     job_digest: str
@@ -164,6 +182,7 @@ class BudgetQuote:
     policy: str
     draws: int
     book_digest: str
+    run_policy: RunPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Quotes as JSON: canonical, with a digest that says whether one was edited, and back again. Schema:
 ``docs/schema/quote.json``.
 
-Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end.
+Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end. What
+came to the form later is left out where it is not known.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import json
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from router.jobs.run_policy import RunPolicy
 from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
 
 SCHEMA_VERSION = 1
@@ -91,8 +93,11 @@ def _plain(value: Any) -> Any:
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, RunPolicy):
+        return value.content
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        shown = ((field, getattr(value, field.name)) for field in fields(value))
+        return {field.name: _plain(each) for field, each in shown if each is not None or field.default is MISSING}
     return value
 
 
@@ -107,9 +112,12 @@ def _read(hint: Any, value: Any) -> Any:
         return Usd.parse(value)
     if hint is datetime:
         return datetime.fromisoformat(value)
+    if hint is RunPolicy:
+        return RunPolicy.read(value)
     if is_dataclass(hint):
         hints = typing.get_type_hints(hint)
-        return typing.cast("type[Any]", hint)(**{f.name: _read(hints[f.name], value[f.name]) for f in fields(hint)})
+        known = [f for f in fields(hint) if f.name in value or f.default is MISSING]
+        return typing.cast("type[Any]", hint)(**{f.name: _read(hints[f.name], value[f.name]) for f in known})
     if hint is float:
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):

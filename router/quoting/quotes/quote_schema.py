@@ -10,11 +10,12 @@ import inspect
 import json
 import types
 import typing
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import datetime
 from typing import Any
 
 from pricing.money import Usd
+from router.jobs.run_policy import RunPolicy, run_policy_schema
 from router.quoting.quotes import quote
 from router.quoting.quotes.quote_json import SCHEMA_VERSION
 
@@ -40,7 +41,7 @@ def quote_schema() -> Schema:
                    "description": "SHA-256 of the rest without quote_id, as JSON of sorted keys, no spaces."},
         "quote_id": {"type": "string", "pattern": "^quote-[0-9a-f]{12}$"},
     }  # fmt: skip
-    own["required"] = list(own["properties"])
+    own["required"] += ["schema_version", "digest", "quote_id"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Answers of stepfare quote",
@@ -67,7 +68,9 @@ def _object(properties: Schema) -> Schema:
 def _part(kind: type) -> Schema:
     hints = typing.get_type_hints(kind)
     properties = {f.name: _type(hints[f.name], bounded=f.name in _SHARES) for f in fields(kind)}
-    return {"description": " ".join((inspect.getdoc(kind) or "").split()).replace("``", "`"), **_object(properties)}
+    described = {"description": " ".join((inspect.getdoc(kind) or "").split()).replace("``", "`")}
+    required = [f.name for f in fields(kind) if f.default is MISSING]
+    return {**described, **_object(properties), "required": required}
 
 
 def _type(hint: Any, *, bounded: bool = False) -> Schema:
@@ -78,6 +81,8 @@ def _type(hint: Any, *, bounded: bool = False) -> Schema:
         return {"$ref": "#/$defs/time"}
     if hint in _PARTS:
         return _ref(hint)
+    if hint == RunPolicy | None:
+        return run_policy_schema("The policy that runs the job where the quote is accepted.")
     if hint in _PLAIN:
         return {"type": _PLAIN[hint], **({"minimum": 0, "maximum": 1} if bounded else {})}
     if origin is tuple:

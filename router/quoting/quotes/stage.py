@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import RegionId
+from router.jobs.goodput import run_share
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
@@ -29,7 +31,8 @@ from router.quoting.weather.outlook import Outlook
 
 MoveUsd = Callable[[RegionId, RegionId], float]
 PolicyFor = Callable[[Outlook, Scene], VectorPolicy]
-_LEAST_SHARE: Final = 0.2  # of the speed expected: no draw of its error is slower
+_STRATA: Final = 100  # parts of the distribution of a speed's error, one draw in each
+_NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +161,11 @@ class Stage:
         return replace(made, up=up, series=Series(self.clock.tick_s, zones))
 
     def _slow(self, draws: int, rng: np.random.Generator) -> Floats:
-        """Normal, as :mod:`router.jobs.goodput` takes the error of a speed."""
-        error = self.venues[0].candidate.risk.relative_error
-        share = np.maximum(1 + error * rng.standard_normal(draws), _LEAST_SHARE)
-        return np.asarray(1 / share)
+        """The error of a speed as plans take it. Of each hundred draws one lies in each hundredth of the distribution,
+        so that few of them tell as much of it as all."""
+        at = np.concatenate([rng.permutation(_STRATA) + rng.random(_STRATA) for _ in range(-(-draws // _STRATA))])
+        deviations = [_NORMAL.inv_cdf(x) for x in np.clip(at[:draws] / _STRATA, 1e-9, 1 - 1e-9).tolist()]
+        return run_share(self.venues[0].candidate.risk.relative_error, np.array(deviations))
 
 
 def clock_for(window_s: int, ticks: int, least_s: int, most_s: int) -> Clock:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pricing.places import Market, RegionId
@@ -25,7 +26,7 @@ _STREAMED: Final = "stream"
 class Venue:
     """One place. ``sure``: on-demand or reserved; all else comes and goes.
 
-    ``usd_per_hour`` is of the whole gang, streamed data included; a reservation counts at its own price.
+    ``usd_per_hour`` is of the whole gang, streamed data included; a reservation counts at its amortised price.
     ``steps_per_hour`` holds while it runs, checkpoints taken; of what is sure, failures of machines taken too.
     ``lost_hours``: of work that a loss costs, half a checkpoint interval. ``moving_usd``: bringing data and checkpoint
     there, once; ``data_usd``: the data alone.
@@ -80,7 +81,7 @@ def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
     return Venue(
         candidate=candidate,
         sure=sure,
-        usd_per_hour=candidate.amortised_usd_per_hour.dollars() + streamed * speed,
+        usd_per_hour=(candidate.amortised_usd_per_hour or candidate.usd_per_hour).dollars() + streamed * speed,
         steps_per_hour=speed,
         startup_hours=candidate.startup_hours,
         lost_hours=0.0 if sure else risk.interval_hours / 2 + risk.loss_extra_hours,
@@ -89,11 +90,27 @@ def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
     )
 
 
-def venues_of(job: Job, candidates: Sequence[Candidate], limits: Limits) -> tuple[Venue, ...]:
-    """All of them that a quote can tell something about: a job that cannot resume loses all its work with a spot
-    machine, so none is left of these."""
-    found = (venue(job, c, limits) for c in candidates)
+def venues_of(
+    job: Job, candidates: Sequence[Candidate], limits: Limits, hours: tuple[datetime, datetime] | None = None
+) -> tuple[Venue, ...]:
+    """All of them that a quote can tell something about, within ``hours``: :func:`untold` says why not the others.
+
+    A job that cannot resume loses all its work with a spot machine, so none is left of these.
+    """
+    found = (venue(job, c, limits) for c in candidates if not untold(c, hours))
     return tuple(v for v in found if v.usd_per_hour > 0 and (v.sure or job.checkpoint is not None))
+
+
+def untold(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str:
+    """Return why a quote can say nothing of a reservation: no price, or dates too short for its window; "" where it
+    can."""
+    costs = {part.listing.cost for part in candidate.parts} - {None}
+    if costs - {"amortised"}:
+        word = "sunk" if "sunk" in costs else "unknown"
+        return f"{candidate.key}: what it costs is {word}, so a quote has no price for it"
+    if hours is not None and not candidate.covers(*hours):
+        return f"{candidate.key}: its dates do not reach from the start to the deadline"
+    return ""
 
 
 def fastest(venues: Sequence[Venue], steps: float) -> Venue:

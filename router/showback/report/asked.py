@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from router.ledger.month import Month
+from router.showback.report.values import added, ratio
 from router.showback.sharing import Group, Method
 
 # By what a report can be grouped: columns of facts.
@@ -29,11 +30,13 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A month of the books as of ``now`` (UTC). ``fixed``: shares of 1 by group, for the method fixed alone.
-    ValueError for what cannot be asked."""
+    """A month of the books as of ``now`` (UTC). ``as_of``: what was recorded after it (entries, bills, budgets,
+    closings) is left out; None: nothing is. ``fixed``: shares of 1 by group, for the method fixed alone. ValueError for
+    what cannot be asked."""
 
     month: Month
     now: datetime
+    as_of: datetime | None = None
     by: tuple[str, ...] = ("team",)
     basis: Basis = Basis.EFFECTIVE
     share: Method = Method.NONE
@@ -56,15 +59,21 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """A budget of the month and what counts towards it: ``scope`` as people write it (``team research``); ``spent`` and
-    ``forecast`` None where not known."""
+    """A budget of the month and what counts towards it: ``scope`` as people write it (``team research``); ``spent``,
+    ``running`` (of machines that no entry has yet) and ``forecast`` None where not known."""
 
     scope: str
     currency: str
     budget: Decimal
     hard: bool
     spent: Decimal | None = None
+    running: Decimal | None = None
     forecast: Decimal | None = None
+
+    @property
+    def used(self) -> Decimal | None:
+        """What is spent and what runs, as a share of the budget."""
+        return None if self.spent is None else ratio(added((self.spent, self.running)), self.budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +133,12 @@ class Variance:
 class Beside:
     """What is known beside the facts. ``origin``: what they were made from, for people; ``input_hash`` names it
     exactly. ``data_through``: until when bills reach; None where there are none. ``warnings`` say what is missing.
-    What is None was not looked at, and the report says so."""
+    What is None was not looked at, and the report says so. ``past``: the state knows of what was recorded after the
+    moment of the report, and nothing is forecast."""
 
     origin: str
     input_hash: str
+    past: bool = False
     bills_through: datetime | None = None
     closed: bool | None = None
     budgets: tuple[Budgeted, ...] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from router.files.duck import parquet, rows_of
 from router.ledger.month import Month
 from router.showback import cube
 from router.showback.extractparts import Manifest
+from router.showback.reconcile import exact
 
 if TYPE_CHECKING:
     import duckdb
@@ -35,31 +36,37 @@ class Cubes:
 
 
 def of_extract(
-    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month]
+    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month], now: datetime
 ) -> Cubes:
     """Of an extract (:meth:`~router.showback.extract.Extract.current`): ``months`` are the one that is reported and
-    those before it that are looked at, the newest first."""
+    those before it that are looked at, the newest first. What is planned for after ``now`` is still to come, and in no
+    cube."""
     parts = manifest.of_months(str(month) for month in months)
     if not parts:
-        return of_facts(connection, _nothing(connection), months)
+        return of_facts(connection, _nothing(connection), months, now)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
     sums = parquet([part.path(folder, "sums") for part in near]) if near else None
     days = parquet([part.path(folder, "days") for part in parts])
     if sums is None:
         _put(connection, "sums", f"{cube.sums_of(_nothing(connection))}")
     else:
-        _put(connection, "sums", cube.sums_again(sums))
+        every = parquet([part.path(folder, "facts") for part in parts])
+        spent = cube.sums_again(f"(FROM {sums} WHERE source <> 'planned')")
+        planned = cube.sums_of(planned_in(connection, every, months[:2], now))
+        _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
     _put(connection, "days", cube.days_again(days))
     some = [part.path(folder, "facts") for part in near]
     _corrections(connection, parquet(some) if some else _nothing(connection), months[0])
     return Cubes(connection)
 
 
-def of_facts(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month]) -> Cubes:
-    """Of a relation of the connection with the columns of facts."""
+def of_facts(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> Cubes:
+    """Of a relation of the connection with the columns of facts, as :func:`of_extract`."""
     near = ", ".join(f"'{month}'" for month in months[:2])
     every = ", ".join(f"'{month}'" for month in months)
-    _put(connection, "sums", cube.sums_of(f"(FROM {facts} WHERE month IN ({near}))"))
+    spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
+    planned = planned_in(connection, facts, months[:2], now)
+    _put(connection, "sums", cube.sums_of(f"({spent} UNION ALL BY NAME FROM {planned})"))
     _put(connection, "days", cube.days_of(f"(FROM {facts} WHERE month IN ({every}))"))
     _corrections(connection, facts, months[0])
     return Cubes(connection)
@@ -90,6 +97,19 @@ def zero(amount: Decimal | None) -> Decimal:
 
 def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+
+def planned_in(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
+    """What was planned for each month until ``now``, as a relation with the columns of facts: a line over a month's end
+    counts in each month by time, as reconciliation has it; ``months`` are any."""
+    exact.define(connection)
+    ends = [(month, max(min(month.ends, now), month.begins)) for month in months]
+    windows = ", ".join(f"('{month}', {_micros(month.begins)}, {_micros(end)})" for month, end in ends)
+    return f"({cube.planned_of(facts, windows)})"
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 10**6 + moment.microsecond
 
 
 def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:

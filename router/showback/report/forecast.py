@@ -35,6 +35,8 @@ def forecasts(setting: Setting, booked: Mapping[str, Decimal | None]) -> tuple[d
         return {}, "No forecast: the month is over."
     if now < month.begins:
         return {}, "No forecast: the month has not begun."
+    if setting.beside.past:
+        return {}, "No forecast: this is as of a past moment, after which more was recorded."
     today = day_number(now.date())
     rows = setting.cubes.ask(
         f"SELECT currency, day, sum({setting.cost}) AS cost FROM days WHERE category = 'Usage' AND day < {today} "
@@ -44,12 +46,34 @@ def forecasts(setting: Setting, booked: Mapping[str, Decimal | None]) -> tuple[d
     for currency, sofar in booked.items():
         costs = {row["day"]: row["cost"] or Decimal(0) for row in rows if row["currency"] == currency}
         if sofar is not None and costs:
-            daily = [costs.get(day, Decimal(0)) for day in range(min(costs), today)]
-            found[currency] = forecast(sofar, daily, now, month)
+            found[currency] = forecast(sofar, every_day(costs, today), now, month)
     return found, (
         f"Forecast: what is booked, and for the rest of the month the daily mean of usage on up to {_DAYS} days before "
         f"{now:%Y-%m-%d}; four of five courses lie in the range if days vary as they did."
     )
+
+
+def daily_by_owner(setting: Setting, currency: str) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
+    """By team and project ("" where nobody is named) the usage of each day before ``now`` that forecasts look at, and
+    the number of the day of now; nothing where no forecast is made."""
+    now, month = setting.asked.now, setting.asked.month
+    today = day_number(now.date())
+    found: dict[tuple[str, str | None], dict[int, Decimal]] = {}
+    if not month.begins <= now < month.ends or setting.beside.past:
+        return found, today
+    rows = setting.cubes.ask(
+        f"SELECT coalesce(team, '') AS team, project, day, sum({setting.cost}) AS cost FROM days "
+        f"WHERE category = 'Usage' AND currency = '{currency}' AND day < {today} AND day >= {today - _DAYS} "
+        f"GROUP BY ALL ORDER BY ALL"
+    )
+    for row in rows:
+        found.setdefault((row["team"], row["project"]), {})[row["day"]] = row["cost"] or Decimal(0)
+    return found, today
+
+
+def every_day(costs: Mapping[int, Decimal], today: int) -> list[Decimal]:
+    """Of each day from the first that has any until before today."""
+    return [costs.get(day, Decimal(0)) for day in range(min(costs, default=today), today)]
 
 
 def forecast(booked: Decimal, daily: Sequence[Decimal], now: datetime, month: Month) -> Forecast:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
 from router.showback.report.asked import Variance
-from router.showback.report.setting import Setting
-from router.showback.report.values import Cell, Column, Kind, Section, less, ratio, section
+from router.showback.report.setting import Setting, words
+from router.showback.report.text import short
+from router.showback.report.values import Cell, Column, Kind, Section, less, section
 
 BUDGETS = (
     Column("scope", "Budget of", rank=0),
     Column("currency", "Currency", rank=0),
     Column("budget", "Budget", Kind.MONEY, 0),
     Column("spent", "Spent", Kind.MONEY, 0),
+    Column("running", "Running", Kind.MONEY, 2),
     Column("used", "Used", Kind.SHARE, 0),
     Column("forecast", "Forecast", Kind.MONEY, 1),
     Column("hard", "Hard", Kind.FLAG, 1),
@@ -66,14 +69,30 @@ def budgets(setting: Setting) -> Section:
     is above all of it."""
     made: list[dict[str, Cell]] = []
     for each in setting.beside.budgets or ():
-        used = ratio(each.spent, each.budget)
+        used = each.used
         passed = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
         over = each.forecast is not None and each.forecast > each.budget
         mark = "over" if passed == 1 else "forecast over" if over else None if passed is None else f"{passed:.0%}"
-        fields = ("scope", "currency", "budget", "spent", "forecast", "hard")
+        fields = ("scope", "currency", "budget", "spent", "running", "forecast", "hard")
         made.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
-    notes = () if setting.beside.budgets is not None else ("Budgets were not looked at.",)
-    return section("budgets", "Budgets", BUDGETS, made, *notes)
+    if setting.beside.budgets is None:
+        return section("budgets", "Budgets", BUDGETS, made, "Budgets were not looked at.")
+    return section("budgets", "Budgets", BUDGETS, made, *_budget_notes(setting))
+
+
+def _budget_notes(setting: Setting) -> Iterator[str]:
+    """Which money counts towards a budget, and which does not."""
+    currencies = {each.currency for each in setting.beside.budgets or ()}
+    if not currencies:
+        return
+    yield f"Spent: the {setting.cost} cost of this report. Used: that, and what machines cost that still run."
+    others = setting.cubes.ask(
+        f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
+        f"AND currency NOT IN {words(tuple(sorted(currencies)))} "
+        "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
+    )
+    for row in others:
+        yield f"In no budget, for it is in another currency: {short(row['cost'], Kind.MONEY)} {row['currency']}."
 
 
 def quotes(setting: Setting) -> Section:
@@ -108,7 +127,7 @@ def plans(setting: Setting) -> Section:
     )
     made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
     made.sort(key=lambda row: -abs(row["difference"] or 0))
-    note = "What was planned stands in the month in which it was to begin, what it came to in the months of its time."
+    note = "What was planned, and what it came to, stand in the months of their time; what is to come is left out."
     return section("plans", "Plans and what came of them", PLANS, made, note)
 
 

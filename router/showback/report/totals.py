@@ -7,7 +7,7 @@ from decimal import Decimal
 from router.showback.report.asked import Basis
 from router.showback.report.forecast import Forecast, forecasts
 from router.showback.report.setting import Setting
-from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, less, ratio, section
+from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, added, less, ratio, section
 
 HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))
 TOTALS = (
@@ -16,6 +16,7 @@ TOTALS = (
     Column("effective", "Effective", Kind.MONEY, 0),
     Column("list", "At list price", Kind.MONEY, 4),
     Column("estimated_share", "Estimated", Kind.SHARE, 1),
+    Column("running", "Running", Kind.MONEY, 4),
     Column("budget", "Budget", Kind.MONEY, 2),
     Column("budget_used", "Used", Kind.SHARE, 2),
     Column("last_month", "Last month", Kind.MONEY, 1),
@@ -26,6 +27,8 @@ TOTALS = (
     Column("facts", "Rows", Kind.COUNT, 4),
     Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
 )
+# Everything that says what a month came to means this.
+COUNTED = "invoiced where a bill stands, metered elsewhere; what people added"
 _BASES = {Basis.BILLED: "billed (cash)", Basis.EFFECTIVE: "effective (accrual)"}
 
 
@@ -45,11 +48,13 @@ def head(setting: Setting) -> Section:
         ("books", closed),
         ("by", ", ".join(asked.by)),
         ("basis", _BASES[asked.basis]),
+        ("counted", COUNTED),
         ("sharing", asked.share.value),
         ("currencies", ", ".join(found["currencies"] or ()) or "none"),
         ("made_from", beside.origin),
         ("input_hash", beside.input_hash),
         ("made_at", _moment(asked.now)),
+        ("as_of", "all that is recorded" if asked.as_of is None else _moment(asked.as_of)),
         ("usage_through", "none" if through is None else _moment(through)),
         ("recorded_through", "not known" if recorded is None else _moment(recorded)),
         ("bills_through", "no bill" if beside.bills_through is None else _moment(beside.bills_through)),
@@ -70,20 +75,27 @@ def totals(setting: Setting) -> Section:
         f"FROM sums WHERE source <> 'planned' GROUP BY ALL ORDER BY currency"
     )
     before = {row["currency"]: row[cost] for row in rows if row["month"] == setting.before}
-    ahead, why = forecasts(setting, {row["currency"]: row[cost] for row in rows if row["month"] == setting.month})
-    budgets = {each.currency: each.budget for each in setting.beside.budgets or () if each.scope == "all"}
+    budgets = {each.currency: each for each in setting.beside.budgets or () if each.scope == "all"}
+    running = {currency: each.running for currency, each in budgets.items()}
+    booked = {
+        row["currency"]: added((row[cost], running.get(row["currency"])))
+        for row in rows
+        if row["month"] == setting.month
+    }
+    ahead, why = forecasts(setting, booked)
     made = []
     for row in rows:
         if row["month"] != setting.month:
             continue
         currency = row["currency"]
-        likely = ahead.get(currency, Forecast(None, None, None))
+        likely, budget = ahead.get(currency, Forecast(None, None, None)), budgets.get(currency)
         made.append(
             {
                 **{name: row[name] for name in ("currency", "billed", "effective", "list", "facts", "unpriced")},
                 "estimated_share": ratio(row["estimated"] or Decimal(0), row[cost]),
-                "budget": budgets.get(currency),
-                "budget_used": ratio(row[cost], budgets.get(currency)),
+                "running": running.get(currency),
+                "budget": None if budget is None else budget.budget,
+                "budget_used": None if budget is None else ratio(booked[currency], budget.budget),
                 "last_month": before.get(currency),
                 "change": less(row[cost], before.get(currency)),
                 "forecast_low": likely.low,

@@ -1,13 +1,29 @@
 # What the machines may do in the account: read and write the checkpoint bucket, nothing else. Without a bucket they
-# have no identity at all.
+# have no identity at all; with instance_profile they have that one, and nothing is written in IAM.
+
+variable "permissions_boundary" {
+  description = "ARN of the policy that bounds what the role of the machines may ever be allowed; null: none."
+  type        = string
+  default     = null
+}
+
+variable "instance_profile" {
+  description = "Name of an instance profile for the machines that is there already; null: one is made for checkpoint_bucket."
+  type        = string
+  default     = null
+}
 
 locals {
-  identities = var.checkpoint_bucket == null ? 0 : 1
+  identities       = var.checkpoint_bucket == null || var.instance_profile != null ? 0 : 1
+  instance_profile = local.identities == 0 ? var.instance_profile : aws_iam_instance_profile.node[0].name
 }
 
 resource "aws_iam_role" "node" {
   count = local.identities
   name  = local.name
+  # The provisioner may pass on and change roles below this path only (providers/aws/provisioner-identity.json).
+  path                 = "/stepfare/"
+  permissions_boundary = var.permissions_boundary
   assume_role_policy = jsonencode({
     Version   = "2012-10-17"
     Statement = [{ Effect = "Allow", Action = "sts:AssumeRole", Principal = { Service = "ec2.amazonaws.com" } }]
@@ -40,6 +56,7 @@ resource "aws_iam_role_policy" "checkpoints" {
 resource "aws_iam_instance_profile" "node" {
   count = local.identities
   name  = local.name
+  path  = "/stepfare/"
   role  = aws_iam_role.node[0].name
   tags  = local.tags
 }

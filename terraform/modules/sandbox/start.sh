@@ -57,7 +57,20 @@ export STEPFARE_WANTED="$$ $(birth $$)"
 echo "$STEPFARE_WANTED" >"$folder/wanted"
 export STEPFARE_NODE_FOLDER="$folder"
 # What is Terraform's, and the script itself, are not the node's business.
-unset STEPFARE_SCRIPT TF_CLI_CONFIG_FILE TF_IN_AUTOMATION TF_INPUT TF_DATA_DIR
+# A machine of a cloud would not have the keys that Terraform works with; a training here has no more than this.
+# shellcheck disable=SC2046
+for name in $(awk 'BEGIN { for (name in ENVIRON) print name }'); do
+    case $name in
+    PATH | HOME | USER | LOGNAME | SHELL | TMPDIR | TZ | LANG | LC_ALL) ;;
+    HTTP_PROXY | HTTPS_PROXY | NO_PROXY | http_proxy | https_proxy | no_proxy | SSL_CERT_FILE | SSL_CERT_DIR) ;;
+    STEPFARE_ATTEMPT | STEPFARE_RANK | STEPFARE_NODE | STEPFARE_NODE_ID | STEPFARE_STATE | STEPFARE_MACHINE) ;;
+    STEPFARE_WANTED | STEPFARE_NODE_FOLDER | STEPFARE_SANDBOX | STEPFARE_GRACE_SECONDS) ;;
+    # The shell's own, which cannot be unset.
+    UID | EUID | PPID | PWD | OLDPWD | SHLVL | IFS | SHELLOPTS | BASHOPTS | BASH_VERSINFO | _) ;;
+    *[!A-Za-z0-9_]* | [0-9]*) ;;
+    *) unset "$name" ;;
+    esac
+done
 
 if command -v setsid >/dev/null 2>&1; then
     setsid sh "$here/node.sh" "$@" </dev/null >>"$folder/log" 2>&1 &

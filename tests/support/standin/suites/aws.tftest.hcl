@@ -24,6 +24,15 @@ run "spot_gang_on_efa" {
     fabric            = "efa"
     checkpoint_bucket = "ckpt"
     ssh_public_key    = "ssh-ed25519 AAAA test"
+
+    permissions_boundary = "arn:aws:iam::123456789012:policy/stepfare-boundary"
+  }
+  assert {
+    condition = (
+      aws_iam_role.node[0].permissions_boundary == "arn:aws:iam::123456789012:policy/stepfare-boundary"
+      && aws_iam_role.node[0].path == "/stepfare/" && aws_iam_instance_profile.node[0].path == "/stepfare/"
+    )
+    error_message = "the role lies within the boundary, where the provisioner may pass it on"
   }
   assert {
     condition     = length(aws_instance.node) == 2 && length(aws_launch_template.shape) == 1
@@ -191,6 +200,21 @@ run "given_network" {
       && aws_launch_template.shape["g6.xlarge/on_demand/use1-az6"].network_interfaces[0].subnet_id == "subnet-b"
     )
     error_message = "the zone's subnet, else the region's"
+  }
+}
+
+run "a_given_profile_makes_no_role" {
+  variables {
+    checkpoint_bucket = "ckpt"
+    instance_profile  = "stepfare-nodes"
+  }
+  assert {
+    condition     = length(aws_iam_role.node) == 0 && length(aws_iam_role_policy.checkpoints) == 0 && length(aws_iam_instance_profile.node) == 0
+    error_message = "nothing is written in IAM"
+  }
+  assert {
+    condition     = alltrue([for i in aws_instance.node : i.iam_instance_profile == "stepfare-nodes"])
+    error_message = "the machines have the given profile"
   }
 }
 

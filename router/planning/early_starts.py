@@ -1,0 +1,185 @@
+"""The last stage: every job as early as the cost found allows, in one piece where that costs nothing.
+
+What a job costs on a candidate does not depend on when it runs there (within a month, for what is moved), so many
+schedules cost the same. This stage chooses among them by a small program of its own: a column is one unbroken run of a
+job from one slot on, or what the job holds already; limits hold in every slot. First the sum of priority-weighted
+delays is minimised, then jobs are served in the order of their names: the choice does not depend on the solver's way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pricing.money import Usd
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate
+from router.planning.compaction import Load, add_load, may_begin, run_from
+from router.planning.costing import compute_usd
+from router.planning.effort import Effort
+from router.planning.program import Builder, Row
+from router.planning.scene import Scene
+from router.planning.schedule import Hold, runs_of
+from router.planning.stages import Answer, with_holdings
+
+_PHASE = "early starts"
+_MOST_COLUMNS = 20_000
+_ROUNDING = Usd(1_000)  # a run in two pieces is rounded twice to the microsecond: no more than this in all
+_SAME = 1e-6  # hours
+_PLACE = 1e-4  # hours that the last candidate by name counts more than the first, of two that are as early
+_HOUR = timedelta(hours=1)
+
+
+def start_early(answer: Answer, effort: Effort) -> Answer:
+    """The same jobs at the same cost, none of them later than it gains somebody of at least its weight; jobs that run
+    stay."""
+    options = _options(answer)
+    if sum(len(found) for found in options.values()) > _MOST_COLUMNS:
+        effort.stopped(_PHASE)
+        return answer
+    if all(len(found) == 1 for found in options.values()) or effort.late(_PHASE):
+        return answer
+    chosen = _chosen(answer, options, effort)
+    if chosen is None:
+        return answer
+    sooner = with_holdings(answer, {**answer.holdings, **chosen})
+    return sooner if sooner.spent <= answer.spent + _ROUNDING else answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A way to run a job; ``delay`` is the middle of its last unbroken piece, in hours from ``now``."""
+
+    holds: tuple[Hold, ...]
+    delay: float
+
+
+def _options(answer: Answer) -> dict[str, list[_Option]]:
+    """By job, what it holds first; jobs that have no choice are absent."""
+    scene = answer.scene
+    found: dict[str, list[_Option]] = {}
+    for name in sorted(answer.holdings):
+        holds = answer.holdings[name]
+        keys = {hold.key for hold in holds}
+        here = scene.candidate(name, holds[0].key)
+        if len(keys) > 1 or here.running:
+            continue
+        job = scene.job[name]
+        others = [_Option(run, _delay(scene, run)) for c in _equals(answer, job, here) for run in _runs(answer, job, c)]
+        found[name] = [_Option(holds, _delay(scene, holds)), *(o for o in others if o.holds != holds)]
+    return found
+
+
+def _equals(answer: Answer, job: Job, here: Candidate) -> list[Candidate]:
+    """The candidate and those on which the job costs as much or less and moves the same."""
+    scene = answer.scene
+    most = compute_usd(answer.runs[job.name]) + _ROUNDING
+    rivals = {c.key: c for c in (here, *scene.candidates[job.name]) if not c.running and _as_good(c, here)}
+    equals = []
+    for _, c in sorted(rivals.items()):
+        run = next(iter(_runs(answer, job, c)), None)
+        if run is not None and compute_usd(runs_of(scene, job, run)) <= most:
+            equals.append(c)
+    return equals
+
+
+def _as_good(candidate: Candidate, here: Candidate) -> bool:
+    """Whether it moves the same, doubts nothing more, and costs no more where reservations count as well."""
+    mine, other = here.amortised_usd_per_step, candidate.amortised_usd_per_step
+    # An unknown price is no lower than any.
+    dearer = other != mine and (mine is None or other is None or other > mine * (1 + 1e-12))
+    return candidate.transfers == here.transfers and candidate.weak in ("", here.weak) and not dearer
+
+
+def _runs(answer: Answer, job: Job, candidate: Candidate) -> Iterator[tuple[Hold, ...]]:
+    """Unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
+    scene = answer.scene
+    window = scene.slots_for(job, candidate)
+    moves = any(not t.free for t in candidate.transfers)
+    month = answer.holdings[job.name][0].slot.month
+    for first, slot in enumerate(window):
+        if not may_begin(scene, job, candidate, slot) or (moves and slot.month != month):
+            continue
+        run = run_from(scene, job, candidate, {}, window[first:])
+        if run is not None:
+            yield run
+
+
+def _delay(scene: Scene, holds: Sequence[Hold]) -> float:
+    first = len(holds) - 1
+    while first > 0 and holds[first - 1].slot.index == holds[first].slot.index - 1:
+        first -= 1
+    last = holds[-1].slot
+    end = last.start + last.length * holds[-1].share
+    return ((holds[first].slot.start - scene.now) + (end - scene.now)) / 2 / _HOUR
+
+
+def _chosen(
+    answer: Answer, options: Mapping[str, Sequence[_Option]], effort: Effort
+) -> dict[str, tuple[Hold, ...]] | None:
+    """By job what it holds then; None when no choice was found in time."""
+    scene = answer.scene
+    builder = Builder()
+    columns = {
+        (name, number): builder.binary(f"{name} {number}")
+        for name, found in options.items()
+        for number in range(len(found))
+    }
+    for name, found in options.items():
+        builder.row(f"one {name}", [(columns[name, n], 1.0) for n in range(len(found))], "==", 1.0)
+    for row in _limit_rows(answer, options, columns):
+        builder.rows.append(row)
+    program = builder.build()
+    tiers = {p: float(rank) for rank, p in enumerate(sorted({job.priority for job in scene.jobs}), start=1)}
+    weighted = {
+        i: tiers[scene.job[name].priority] * options[name][number].delay for (name, number), i in columns.items()
+    }
+    start = {i: float(number == 0) for (_, number), i in columns.items()}
+    first = effort.solve(_PHASE, program.minimising(weighted), 0.0, start)
+    if not first.values:
+        return None
+    values = first.values
+    if first.outcome == "optimal":
+        held = program.with_rows([Row("delay", tuple(weighted.items()), "<=", first.objective + _SAME)])
+        known = {i: float(round(value)) for i, value in enumerate(values)}
+        second = effort.solve(_PHASE, held.minimising(_by_name(options, columns)), 0.0, known)
+        values = second.values or values
+    return {name: options[name][number].holds for (name, number), i in columns.items() if values[i] > 0.5}
+
+
+def _by_name(options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]) -> dict[int, float]:
+    """Delays weighted by the order of the jobs' names, then candidates by theirs."""
+    rank = {name: len(options) - place for place, name in enumerate(sorted(options))}
+    keys = sorted({option.holds[0].key for found in options.values() for option in found})
+    place = {key: number / (1 + len(keys)) for number, key in enumerate(keys)}
+    return {
+        i: rank[name] * (options[name][number].delay + _PLACE * place[options[name][number].holds[0].key])
+        for (name, number), i in columns.items()
+    }
+
+
+def _limit_rows(
+    answer: Answer, options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]
+) -> list[Row]:
+    """What limits leave beside the jobs without a choice, in every slot where the others could take more."""
+    scene = answer.scene
+    fixed: Load = {}
+    for name, holds in answer.holdings.items():
+        if name not in options:
+            add_load(fixed, scene, scene.job[name], holds, 1.0)
+    terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    most: dict[tuple[str, int], dict[str, float]] = {}
+    for (name, number), i in columns.items():
+        taken: Load = {}
+        add_load(taken, scene, scene.job[name], options[name][number].holds, 1.0)
+        for place, amount in taken.items():
+            terms.setdefault(place, []).append((i, amount))
+            peak = most.setdefault(place, {})
+            peak[name] = max(peak.get(name, 0.0), amount)
+    rows = []
+    for (limit, index), found in sorted(terms.items()):
+        room = scene.shared[limit].amount - fixed.get((limit, index), 0.0)
+        if sum(most[limit, index].values()) > room + _SAME:
+            rows.append(Row(f"limit {limit} @{index}", tuple(found), "<=", room))
+    return rows

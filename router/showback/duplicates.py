@@ -1,0 +1,120 @@
+"""Whole rows that stand twice in a delivery, and whether two bills have the same rows.
+
+A delivery is read once; of each row only a hash of 64 bits is kept. Where two are alike the files are read again, and
+the rows themselves compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pricing.problems import InvalidInputError, Problem
+from router.files.duck import connect, parquet
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+# So many rows that stand twice are named.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """``rows`` stand elsewhere in the delivery already; ``first`` are the places of the first few, each with that of
+    the row that it repeats; ``billed`` is what they come to by currency."""
+
+    rows: int
+    first: tuple[tuple[str, str], ...]
+    billed: dict[str, Decimal]
+
+
+class RowHashes:
+    """Gathers a hash of each row, which the connection makes."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._hashes: list[NDArray[np.uint64]] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Some more rows, with the same columns each time."""
+        self._hashes.append(_hashes_of(self._connection, rows))
+
+    def find(self, batches: Iterable[tuple[pa.Table, list[str]]]) -> Twice | None:
+        """Of the same rows once more, each with its place: those that repeat an earlier one, cell for cell. None where
+        none does; ``batches`` are then not always asked."""
+        suspects = self._suspects()
+        if not len(suspects):
+            return None
+        seen: dict[bytes, str] = {}
+        rows, first, billed = 0, list[tuple[str, str]](), dict[str, Decimal]()
+        for table, places in batches:
+            for number in np.flatnonzero(np.isin(_hashes_of(self._connection, table), suspects)).tolist():
+                row = table.slice(number, 1).to_pylist()[0]
+                before = seen.setdefault(_digest(row), places[number])
+                if before is places[number]:
+                    continue
+                rows += 1
+                if len(first) < _SHOWN:
+                    first.append((places[number], before))
+                currency = row["BillingCurrency"] or ""
+                billed[currency] = billed.get(currency, Decimal(0)) + (row["BilledCost"] or Decimal(0))
+        return Twice(rows, tuple(first), billed) if rows else None
+
+    def _suspects(self) -> NDArray[np.uint64]:
+        """The hashes that more than one row has."""
+        if not self._hashes:
+            return np.empty(0, np.uint64)
+        hashes, counts = np.unique(np.concatenate(self._hashes), return_counts=True)
+        found: NDArray[np.uint64] = hashes[counts > 1]
+        return found
+
+
+@contextmanager
+def row_hashes() -> Iterator[RowHashes]:
+    """For one delivery; it needs no room on a disk."""
+    import duckdb
+
+    with duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False}) as engine:
+        yield RowHashes(engine)
+
+
+def together(twice: Twice) -> str:
+    """How many, and what they come to."""
+    sums = " and ".join(f"{amount:,.2f} {currency}".strip() for currency, amount in sorted(twice.billed.items()))
+    return f"{twice.rows:,} {'row stands' if twice.rows == 1 else 'rows stand'} there twice, {sums} billed"
+
+
+def refusal(twice: Twice) -> InvalidInputError:
+    """Names the first rows, and what they all come to."""
+    remedy = "take the rows out; or, where the cloud means both, import with --allow-duplicates"
+    found = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in twice.first]
+    return InvalidInputError([*found, Problem("", "", together(twice), remedy)])
+
+
+def same_rows(one: Path, other: Path) -> bool:
+    """Whether two bills have the same rows, in whatever order; a column that only one of them has may be empty."""
+    sides = f"SELECT *, 1 AS side FROM {parquet([one])} UNION ALL BY NAME SELECT *, -1 AS side FROM {parquet([other])}"
+    left = f"SELECT * EXCLUDE (side), sum(side) AS rest FROM ({sides}) GROUP BY ALL"
+    with connect() as connection:
+        return connection.execute(f"SELECT 1 FROM ({left}) WHERE rest <> 0 LIMIT 1").fetchone() is None
+
+
+def _hashes_of(connection: duckdb.DuckDBPyConnection, rows: pa.Table) -> NDArray[np.uint64]:
+    connection.register("some_rows", rows)
+    found: dict[str, Any] = connection.execute("SELECT hash(some_rows) AS h FROM some_rows").fetchnumpy()
+    connection.unregister("some_rows")
+    return np.asarray(found["h"], dtype=np.uint64)
+
+
+def _digest(row: dict[str, Any]) -> bytes:
+    return hashlib.blake2b(repr(sorted(row.items())).encode("utf-8", "surrogatepass"), digest_size=16).digest()

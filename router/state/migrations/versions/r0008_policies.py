@@ -1,0 +1,22 @@
+"""Which policy runs an attempt, and which one its quote was made for where another one was to run.
+
+No row changes: attempts of before name none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision: str | None = "0007"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    """Adds columns to the attempts."""
+    for name in ("policy", "quoted_policy"):
+        op.add_column("attempts", sa.Column(name, sa.Text(), nullable=False, server_default=""))

@@ -1,0 +1,259 @@
+"""A closed month does not change: what its report was made from is sealed, and what comes later is a dated correction
+in an open month, shown in both. On the example month."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sqlite3
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import Result
+
+from router.cli.console import ExitCode
+from router.showback.billstore import BillStore
+from router.showback.importing import import_bills
+from tests.support.command import run
+from tests.support.repository import ROOT
+
+EXAMPLE = ROOT / "examples" / "showback"
+AWS = EXAMPLE / "bill-aws.csv"
+CLOSING = "2026-12-03T09:00:00Z"
+LATER = "2026-12-11T09:00:00Z"
+COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example month with its bills and a budget, closed on the third of December; and beside it the same month as
+    it was before that."""
+    home = tmp_path_factory.mktemp("closed") / "home"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STEPFARE_HOME", str(home))
+        fine(run("ledger", "restore", EXAMPLE / "ledger.backup"))
+        fine(run("ledger", "add", EXAMPLE / "added.yaml", "--now", "2026-12-02T09:00Z"))
+        fine(run("bills", "import", *sorted(EXAMPLE.glob("bill-*.csv")), "--now", "2026-12-03T08:00Z"))
+        fine(run("budget", "set", "12000", "--team", "research", "--from", "2026-11", "--now", CLOSING))
+        shutil.copytree(home, home.with_name("open"))
+        done = fine(run("ledger", "close", "2026-11", "--now", CLOSING))
+        assert "26,750.96 USD" in done.stderr
+    return home
+
+
+@pytest.fixture
+def home(closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to be changed."""
+    shutil.copytree(closed, tmp_path / "home")
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def fine(done: Result) -> Result:
+    assert done.exit_code == ExitCode.OK, done.stderr
+    return done
+
+
+def restated(tmp_path: Path, more: str) -> Path:
+    """The AWS bill with so much more on its first row of usage."""
+    with AWS.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    row = next(each for each in rows if each["ChargeCategory"] == "Usage")
+    row.update({name: str(Decimal(row[name]) + Decimal(more)) for name in COSTS})
+    path = tmp_path / f"restated{more}.csv"
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(row))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def take(path: Path, at: str = "2026-12-10T08:00:00Z") -> Result:
+    return fine(run("bills", "import", path, "--now", at))
+
+
+def report(month: str, at: str = LATER, **said: Any) -> dict[str, Any]:
+    options = [word for name, value in said.items() for word in (f"--{name}", value)]
+    done = fine(run("showback", "--month", month, "--now", at, "-o", "json", *options))
+    found: dict[str, Any] = json.loads(done.stdout)["sections"]
+    return found
+
+
+def total(sections: dict[str, Any], currency: str = "USD") -> Decimal:
+    rows = [row for row in sections["totals"]["rows"] if row["currency"] == currency]
+    return sum((Decimal(row["effective"]) for row in rows), Decimal(0))
+
+
+def corrected(sections: dict[str, Any]) -> Decimal:
+    return sum((Decimal(row["effective"]) for row in sections["corrections"]["rows"]), Decimal(0))
+
+
+def test_a_restated_bill_is_a_dated_correction_in_the_open_month(
+    home: Path, closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = report("2026-11")
+    told = take(restated(tmp_path, "500"))
+    assert "a correction of +500.00 USD, dated 2026-12-10, stands in 2026-12" in " ".join(told.stderr.split())
+    november, december = report("2026-11"), report("2026-12")
+    assert november["head"].pop("notes") == ["corrections of +500.00 USD dated 2026-12-10 stand in 2026-12"]
+    assert before["head"].pop("notes") == []
+    assert november == before
+    assert total(november) == Decimal("26750.96325")
+    assert total(december) == corrected(december) == 500
+    for row in december["corrections"]["rows"]:
+        assert (row["corrects"], row["team"], row["recorded_at"]) == ("2026-11", "speech", "2026-12-10T08:00:00Z")
+        assert "in the place of bill-" in row["reason"]
+    fine(run("ledger", "verify"))
+    (entry,) = [
+        each for each in json.loads(run("audit", "-o", "json").stdout)["entries"] if each["what"] == "bills correction"
+    ]
+    assert entry["details"]["period"] == "2026-12"
+    # Together they are what the month would be if nobody had closed it.
+    monkeypatch.setenv("STEPFARE_HOME", str(shutil.copytree(closed.with_name("open"), tmp_path / "open")))
+    take(restated(tmp_path, "500"))
+    assert total(report("2026-11")) == total(november) + corrected(december)
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "html", "csv"])
+def test_each_format_gives_the_sealed_figures_and_the_note(form: str, home: Path, tmp_path: Path) -> None:
+    ask = ("showback", "--month", "2026-11", "--now", LATER, "-o", form)
+    before = fine(run(*ask)).stdout
+    take(restated(tmp_path, "500"))
+    after = fine(run(*ask)).stdout
+    new = set(after.splitlines()) - set(before.splitlines())
+    assert "corrections of +500.00 USD dated 2026-12-10 stand in 2026-12" in " ".join(after.split())
+    assert set(before.splitlines()) <= set(after.splitlines())
+    assert len(new) == 1
+
+
+def test_files_for_programs_give_the_sealed_figures(home: Path, tmp_path: Path) -> None:
+    def written(number: int) -> tuple[list[Any], bytes]:
+        ask = ("showback", "--month", "2026-11", "--now", LATER)
+        fine(run(*ask, "-o", "parquet", "--out", tmp_path / f"{number}.parquet"))
+        fine(run(*ask, "-o", "focus", "--out", tmp_path / f"{number}.csv"))
+        rows = pq.read_table(tmp_path / f"{number}.parquet").to_pylist()
+        return [row for row in rows if row["section"] != "notes"], (tmp_path / f"{number}.csv").read_bytes()
+
+    before = written(1)
+    take(restated(tmp_path, "500"))
+    assert written(2) == before
+
+
+def test_a_bill_taken_away_and_brought_back_comes_to_nothing(home: Path) -> None:
+    listed = json.loads(run("bills", "list", "-o", "json").stdout)["bills"]
+    aws = next(each for each in listed if each["account"] == "111122223333")
+    before = total(report("2026-11"))
+    fine(run("bills", "remove", aws["id"], "--reason", "not ours", "--now", "2026-12-04T08:00Z"))
+    gone = corrected(report("2026-12"))
+    assert gone < -1000
+    fine(run("bills", "restore", aws["id"], "--now", "2026-12-05T08:00Z"))
+    assert corrected(report("2026-12")) == 0
+    november = report("2026-11")
+    assert total(november) == before
+    assert "come to nothing" in " ".join(november["head"]["notes"])
+    fine(run("ledger", "verify"))
+
+
+def test_a_correction_is_sealed_with_the_month_it_stands_in(home: Path, tmp_path: Path) -> None:
+    take(restated(tmp_path, "500"))
+    fine(run("ledger", "close", "2026-12", "--now", "2027-01-04T09:00Z"))
+    take(restated(tmp_path, "700"), "2027-01-10T08:00:00Z")
+    later = "2027-01-11T09:00:00Z"
+    december = report("2026-12", later)
+    assert total(december) == corrected(december) == 500
+    assert corrected(report("2027-01", later)) == 200
+    notes = report("2026-11", later)["head"]["notes"]
+    assert notes == [
+        "corrections of +500.00 USD dated 2026-12-10 stand in 2026-12",
+        "corrections of +200.00 USD dated 2027-01-10 stand in 2027-01",
+    ]
+    fine(run("ledger", "verify"))
+
+
+def test_what_people_add_later_is_noted_too(home: Path, tmp_path: Path) -> None:
+    path = tmp_path / "late.yaml"
+    path.write_text("entries:\n  - {kind: credit, usd: -99.90, period: 2026-12, reason: promised, corrects: 2026-11}\n")
+    fine(run("ledger", "add", path, "--now", "2026-12-08T09:00Z"))
+    november = report("2026-11")
+    assert november["head"]["notes"] == ["corrections of -99.90 USD dated 2026-12-08 stand in 2026-12"]
+    assert total(november) == Decimal("26750.96325")
+
+
+def test_a_bill_that_came_while_the_state_was_away_is_booked_by_the_report(home: Path, tmp_path: Path) -> None:
+    at = datetime(2026, 12, 10, 8, tzinfo=UTC)
+    import_bills([restated(tmp_path, "500")], BillStore(home / "bills"), at)
+    assert corrected(report("2026-12")) == 500
+    assert corrected(report("2026-12")) == 500
+    assert total(report("2026-11")) == Decimal("26750.96325")
+
+
+def test_budgets_of_a_closed_month_stay(home: Path) -> None:
+    before = fine(run("budget", "list", "--month", "2026-11", "-o", "json")).stdout
+    for command in (("set", "1"), ("remove",)):
+        for since in ("2026-11", "2026-10"):
+            if command == ("remove",) and since == "2026-10":
+                continue  # none holds there
+            refused = run("budget", *command, "--team", "research", "--from", since)
+            assert refused.exit_code == ExitCode.FAILURE
+            told = " ".join(refused.stderr.split())
+            assert "the books of 2026-11 are closed" in told
+            assert "`--from 2026-12`" in told
+    assert fine(run("budget", "list", "--month", "2026-11", "-o", "json")).stdout == before
+    fine(run("budget", "set", "13000", "--team", "research", "--from", "2026-12"))
+    fine(run("ledger", "verify"))
+
+
+def test_verify_looks_at_bills_budgets_and_the_seal(home: Path) -> None:
+    done = fine(run("ledger", "verify"))
+    assert "3 bills, 1 budget and the report are those" in done.stderr
+    (path, *_) = sorted((home / "bills" / "parquet").glob("*.parquet"))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b" ")
+    refused = run("ledger", "verify")
+    assert (refused.exit_code, "has other rows now" in refused.stderr) == (ExitCode.FAILURE, True)
+    path.unlink()
+    assert "is gone" in run("ledger", "verify").stderr
+    path.write_bytes(whole)
+    fine(run("ledger", "verify"))
+    with sqlite3.connect(home / "state.db") as database:
+        database.execute("UPDATE budgets SET usd_nanos = 1")
+    refused = run("ledger", "verify")
+    assert (refused.exit_code, "budgets of 2026-11 are not those" in refused.stderr) == (ExitCode.FAILURE, True)
+    with sqlite3.connect(home / "state.db") as database:
+        database.execute("DROP TRIGGER ledger_periods_keeps_rows")
+        database.execute("UPDATE ledger_periods SET seal = replace(seal, 'bill-', 'bill+')")
+    assert "the seal of 2026-11 is not what was written" in run("ledger", "verify").stderr
+
+
+def test_the_report_is_made_again_and_compared(home: Path) -> None:
+    """Whoever writes a seal anew, with its hash, cannot make the rows say it."""
+    from router.state.periods import Closing, seal_hash_of
+    from router.state.store import Store
+
+    with Store.open(f"sqlite:///{home / 'state.db'}", now=datetime(2026, 12, 4, tzinfo=UTC)) as store:
+        *_, closing = store.periods.closings()
+    other = closing.seal.replace(closing.sealed["report"], "0" * 64)
+    forged = Closing(closing.period, closing.closed_at, closing.who, closing.head, closing.hash, other)
+    with sqlite3.connect(home / "state.db") as database:
+        database.execute("DROP TRIGGER ledger_periods_keeps_rows")
+        database.execute(
+            "UPDATE ledger_periods SET seal = ?, seal_hash = ? WHERE period = '2026-11'",
+            (other, seal_hash_of(forged, "0" * 64)),
+        )
+    refused = run("ledger", "verify")
+    assert refused.exit_code == ExitCode.FAILURE
+    assert "the report of 2026-11 is made from other rows than it was closed with" in refused.stderr
+
+
+def test_a_month_that_is_not_over_at_now_is_not_closed(home: Path) -> None:
+    refused = run("ledger", "close", "2026-12", "--now", "2026-12-31T23:59:59Z")
+    assert (refused.exit_code, "2026-12 is not over" in refused.stderr) == (ExitCode.FAILURE, True)
+    fine(run("ledger", "close", "2026-12", "--now", "2027-01-02T00:00Z"))
+    rows = json.loads(run("ledger", "periods", "-o", "json").stdout)["periods"]
+    (december,) = [row for row in rows if row["period"] == "2026-12"]
+    assert december["closed_at"].startswith("2027-01-02T00:00:00")

@@ -1,0 +1,151 @@
+"""What the watcher runs, back-tested: the same decisions tick for tick through its own interface, in time whatever the
+weather, no pool asked that is left alone."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.jobs.run_policy import RunPolicy
+from router.quoting.backtest.catalogue import AS_RUN, POLICIES, named
+from router.quoting.backtest.timeline import Shown, follow
+from router.quoting.backtest.windows import Cell, Site, Windows
+from router.quoting.backtest.windows import Move as Moved
+from router.quoting.deciding.as_run import _watched, play_as_run
+from router.quoting.deciding.choosing import policy_of, run_policy
+from router.quoting.deciding.left_alone import until_left_alone
+from router.quoting.play.scene import Scene, Task, Ways
+from router.quoting.play.series import Series, ZoneSeries
+from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT
+from router.quoting.policies.policy import Decision, Move, Observation, Rule, Wait
+from tests.support.spot_windows import scenes
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+NOON = datetime(2026, 11, 23, 12)  # noqa: DTZ001  only differences count
+Log = list[tuple[int, int, Observation, Decision]]
+
+
+def small(ticks: int = 40) -> RunPolicy:
+    """Foresight that is fitted in a moment."""
+    return RunPolicy.of("foresight", clock_ticks=10, draws=30, places=5, ticks=ticks)
+
+
+def log_of(scene: Scene, chosen: RunPolicy, *, keeps: bool = True, past: Series | None = None) -> Log:
+    log: Log = []
+    play_as_run(past, scene, chosen=chosen, keeps=keeps, heard=lambda *said: log.append(said))
+    return log
+
+
+def zone(name: str, up: list[int], usd: list[float] | None = None, region: str = "") -> ZoneSeries:
+    prices = np.ones(len(up)) if usd is None else np.array(usd)
+    return ZoneSeries(name, region or name, np.array(up), prices, 3.0)
+
+
+def weather(seed: int, ticks: int, stays: float) -> list[int]:
+    rng, now, found = np.random.default_rng(seed), 1, []
+    for _ in range(ticks):
+        now = now if rng.random() < stays else 1 - now
+        found.append(now)
+    return found
+
+
+def three_zones(ticks: int = 160) -> Scene:
+    """Prices move, spot comes and goes, the checkpoint costs something to move; two windows that overlap."""
+    half = ticks // 2
+    zones = (
+        zone("a", weather(1, ticks, 0.9), [1.0] * half + [1.2] * half),
+        zone("b", weather(2, ticks, 0.9), [1.1] * half + [0.9] * half, "a"),
+        zone("c", weather(3, ticks, 0.95), [0.8] * ticks),
+    )
+    series = Series(600, zones)
+    ways = Ways.between(series.regions, lambda _, __: 0.4, 200)
+    return Scene.of(Task(50_000, 72_000, 700), series, [7, 30], ways)
+
+
+@pytest.mark.parametrize("ticks", [40, 240])
+def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
+    """Each observation of the back-test, shown to a watcher's policy that was begun a moment ago: the same decision.
+    With few ticks it sees the job in longer ones than it is asked in."""
+    scene = three_zones()
+    past = scene.series.part(0, 100)
+    log = log_of(scene, small(ticks), past=past)
+    assert len({tick for _, tick, _, _ in log}) > 80
+    assert {type(decision) for _, _, _, decision in log} >= {Move, Wait}
+    fresh = policy_of(small(ticks), watched=_watched(past, scene))
+    for row, tick, seen, decision in log:
+        assert fresh.decide(seen) == decision, (row, tick)
+    anew = log_of(scene, small(ticks), keeps=False, past=past)
+    assert [(r, t, d) for r, t, _, d in anew] == [(r, t, d) for r, t, _, d in log]
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -> None:
+    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=2))
+    chosen = small(data.draw(st.sampled_from([7, 40])))
+    one, other = (log_of(scene, chosen, keeps=keeps) for keeps in (True, False))
+    assert one == other
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_in_time_in_any_weather(data: st.DataObject) -> None:
+    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=3))
+    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    played = play_as_run(None, scene, chosen=small())
+    assert not played.late.any()
+    ran = played.spot_ticks + played.on_demand_ticks
+    assert (ran * scene.tick_s >= scene.task.work_s).all()
+    assert (played.usd >= played.egress_usd).all()
+
+
+def test_dollars_are_those_of_what_ran() -> None:
+    """Spot for an hour, then none for two: it waits, and is done on spot. Launches of ten minutes are billed."""
+    up = [1] * 6 + [0] * 12 + [1] * 60
+    scene = Scene.of(Task(3 * 3600, 9 * 3600, 600), Series(600, (zone("a", up, [0.5] * len(up)),)), [0])
+    played = play_as_run(None, scene, chosen=run_policy(Rule.SPOT_OR_WAIT))
+    assert (played.launches[0], played.on_demand_ticks[0]) == (2, 0)
+    assert played.spot_ticks[0] == 18 + 2
+    assert played.usd[0] == pytest.approx(0.5 * 20 / 6)
+    assert played.finish_tick[0] > 6 + 12 + 14
+
+
+def test_a_pool_that_refused_is_not_asked_for_an_hour() -> None:
+    """Spot is gone for two hours: of a tick of ten minutes each, it is asked once an hour."""
+    up = [1] * 6 + [0] * 24 + [1] * 60
+    scene = Scene.of(Task(3 * 3600, 14 * 3600, 600), Series(600, (zone("a", up),)), [0])
+    log = log_of(scene, run_policy(Rule.SPOT_OR_WAIT))
+    asked = [tick for _, tick, _, decision in log if isinstance(decision, Move) and tick > 5]
+    assert asked == [7, 13, 19, 25, 31]
+    shut = {tick for _, tick, seen, _ in log if seen.closed}
+    assert shut == {6, *range(7, 31)}
+
+
+def test_pools_are_left_alone_longer_each_time() -> None:
+    first = 10 * MINUTE
+    assert until_left_alone([], NOON, first) == NOON + first
+    assert until_left_alone([(NOON - HOUR, NOON - HOUR / 2)], NOON, first) == NOON + 2 * first
+    assert until_left_alone([(NOON - HOUR, NOON + HOUR)], NOON, first) is None
+    gone = [(NOON - n * HOUR, NOON - n * HOUR + MINUTE) for n in range(1, 7)]
+    assert until_left_alone(gone, NOON, first) == NOON + 6 * HOUR
+
+
+def test_it_has_a_name_and_a_window_that_is_followed_is_the_window_that_was_played() -> None:
+    assert named("AS-RUN") is POLICIES[AS_RUN]
+    with pytest.raises(KeyError, match="did you mean as-run"):
+        named("asrun")
+    whole = three_zones()
+    scene = Scene.of(whole.task, whole.series, [7], whole.ways)
+    site = Site("three", scene.series, scene.series, 0)
+    cell = Cell("job", "three", 3, scene.task, Moved(), (site,))
+    line = follow(Shown(cell, 0, 0, 7, scene.up[:, 7 : 7 + scene.ticks]), Windows(1, 3600), [AS_RUN])[0]
+    played = POLICIES[AS_RUN].play(None, Scene.of(scene.task, scene.series, [7]), 0.0, paid=True)
+    assert line.kind.size == played.finish_tick[0]
+    assert (line.kind == SPOT).sum() == played.spot_ticks[0]
+    assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]
+    assert line.usd == played.usd[0]
+    assert (line.zone[line.kind == IDLE] < 0).all()

