@@ -63,12 +63,21 @@ class _Piece:
     slots: list[Slot]
     shares: list[float]
     startups: float
+    extra: float = 0.0  # start-ups beyond these
     productive: float = 0.0  # hours
 
     @property
+    def held(self) -> float:
+        return sum(s.hours * share for s, share in zip(self.slots, self.shares, strict=True))
+
+    @property
+    def room_for_starts(self) -> float:
+        """How many start-ups more the time held is enough for."""
+        return max(0.0, self.held / self.candidate.startup_hours - self.startups)
+
+    @property
     def room(self) -> float:
-        held = sum(s.hours * share for s, share in zip(self.slots, self.shares, strict=True))
-        return max(0.0, held - self.startups * self.candidate.startup_hours)
+        return max(0.0, self.held - (self.startups + self.extra) * self.candidate.startup_hours)
 
 
 def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[str, tuple[Hold, ...]]:
@@ -94,24 +103,46 @@ def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
     pieces = _pieces(scene, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
-    _fill(pieces, need)
-    _whole_starts([p for p in pieces if p.productive > _IDLE], need)
-    missing = _fill(pieces, need)  # again, as starts take time of what is held
-    if missing > 1e-12 * need:
-        _stretch(job, [p for p in pieces if p.productive > _IDLE], missing, need)
+    missing = _fill(pieces, need)
     used = [p for p in pieces if p.productive > _IDLE]
-    _whole_starts(used, need)
-    return _finished(job, used, need)
+    while len(used) < len(pieces):  # a start in what is given back has to be made elsewhere
+        pieces = used
+        missing = _fill(pieces, need)
+        used = [p for p in pieces if p.productive > _IDLE]
+    if missing > 1e-12 * need:
+        _stretch(job, pieces, missing, need)
+    _at_least_one_start(pieces)
+    return _finished(job, pieces, need)
 
 
-def _fill(pieces: list[_Piece], need: float) -> float:
+def _fill(pieces: list[_Piece], whole: float) -> float:
     """Productive hours of every piece, the cheapest step first; the steps that find no room."""
+    need = whole
     ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
     for candidate in ranked:
-        for piece in (p for p in pieces if p.candidate is candidate):
-            piece.productive = min(piece.room, need / candidate.on_time_steps_per_hour)
-            need -= piece.productive * candidate.on_time_steps_per_hour
+        own = [p for p in pieces if p.candidate is candidate]
+        need -= _work(own, candidate, need, whole) * candidate.on_time_steps_per_hour
     return need
+
+
+def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) -> float:
+    """Fill these pieces of one candidate, and return the hours that they work.
+
+    Start-ups are what the program asks for: what the shares rise by, and at least the candidate's part of one start,
+    unless the job runs there.
+    """
+    rate, startup = candidate.on_time_steps_per_hour, candidate.startup_hours
+    held, rises = sum(p.held for p in own), sum(p.startups for p in own)
+    part = 0.0 if candidate.running else rate / whole  # of a start, for an hour of work
+    hours = max(0.0, min(need / rate, held / (1 + startup * part)))
+    more = max(0.0, hours * part - rises)
+    left = hours
+    for piece in own:
+        piece.extra = more if startup == 0 else min(more, piece.room_for_starts)
+        more -= piece.extra
+        piece.productive = min(piece.room, left)
+        left -= piece.productive
+    return hours - left
 
 
 def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
@@ -140,21 +171,10 @@ def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
     return sorted(pieces, key=lambda p: (p.slots[0].index, p.candidate.key))
 
 
-def _whole_starts(pieces: list[_Piece], whole: float) -> None:
-    """Beyond the horizon a share of a slot is a share of a start; a candidate still pays at least its part of
-    one, a job one."""
-    for candidate in {p.candidate.key: p.candidate for p in pieces}.values():
-        own = [p for p in pieces if p.candidate is candidate]
-        part = sum(p.productive for p in own) * candidate.on_time_steps_per_hour / whole
-        if not candidate.running:
-            own[0].startups += max(0.0, part - sum(p.startups for p in own))
-    _at_least_one_start(pieces)
-
-
 def _at_least_one_start(pieces: list[_Piece]) -> None:
-    """A job that does not run yet starts once in all, and that takes time of what it holds."""
+    """A job that does not run yet starts once in all: what rounding leaves of that is made up for."""
     if pieces and not any(p.candidate.running for p in pieces):
-        pieces[0].startups += max(0.0, 1.0 - sum(p.startups for p in pieces))
+        pieces[0].extra += max(0.0, 1.0 - sum(p.startups + p.extra for p in pieces))
 
 
 def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
@@ -176,11 +196,12 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
         upto = round(whole) if index == len(pieces) - 1 else round(done)
         productive = timedelta(microseconds=round(piece.productive * 3_600_000_000))
         start = piece.slots[0].start
-        held = productive + piece.startups * c.startup
+        startups = piece.startups + piece.extra
+        held = productive + startups * c.startup
         full = min(piece.shares) > 1 - _NOTHING
         end = start + held if full else piece.slots[-1].end
         share = 1.0 if full else min(max(piece.shares), held / (end - start))
-        runs.append(Run(job.name, c, piece.order, start, end, share, piece.startups, productive, upto - counted))
+        runs.append(Run(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
         counted = upto
     return tuple(runs)
 
