@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from router.demo.stage import lay_out
+from router.demo.stage import DEPLOY, lay_out
 from tests.support.agents import agents
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
@@ -153,8 +153,10 @@ class _Stage:
     def __init__(self, folder: Path, engine: Engine) -> None:
         self.folder, self._engine = folder, engine
         lay_out(folder, STEPS, 0)
+        # With hours to its deadline a training that Slurm ended by a signal would wait for cheaper spot.
+        (folder / DEPLOY).write_text("policy: greedy\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}
-        home = {"HOME": str(folder), "STEPFARE_HOME": str(folder / "home")}
+        home = {"HOME": str(folder), "STEPFARE_HOME": str(folder / "home"), "STEPFARE_DEPLOY": str(folder / DEPLOY)}
         path = os.pathsep.join([engine.path, os.environ["PATH"]])
         self._environment = {**kept, **home, "STEPFARE_CLOUDS": str(folder / "clouds.yaml"), "PATH": path}
 
