@@ -17,7 +17,8 @@ and leaves alone for a while what refused. Else it is the policy as back-tests f
 
 ``--shifted``: later weather, made of the same. Half way through the series the price of spot in one zone goes up by a
 tenth, or down by one, and stays there; zone by zone, in all windows of a cell that end after it, one every ``--every``
-hours. Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
+hours (6). Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
+Else ``--every`` takes fewer windows than all: those that begin so many hours apart.
 """
 
 from __future__ import annotations
@@ -281,14 +282,16 @@ def line(of: Mapping[str, object]) -> str:
 
 
 def tables(
-    names: Sequence[str], processes: int, shifted_every_s: int | None, ours: str = OURS
+    names: Sequence[str], processes: int, ours: str, every_s: int | None, *, shifted: bool
 ) -> Iterator[dict[str, object]]:
     """Prints the groups, one after the other."""
     for name in names:
-        if shifted_every_s is None:
-            yield from table(GROUPS[name](), processes, ours)
+        group = GROUPS[name]()
+        if not shifted:
+            sparse = group if every_s is None else replace(group, windows=Windows(BLOCKS, every_s))
+            yield from table(sparse, processes, ours)
             continue
-        was, now = (list(table(group, processes, ours)) for group in later(GROUPS[name](), shifted_every_s))
+        was, now = (list(table(one, processes, ours)) for one in later(group, every_s or EVERY_S))
         costs = [_over(b) - _over(a) for a, b in zip(was, now, strict=True)]
         print(
             f"  the shift costs {np.mean(costs):+.2f} points over the least ({', '.join(f'{c:+.1f}' for c in costs)})"
@@ -328,17 +331,14 @@ def main() -> None:
     asked.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
     asked.add_argument("--ours", choices=(OURS, AS_RUN), default=OURS)
     asked.add_argument("--shifted", action="store_true")
-    asked.add_argument("--every", type=float, default=EVERY_S / HOUR_S, metavar="HOURS")
+    asked.add_argument("--every", type=float, metavar="HOURS")
     asked.add_argument("--processes", type=int, default=2)
     asked.add_argument("--csv", type=Path)
     options = asked.parse_args()
     if not DATA.is_dir():
         sys.exit(2)
-    rows = list(
-        tables(
-            options.groups, options.processes, round(options.every * HOUR_S) if options.shifted else None, options.ours
-        )
-    )
+    every_s = None if options.every is None else round(options.every * HOUR_S)
+    rows = list(tables(options.groups, options.processes, options.ours, every_s, shifted=options.shifted))
     if options.csv:
         with options.csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(dict.fromkeys(key for one_row in rows for key in one_row)))
