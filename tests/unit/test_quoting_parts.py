@@ -17,7 +17,7 @@ from router.quoting.quotes.figures import interval, knee, likely, usd, usd_level
 from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
 from router.quoting.quotes.quote_json import answers_to_json
 from router.quoting.quotes.quote_schema import quote_schema, quote_schema_text
-from router.quoting.quotes.sightings import PRIOR_EVENTS, sighting, weather_of
+from router.quoting.quotes.sightings import PRIOR_EVENTS, known_hazards, sighting, weather_of
 from router.quoting.quotes.stage import Case, Clock, clock_for, stretches
 from router.quoting.quotes.venues import chosen, fastest
 from tests.support.asked_quotes import a_budget, a_quote, asking, refused
@@ -88,11 +88,35 @@ def test_a_prior_is_worth_two_events_and_sightings_add_to_it() -> None:
     seen = sighting(looks, timedelta(minutes=30))
     assert seen is not None
     weather = weather_of(venues, {venues[i].pool[0]: seen}, NOW)
-    assert weather.outlook.hours[i, 1].sum() == pytest.approx(prior.outlook.hours[i, 1].sum() + 1)
+    for late, calm in ((0, 2 / 3), (1, 1 / 3), (2, 0.0), (3, 0.0)):  # an hour, by age
+        before = PRIOR_EVENTS / risk.interruptions_per_hour
+        share = before / (before + calm)
+        worth = 0.5 + 1.5 * share
+        assert weather.outlook.events[i, 1, late] == pytest.approx(worth)
+        assert weather.outlook.mean()[i, 1, late] == pytest.approx(
+            worth / (calm + worth * (before + calm) / PRIOR_EVENTS)
+        )
     assert weather.observed
     assert weather.sky is not None
     assert (weather.sky.up[i], weather.sky.age_h[i]) == (True, pytest.approx(1))
     assert weather_of(venues, {venues[i].pool[0]: seen}, NOW + 5 * HOUR).sky is None
+
+
+def test_spot_that_has_been_away_for_days_is_not_soon_back() -> None:
+    """A prior that says an hour and a half is not one for each age: what other pools showed at that age counts too."""
+    minutes = timedelta(minutes=10)
+    away = sighting([(NOW + k * minutes, False) for k in range(6 * 72)], minutes)
+    flaps = sighting([(NOW + k * minutes, k // 9 % 2 == 0) for k in range(6 * 72)], minutes)
+    assert away is not None
+    assert flaps is not None
+    rates = np.array([[1 / 1.6, 0.078]] * 3)
+    events, hours = known_hazards(rates, [away, flaps, None])
+    back = events[:, 0] / hours[:, 0]
+    assert back[0, -1] < 1 / 48
+    assert back[1, 1] == pytest.approx(flaps.events[0, 1] / flaps.hours[0, 1], rel=0.1)
+    assert (events[2] / hours[2]).tolist() == [pytest.approx([rate] * 4) for rate in rates[2]]
+    alone, for_days = known_hazards(rates[:1], [away])
+    assert alone[0, 0, -1] / for_days[0, 0, -1] < 1 / 24
 
 
 def test_venues_of_one_pool_share_their_weather_and_sure_ones_have_none() -> None:

@@ -24,7 +24,7 @@ from router.quoting.policies.foresight import DRAWS, Foresight
 from router.quoting.policies.market import SAME, Market
 from router.quoting.policies.policy import Pool
 from router.quoting.policies.uniform_probing import CheapestSpot
-from router.quoting.quotes.sightings import PRIOR_EVENTS, Sighting, hazards_of
+from router.quoting.quotes.sightings import Sighting, hazards_of, known_hazards
 from router.quoting.weather.outlook import CLASSES, Outlook
 
 Watched = Callable[[Collection[Pool]], Mapping[Pool, Sighting]]
@@ -59,13 +59,7 @@ def outlook_of(sites: Sequence[Site], watched: Watched) -> Outlook:
     pools = [p[0] if p is not None and len(p) == 1 else None for p in alone]
     seen = watched({p for p in pools if p is not None})
     rates = np.array([_rates(s) for s in sites])
-    events = np.full((len(sites), 2, CLASSES), PRIOR_EVENTS)
-    hours = events / rates[:, :, None]
-    for i, pool in enumerate(pools):
-        if pool is not None and pool in seen:
-            events[i] += seen[pool].events
-            hours[i] += seen[pool].hours
-    return Outlook(events, hours)
+    return Outlook(*known_hazards(rates, [None if pool is None else seen.get(pool) for pool in pools]))
 
 
 def _rates(site: Site) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from router.quoting.play.series import Floats
 from router.quoting.quotes.venues import Venue
-from router.quoting.weather.outlook import CLASSES, Outlook, Sky, age_class
+from router.quoting.weather.outlook import CLASSES, POOL_EVENTS, Outlook, Sky, age_class
 from router.quoting.weather.weather_fit import WeatherFit
 
 # What a prior says is worth so many events: its hazards are known to about 70 %.
@@ -86,27 +86,45 @@ def weather_of(
 ) -> Weather:
     """``seen`` by pool. A prior's rates are the candidate's: interruptions of the gang, and the wait for a new one.
     ``fit``: what was learned of drift, for weather of which anything was seen."""
-    events = np.full((len(venues), 2, CLASSES), PRIOR_EVENTS)
-    rates = np.array([_rates(v) for v in venues])[:, :, None].repeat(CLASSES, axis=2)
-    hours = events / rates
+    known = [None if v.sure or len(v.pool) != 1 else seen.get(v.pool[0]) for v in venues]
+    outlook = Outlook(*known_hazards(np.array([_rates(v) for v in venues]), known))
     basis, skies = [], []
-    for i, v in enumerate(venues):
-        own = [seen[name] for name in v.pool if name in seen] if not v.sure and len(v.pool) == 1 else []
+    for v, own in zip(venues, known, strict=True):
         if v.sure:
             basis.append("on-demand: taken to be there")
-        elif own:
-            events[i] += own[0].events
-            hours[i] += own[0].hours
-            days = max(1, (own[0].at - own[0].since).days)
-            basis.append(f"{_OBSERVED} {own[0].watched_h:,.0f} h over {days} days, added to a prior")
+        elif own is not None:
+            days = max(1, (own.at - own.since).days)
+            basis.append(f"{_OBSERVED} {own.watched_h:,.0f} h over {days} days, added to a prior")
         else:
             basis.append("prior: interruptions by cloud and accelerator")
-        recent = own and now - own[0].at <= _RECENT
-        skies.append((own[0].up, own[0].age_h) if recent else None)
-    outlook = Outlook(events, hours)
+        recent = own is not None and now - own.at <= _RECENT
+        skies.append((own.up, own.age_h) if own is not None and recent else None)
     if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
         outlook = fit.drifting(outlook)
     return Weather(outlook, _sky(venues, skies), tuple(basis), _shared(venues))
+
+
+def known_hazards(rates: Floats, seen: Sequence[Sighting | None]) -> tuple[Floats, Floats]:
+    """Events and hours [place, up, class of age] of each place's hazards, by what was seen of them.
+
+    ``rates`` [place, up]: priors, an hour. A place of which nothing was seen keeps its prior alone, worth two events in
+    each class of age. The others add to what they showed the rate of all that were seen together with the prior, worth
+    half an event where much was seen: a prior for each place and class tells of spot that has been away for days that
+    it is soon back.
+    """
+    events = np.full((*rates.shape, CLASSES), PRIOR_EVENTS)
+    hours = events / rates[:, :, None]
+    watched = [one for one in seen if one is not None]
+    if not watched:
+        return events, hours
+    happened = np.sum([one.events for one in watched], axis=0)
+    passed = np.sum([one.hours for one in watched], axis=0)
+    for i, one in enumerate(seen):
+        if one is not None:
+            rate = (happened + PRIOR_EVENTS) / (passed + hours[i])
+            worth = POOL_EVENTS + (PRIOR_EVENTS - POOL_EVENTS) * hours[i] / (passed + hours[i])
+            events[i], hours[i] = one.events + worth, one.hours + worth / rate
+    return events, hours
 
 
 def _rates(v: Venue) -> tuple[float, float]:
