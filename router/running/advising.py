@@ -18,7 +18,7 @@ from router.running.lifecycle import kept_step, last_step
 from router.running.pace import Paces
 from router.running.past import past_of, same_machines
 from router.running.picture import Picture
-from router.running.quarantine import Short
+from router.running.quarantine import ShortNow, short_now
 from router.running.recovering import TICK, Replanner
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase, Shortage
 
@@ -47,7 +47,7 @@ class _Scene:
 
     limits: Limits
     finder: CandidateFinder
-    short: Short
+    short: ShortNow
     lately: Sequence[Shortage]
 
 
@@ -104,8 +104,7 @@ class Adviser:
 
     def _scene(self, attempt: Attempt) -> _Scene:
         limits = self.replanner.limits_of(attempt)
-        site = self.replanner.site
-        short = Short(site.store.shortages(site.clock()))
+        short = short_now(self.replanner.site)
         return _Scene(limits, self.replanner.finder(limits), short, self.replanner.lately())
 
     def _event(
@@ -139,7 +138,9 @@ class Adviser:
         if here is None:
             return None
         elsewhere = [c for c in found if c.key != here.key and fits(c, job, now)]
-        others, closed = parted(elsewhere, [c for c in elsewhere if not scene.short.has(c)], job, limits)
+        policy = self.replanner.policy_for(attempt)
+        short = scene.short.under(policy)
+        others, closed = parted(elsewhere, [c for c in elsewhere if not short.has(c)], job, limits)
         if event is Event.HEALTH and notice is None and not others:
             return None  # slow is better than not at all
         leaves_in = None
@@ -157,7 +158,7 @@ class Adviser:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
         past = past_of(chain, job, found, scene.lately, now)
-        decision = self.replanner.policy_for(attempt).decide(
+        decision = policy.decide(
             Observation(
                 now, deadline, TICK, event, at, others, save, closed, past.began, past.share, past.lives, past.answers
             )

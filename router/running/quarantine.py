@@ -1,18 +1,24 @@
-"""Pools that took machines back, or lost them, are left alone for a while: longer each time, forgotten in a day."""
+"""Pools that took machines back, or lost them, are left alone for a while: longer each time, forgotten in a day.
+
+Under a policy that models availability it is the policy that decides when to try them again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from pricing.offers import Offer
 from pricing.places import Market
 from router.planning.candidates import Candidate
-from router.quoting.deciding.left_alone import REMEMBERED, until_left_alone
+from router.quoting.deciding.left_alone import REMEMBERED, is_closed, models_availability, until_left_alone
+from router.quoting.policies.policy import Policy
 from router.running.choices import Seat
 from router.running.site import Site
 from router.state.records import Attempt, NodeRecord, Shortage
 
 _ANY = "*"
+UNHEALTHY = "unhealthy"
 
 
 def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -> None:
@@ -79,3 +85,23 @@ class Short:
             return (offer.cloud, offer.region, _ANY, kind, market) in self._pools
         zones = (None, offer.zone)
         return any((offer.cloud, offer.region, zone, kind, market) in self._pools for zone in zones)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortNow:
+    """The pools that are short at a moment: ``usual``, and ``modelled`` for policies that model availability."""
+
+    usual: Short
+    modelled: Short
+
+    def under(self, policy: Policy) -> Short:
+        """Those for attempts that the policy runs."""
+        return self.modelled if models_availability(policy) else self.usual
+
+
+def short_now(site: Site) -> ShortNow:
+    """The pools that are short; machines that were not well are left alone under every policy."""
+    now, first = site.clock(), site.deploy.patience.quarantine
+    known = site.store.shortages(now)
+    brief = [s for s in known if s.why == UNHEALTHY or is_closed((s.at, s.until), now, first, modelled=True)]
+    return ShortNow(Short(known), Short(brief))

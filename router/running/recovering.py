@@ -36,7 +36,7 @@ from router.running.lifecycle import Reason
 from router.running.metering import spent
 from router.running.orders import Order
 from router.running.past import past_of
-from router.running.quarantine import Short
+from router.running.quarantine import short_now
 from router.running.site import Site
 from router.running.workspaces import job_of
 from router.state.records import Attempt, NodeRecord, Shortage
@@ -120,7 +120,7 @@ class Replanner:
     def _together(self, wanting: Sequence[Wanting], limits: Limits) -> list[Answer]:
         now, book = self.site.clock(), self.book()
         finder = self.finder(limits)
-        short, lately = Short(self.site.store.shortages(now)), self.lately()
+        short, lately = short_now(self.site), self.lately()
         jobs = self._jobs(wanting)
         alive = self.site.store.overview.alive()
         answers: dict[int, Answer] = {}
@@ -131,7 +131,8 @@ class Replanner:
                 answers[number] = job
                 continue
             every = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
-            found = tuple(candidate for candidate in every if not short.has(candidate))
+            closed = short.under(self.policy_for(want.last))
+            found = tuple(candidate for candidate in every if not closed.has(candidate))
             if want.wish is not None:
                 found = tuple(candidate for candidate in found if candidate.key in want.wish.to)
             allowed = self._allowed(want, every, found, job, limits, lately)

@@ -24,7 +24,7 @@ from router.running.errors import NotReleasedError
 from router.running.handing import hand_over, order_save
 from router.running.lifecycle import GIVEN_UP, Leave, Reason, Seen, Turn, next_step
 from router.running.picture import Picture, picture
-from router.running.quarantine import quarantine, quarantine_all
+from router.running.quarantine import UNHEALTHY, quarantine, quarantine_all
 from router.running.recovering import Answer, Go, Never, Replanner, Wanting
 from router.running.release import release
 from router.running.run_policies import name_of
@@ -181,7 +181,7 @@ class Watcher:
         what = "is to save and move" if phase is Phase.CHECKPOINTING else "is to save"
         self.site.tell(attempt.job, f"{attempt.id} {what}: {advice.event.value}, {decision.why}")
         if advice.event is Event.HEALTH and notice is not None:
-            quarantine(self.site, attempt, (notice.rank,), "unhealthy")
+            quarantine(self.site, attempt, (notice.rank,), UNHEALTHY)
 
     def _moved(self, advised: Sequence[Advice]) -> set[str]:
         """The attempts whose next gang is being made while they go on; not where none can be had, or others are at

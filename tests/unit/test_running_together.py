@@ -12,11 +12,12 @@ import pytest
 
 from router.agent import states
 from router.coordinator.saves import saved_for, saved_for_all
-from router.quoting.policies.policy import Event, Save, Stay
+from router.quoting.deciding.choosing import policy_named
+from router.quoting.policies.policy import Event, Rule, Save, Stay
 from router.running.advising import Adviser
 from router.running.chains import chain_of, chains_of
 from router.running.picture import picture
-from router.running.quarantine import Short, quarantine, quarantine_all
+from router.running.quarantine import UNHEALTHY, Short, quarantine, quarantine_all, short_now
 from router.running.recovering import Replanner
 from router.running.site import Site
 from router.running.watching import Watcher
@@ -113,6 +114,29 @@ def test_a_zone_that_goes_with_many_gangs_goes_once(site: Site) -> None:
 def test_nobody_taken_is_nothing_remembered(site: Site) -> None:
     quarantine_all(site, [(attempt(), [node()], (), "lost"), (attempt("a2"), [], (0,), "lost")])
     assert site.store.shortages_since(NOW - HOUR) == ()
+
+
+@pytest.mark.parametrize(
+    ("why", "rule", "minutes"),
+    [
+        ("no capacity", Rule.GREEDY, 60),
+        ("no capacity", Rule.SKYNOMAD, 60),
+        ("no capacity", Rule.FORESIGHT, 10),
+        ("interrupted", Rule.FORESIGHT, 10),
+        (UNHEALTHY, Rule.FORESIGHT, 60),
+    ],
+)
+def test_who_models_availability_decides_when_to_try_again(site: Site, why: str, rule: Rule, minutes: int) -> None:
+    """A pool is closed to it as long as the first time to anybody; one with machines that are not well longer."""
+    found, _ = found_for(simple(), [offer("aws/north-1", "p9.48xlarge", "spot", "24", zone="a")])
+    (candidate,) = found.values()
+    pool = replace(shortage(), cloud="aws", region="north-1", zone="a", instance_type="p9.48xlarge", why=why)
+    site.store.remember_short(replace(pool, at=NOW, until=NOW + HOUR))
+    closed = {}
+    for minute in (minutes - 1, minutes):
+        later(site, minute * MINUTE)
+        closed[minute] = short_now(site).under(policy_named(rule)).has(candidate)
+    assert closed == {minutes - 1: True, minutes: False}
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ in its net, with what it knows of the places and no more.
 The world's rules are those of :mod:`router.quoting.play.probing`: a launch that fails is free, each launch takes the
 changeover, egress is paid from where it last ran a tick. On top come the rules of the watcher: a gang that runs tries
 one place a tick and goes on until it is had; one that runs nowhere tries until something is had, and asks its policy
-after each refusal; a pool that refused is left alone for an hour, one that was taken back as long as
-:mod:`router.quoting.deciding.left_alone` says. Nobody is probed.
+after each refusal; a pool that refused is left alone for an hour, one that was taken back for ten minutes and longer
+each time, both for ten minutes under a policy that models availability (:mod:`router.quoting.deciding.left_alone`).
+Nobody is probed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
 from router.quoting.deciding.choosing import policy_of, run_policy
-from router.quoting.deciding.left_alone import REMEMBERED, Stretch, until_left_alone
+from router.quoting.deciding.left_alone import (
+    REMEMBERED,
+    Stretch,
+    is_closed,
+    models_availability,
+    until_left_alone,
+)
 from router.quoting.deciding.reckoning import Watched
 from router.quoting.deciding.retelling import Kept
 from router.quoting.deciding.steering import Steered
@@ -184,9 +191,11 @@ class _Run:
     lives: list[Life] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     alone: dict[str, list[Stretch]] = field(default_factory=dict)
+    modelled: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.left_s = self.world.scene.task.work_s
+        self.modelled = models_availability(self.policy)
 
     @property
     def began(self) -> datetime:
@@ -259,7 +268,11 @@ class _Run:
         task, lives, answers = world.scene.task, self.lives, self.answers
         if lives and lives[-1].until is None:
             lives = [*lives[:-1], replace(lives[-1], share_to=self.left_s / task.work_s)]
-        closed = {key for key, spans in self.alone.items() if any(until > self.now for _, until in spans)}
+        closed = {
+            key
+            for key, spans in self.alone.items()
+            if any(is_closed(span, self.now, _QUARANTINE, modelled=self.modelled) for span in spans)
+        }
         here, others, shut = None, list[Place](), list[Place]()
         for key in (*world.spot, *world.demand):
             place = world.place(key, self.left_s, self.home, at)

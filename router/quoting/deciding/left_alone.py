@@ -1,9 +1,13 @@
-"""How long a spot pool is left alone that took machines back: longer each time, forgotten in a day. Pure."""
+"""How long a pool is left alone that took machines back or could not be had: longer each time. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+
+from router.quoting.deciding.steering import Steered
+from router.quoting.policies.policy import Policy
+from router.quoting.policies.safety import SafetyNet
 
 REMEMBERED = timedelta(hours=6)
 _LONGEST = timedelta(hours=6)
@@ -11,6 +15,18 @@ _MOST_DOUBLINGS = 10
 # A stretch that ends less than that share later is not worth remembering.
 _MUCH_LONGER = 0.1
 Stretch = tuple[datetime, datetime]
+
+
+def models_availability(policy: Policy) -> bool:
+    """Whether the policy reckons itself with how often pools are lost and come back, and so decides about them."""
+    inner = policy.inner if isinstance(policy, SafetyNet) else policy
+    return isinstance(inner, Steered) and inner.apart
+
+
+def is_closed(stretch: Stretch, now: datetime, first: timedelta, *, modelled: bool) -> bool:
+    """Whether a pool is left alone ``now``; under a policy that models availability for ``first`` at most."""
+    at, until = stretch
+    return now < (min(until, at + first) if modelled else until)
 
 
 def until_left_alone(lately: Iterable[Stretch], now: datetime, first: timedelta) -> datetime | None:
