@@ -270,14 +270,11 @@ class Patience(Spec):
         description="For a checkpoint to be copied to where its job goes on; then it is read across regions.",
     )
     lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
-    shortage: Duration = Field(
-        default=timedelta(hours=1),
-        description="For so long a pool is taken to be short; under policy foresight quarantine holds if it is less.",
-    )
+    shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
     quarantine: Duration = Field(
         default=timedelta(minutes=10),
-        description="For so long a pool is left that took machines back or lost them; twice as long each time again, "
-        "but not under policy foresight, which decides itself.",
+        description="For so long a pool is left that took machines back or lost them; twice as long each time again. "
+        "Under policy foresight that is all, of short pools too.",
     )
     again: Duration = Field(default=timedelta(days=1), description="For so long a job that lost its machines is tried.")
     tries: Count = Field(default=20, description="Gangs made one after the other that saved nothing, then it is left.")
