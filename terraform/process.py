@@ -102,8 +102,12 @@ class _Watch:
     def finish(self) -> Finished:
         assert self._child.stdout is not None
         assert self._child.stderr is not None
-        for stream, take in ((self._child.stdout, self._lines.put), (self._child.stderr, self._stderr.append)):
-            threading.Thread(target=_drain, args=(stream, take), daemon=True).start()
+        readers = [
+            threading.Thread(target=_drain, args=(stream, take), daemon=True)
+            for stream, take in ((self._child.stdout, self._lines.put), (self._child.stderr, self._stderr.append))
+        ]
+        for reader in readers:
+            reader.start()
         gone_at: float | None = None
         more = True
         while more or self._child.poll() is None:
@@ -119,7 +123,9 @@ class _Watch:
             self._kill_group()  # what the child started and did not end; nodes have sessions of their own
         if self._raised is not None:
             raise self._raised
-        errors = b"".join(line for line in self._stderr if line).decode(errors="replace")
+        # The last line of standard output says nothing of errors; a child that was left behind may hold them open.
+        readers[-1].join(_STRAY_S)
+        errors = b"".join(line for line in list(self._stderr) if line).decode(errors="replace")
         return Finished(self._child.returncode, self._ended, self._killed, errors)
 
     def _turn(self, more: bool) -> bool:

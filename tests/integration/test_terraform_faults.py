@@ -26,7 +26,7 @@ from terraform.errors import (
     TimedOutError,
 )
 from terraform.events import Event
-from terraform.process import Patience
+from terraform.process import Patience, run_process
 from terraform.runner import Limits, Runner
 from terraform.workdir import forget_state, prepare
 from tests.support import terraform_runs as support
@@ -89,6 +89,15 @@ def test_stopping_when_asked(tmp_path: Path) -> None:
             run.result(30)
     assert _tainted(root) == ["tainted"]
     runner.destroy(root)
+
+
+def test_what_is_said_as_errors_after_the_end_of_output_is_read(tmp_path: Path) -> None:
+    """Standard output ends at once, the error comes a moment later, from a process that the engine left."""
+    words = ["sh", "-c", "(exec 1>&-; sleep 0.3; echo late >&2) & exit 1"]
+    environment = {"PATH": os.environ["PATH"]}
+    found = run_process(words, folder=tmp_path, environment=environment, limit_s=60, patience=Patience(20, 5),
+                        on_line=lambda _: None)  # fmt: skip
+    assert (found.code, found.stderr) == (1, "late\n")
 
 
 def test_one_that_is_stopped_before_it_listens_shows_nothing_of_its_inside(tmp_path: Path) -> None:
