@@ -117,6 +117,7 @@ def test_a_cloud_that_cannot_be_asked_is_said(site: Site) -> None:
     assert "could not be asked: aws: " in ran.out
 
 
+@pytest.mark.slow
 def test_a_state_that_is_lost_makes_nothing_twice_and_what_it_made_can_be_released(site: Site) -> None:
     assert site.apply().code == 0
     nodes = settled(site.state)

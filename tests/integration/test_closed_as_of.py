@@ -82,6 +82,7 @@ def _budgets(command: str, at: str, *words: str, code: ExitCode = ExitCode.OK) -
     return {row["name"]: row for row in json.loads(text)["budgets"]}
 
 
+@pytest.mark.slow
 def test_after_a_closing_every_format_and_command_has_the_sealed_figure(home: Path) -> None:
     said = figures("2026-11", LATER, home)
     assert {name: sums for name, sums in said.items() if sums != CAME_TO} == {}
@@ -152,6 +153,7 @@ def test_a_budget_that_was_raised_before_the_closing_is_known_as_of_then(home: P
     assert _budgets("list", LATER)["research"]["usd"] == "12000.00"
 
 
+@pytest.mark.slow
 def test_as_of_after_the_closing_corrections_count_from_their_day_on(home: Path) -> None:
     for at, december, notes in (
         ("2026-12-05T00:00Z", {}, []),

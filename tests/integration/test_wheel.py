@@ -60,6 +60,7 @@ def test_it_holds_the_four_packages_with_tables_and_nothing_else(wheel: Path) ->
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.slow
 def test_it_plans_an_example_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "environment"
     venv.create(environment, with_pip=True)

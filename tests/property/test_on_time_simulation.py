@@ -48,6 +48,7 @@ def example() -> Example:
     return Example(plan, View(plan, tuple(jobs), book, limits, False, None), kept)
 
 
+@pytest.mark.slow
 def test_the_example_keeps_its_promises(example: Example) -> None:
     """What ``make plan`` shows passes the independent checker."""
     view = example.view
@@ -86,6 +87,7 @@ def lives(example: Example, job: Job, runs: tuple[tuple[Stretch, ...], ...], *, 
     return simulate(stages, job.steps_left, error, RUNS, seed=1)
 
 
+@pytest.mark.slow
 def test_deadlines_hold_as_often_as_promised(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     """Within the hours reserved, the share of lives that are done is the confidence less two points, or more."""
     shares: dict[str, tuple[float, float]] = {}
@@ -104,6 +106,7 @@ def test_deadlines_hold_as_often_as_promised(example: Example, capsys: pytest.Ca
     assert len(shares) + len(example.plan.unplaced) == len(example.view.jobs) >= 16
 
 
+@pytest.mark.slow
 def test_what_is_billed_is_what_was_expected(example: Example) -> None:
     """The mean of the billed hours over all lives is the plan's, within two parts in a hundred."""
     wrong: dict[str, tuple[float, float]] = {}

@@ -42,6 +42,7 @@ def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
     assert weather.sky(zones, at).up.shape == (5, 2)
 
 
+@pytest.mark.slow
 def test_all_rows_come_from_both_kinds_of_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "kinds", lambda: iter([kind(True), kind(False)]))
     monkeypatch.setattr(chaining, "DRAWS", 20)
