@@ -9,7 +9,7 @@ from dataclasses import InitVar, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 
-from pricing.bookcheck import find_problems
+from pricing.book_check import find_problems
 from pricing.egress import EgressTable, Tariff
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
-from providers.announcing import QUEUE, Announcements
 from providers.errors import SdkMissingError
 from providers.fleet import Fleet
+from providers.notices import QUEUE, Announcements
 from providers.protocol import Provider
 from providers.session import Session
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from terraform.boot import takes_instance_profile
+from terraform.module_metadata import takes_instance_profile
 from terraform.spec import Node, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)

@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from terraform.backend import Backend as Backend
-from terraform.boot import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
 from terraform.hosts import Host as Host
+from terraform.module_metadata import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from terraform.cliconfig import Plugins, render_cli_config
+from terraform.cli_config import Plugins, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
 from terraform.spec import WorkspaceSpec

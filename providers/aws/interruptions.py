@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from providers.announcing import QUEUE, Announcements, Batch, Letter
 from providers.aws.access import FIND_CREDENTIALS
 from providers.aws.parse.letters import read_letters
 from providers.aws.queue import QueueClient
 from providers.errors import AccountNotUsedError, CredentialsError
+from providers.notices import QUEUE, Announcements, Batch, Letter
 from providers.session import Session
 
 # SQS waits no longer.
@@ -23,7 +23,7 @@ def make(cloud: str, session: Session) -> Announcements:
 
 
 class AwsQueue:
-    """See :class:`providers.announcing.Announcements`."""
+    """See :class:`providers.notices.Announcements`."""
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud, self._settings = cloud, session.settings

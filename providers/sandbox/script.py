@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from pricing.money import ZERO, UsdPerHour
 from pricing.places import Market
 from providers.protocol import NoticeKind, QuotaUnit
-from providers.written import (
+from providers.user_files import (
     At,
     Count,
     Lasting,

@@ -13,7 +13,7 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pricing.money import NANOS, UsdPerHour, divide_half_even
-from providers.written import (
+from providers.user_files import (
     Count,
     Day,
     Dollars,

@@ -27,15 +27,15 @@ from router.cli.site_options import (
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from router.app.settings import Opened
+    from router.controller.accept import Accepted
+    from router.controller.context import Site
+    from router.controller.guardrails import Guard, PriceNow, Refusal
+    from router.controller.orders import Order
+    from router.controller.provision_order import Outcome
     from router.jobs.spec import Job
     from router.ledger.entry import Entry
     from router.planning.plan import Plan
-    from router.running.accepting import Accepted
-    from router.running.deploying import Outcome
-    from router.running.guardrails import Guard, PriceNow, Refusal
-    from router.running.orders import Order
-    from router.running.site import Site
-    from router.wiring.opening import Opened
 
 
 class ApplyFormat(StrEnum):
@@ -95,9 +95,9 @@ def apply(
     Exit code 4 over budget, not approved, another policy than was quoted; 5 a gang failed; 6 plan too old or price
     above its ceiling; 7 credentials.
     """
-    from router.cli.apply_text import outcomes_json, outcomes_table, plan_table
-    from router.files.plan_files import read_plan
-    from router.running.guardrails import Guard
+    from router.config.plan_files import read_plan
+    from router.controller.guardrails import Guard
+    from router.render.apply_text import outcomes_json, outcomes_table, plan_table
 
     plan = read_plan(file)
     guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
@@ -131,12 +131,12 @@ class _Work:
         self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int,
         *, override_policy: bool,
     ) -> None:  # fmt: skip
-        from router.files.limits_file import read_limits
+        from router.config.limits_file import read_limits
+        from router.controller.accepted_limits import limits_text
+        from router.controller.orders import orders_of
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
         from router.prices.books import load_book
-        from router.running.kept_limits import limits_text
-        from router.running.orders import orders_of
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
         self._override = override_policy
@@ -151,14 +151,14 @@ class _Work:
     def judged(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
         """What would be done, today's prices of it, and everything that speaks against it. InvalidInputError."""
         from pricing.money import Usd
+        from router.controller.accept import errands_of, over_budget
+        from router.controller.guardrails import prices_now, refusals
+        from router.controller.placement_options import most_at_risk
+        from router.controller.provision_order import standing
+        from router.controller.run_policies import assigned, policy_refusals
+        from router.controller.secret_refs import resolved
         from router.ledger.budget import holding
         from router.ledger.month import Month
-        from router.running.accepting import errands_of, over_budget
-        from router.running.choices import most_at_risk
-        from router.running.deploying import standing
-        from router.running.guardrails import prices_now, refusals
-        from router.running.run_policies import assigned, policy_refusals
-        from router.running.secretrefs import resolved
 
         site, plan = self._site, self._plan
         accepted = errands_of(
@@ -187,7 +187,7 @@ class _Work:
 
     def was_agreed(self, accepted: Accepted) -> bool:
         """Whether somebody agreed to this plan before, and to as much money as is at risk now."""
-        from router.running.accepting import APPLY
+        from router.controller.accept import APPLY
 
         mine = (APPLY, self._digest)
         agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
@@ -199,10 +199,10 @@ class _Work:
         """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
         no money for this. Then nothing was made or written."""
         from router.cli.watch import watcher_of
+        from router.controller.accept import record
+        from router.controller.apply import Applying
+        from router.controller.workspaces import spec_json
         from router.planning.plan_json import plan_to_json
-        from router.running.accepting import record
-        from router.running.applying import Applying
-        from router.running.workspaces import spec_json
 
         def accept() -> None:
             if refused := self.judged(guard)[2]:
@@ -222,8 +222,8 @@ class _Work:
         return outcomes
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
-        from router.files.job_files import load_jobs
-        from router.running.workspaces import job_of
+        from router.config.job_files import load_jobs
+        from router.controller.workspaces import job_of
 
         given = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
         stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in given}
@@ -231,7 +231,7 @@ class _Work:
 
     def _check_reach(self, accepted: Accepted) -> None:
         """Machines elsewhere cannot call this machine's loopback."""
-        from terraform.boot import is_local
+        from terraform.module_metadata import is_local
 
         if self._opened.deploy.coordinator.url is not None:
             return
@@ -258,7 +258,7 @@ def _stopping() -> None:
 def _agreed(accepted: Accepted, yes: bool) -> bool:
     import sys
 
-    from router.cli.text import dollars
+    from router.render.tables import dollars
 
     if yes:
         return True
@@ -278,8 +278,8 @@ def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
 
 
 def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> ExitCode:
-    from router.running.causes import Cause
-    from router.running.deploying import Result
+    from router.controller.causes import Cause
+    from router.controller.provision_order import Result
     from router.state.records import Phase
 
     if any(outcome.cause is Cause.CREDENTIALS for outcome in outcomes):

@@ -13,7 +13,7 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import columns, dollars, stamp
+from router.render.tables import columns, dollars, stamp
 
 SCHEMA_VERSION = 1
 
@@ -38,7 +38,7 @@ def audit(
     """
     from dataclasses import asdict
 
-    from router.state.chain import verify
+    from router.state.hash_chain import verify
 
     with opened_store(deploy, clouds, makes=False) as (_, store):
         entries = store.audit_log()

@@ -102,18 +102,18 @@ def backtest(
 
     Nothing is learned from what comes after a window begins: docs/backtest.md.
     """
+    from router.app.backtest import run
+    from router.app.backtest_cells import cells_of
+    from router.app.backtest_jobs import GB_PER_GIB
+    from router.backtest.scores import pool, scores
+    from router.backtest.timeline import follow, widest
+    from router.backtest.windows import Move, Windows
     from router.cli import backtest_options as options
-    from router.cli import backtest_page, backtest_plot, backtest_text
-    from router.cli.web_page import check_places
-    from router.files.trace_sets import read_trace_sets
-    from router.files.trace_values import Holes
+    from router.config.trace_sets import read_trace_sets
+    from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
-    from router.quoting.backtest.scores import pool, scores
-    from router.quoting.backtest.timeline import follow, widest
-    from router.quoting.backtest.windows import Move, Windows
-    from router.wiring.backtest_cells import cells_of
-    from router.wiring.backtest_jobs import GB_PER_GIB
-    from router.wiring.backtesting import run
+    from router.render import backtest_page, backtest_plot, backtest_text
+    from router.render.web_page import check_places
 
     if list_policies:
         console.out(backtest_text.policies())

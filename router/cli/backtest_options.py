@@ -9,13 +9,13 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli.options import length_of_time, moment_of_planning, refused
 
 if TYPE_CHECKING:
-    from router.files.trace_values import ListPrices
-    from router.wiring.backtest_jobs import Work
+    from router.app.backtest_jobs import Work
+    from router.config.trace_values import ListPrices
 
 
 def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
-    from router.quoting.backtest.catalogue import POLICIES, named
+    from router.backtest.catalogue import POLICIES, named
 
     names, problems = list[str](), list[Problem]()
     for word in (word.strip() for text in given for word in text.split(",")):
@@ -42,8 +42,8 @@ def works(
     now: str | None,
 ) -> tuple[Work, ...]:  # fmt: skip
     """From job files, or the one that the other options describe."""
+    from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
     from router.jobs.quantities import parse_gib
-    from router.wiring.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
 
     launch = length_of_time("--changeover", changeover)
     if jobs:
@@ -86,7 +86,7 @@ def seconds(option: str, text: str, least: int = 1) -> int:
 
 def listed(spot: float | None, on_demand: float | None) -> ListPrices | None:
     """Of traces without prices."""
-    from router.files.trace_values import ListPrices
+    from router.config.trace_values import ListPrices
 
     if spot is None and on_demand is None:
         return None

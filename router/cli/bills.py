@@ -11,7 +11,7 @@ import typer
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.showback.billstore import BillStore
+    from router.showback.bill_store import BillStore
 
 SCHEMA_VERSION = 1
 
@@ -36,9 +36,9 @@ def list_bills(
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.cli.bills_text import as_record, table
     from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.render.bills_text import as_record, table
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
     found = [each for each in store.bills() if everything or each.stands]
@@ -55,7 +55,7 @@ def list_bills(
 
 
 def _say_gone(store: BillStore) -> None:
-    from router.cli.bills_text import whose
+    from router.render.bills_text import whose
 
     for each in store.bills():
         if each.removed is not None:
@@ -77,9 +77,9 @@ def show(
     """
     from dataclasses import asdict
 
-    from router.cli.bills_text import as_record, gap_lines, plain
     from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.render.bills_text import as_record, gap_lines, plain
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
     found = store.find(identity)

@@ -82,7 +82,7 @@ def _decide(
 ) -> tuple[Standing, ...]:
     from pricing.money import ZERO
     from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.showback.bill_store import BillStore
 
     moment, bills = moment_of_planning(now), BillStore(bills_folder())
     with opened_store(deploy, clouds) as (_, store):
@@ -98,8 +98,8 @@ def _decide(
 
 def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
     """After bills changed: books what that changes in closed months. Without a state no month is closed."""
+    from router.app.settings import Files, read_files
     from router.cli.console import CommandError
-    from router.wiring.opening import Files, read_files
 
     if not read_files(Files(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
         return
@@ -114,12 +114,12 @@ def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
 def say_corrections(store: Store) -> None:
     """Books what bills that changed change in closed months, and says so."""
     from pricing.money import ZERO
+    from router.app.bill_views import seals
     from router.prices.home import bills_folder, extract_folder
-    from router.wiring.bill_views import seals
 
     if not seals(store):
         return
-    from router.wiring.correcting import book_corrections
+    from router.app.corrections import book_corrections
 
     done = book_corrections(store, extract_folder(), bills_folder(), who())
     if done is None:
@@ -140,7 +140,7 @@ def say_corrections(store: Store) -> None:
 
 
 def _say(standing: Standing, what: str) -> None:
-    from router.cli.bills_text import sums_of, whose
+    from router.render.bills_text import sums_of, whose
 
     bill = standing.bill
     console.note(f"{bill.id} {what} ({whose(bill)}): {sums_of(bill)}")

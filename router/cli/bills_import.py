@@ -16,8 +16,8 @@ from router.cli.options import moment_of_planning
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP
 
 if TYPE_CHECKING:
+    from router.showback.bill_import import Imported
     from router.showback.bills import Bill, Fall, Standing
-    from router.showback.importing import Imported
 
 SCHEMA_VERSION = 1
 
@@ -46,10 +46,10 @@ def import_files(
     """
     from dataclasses import asdict
 
-    from router.cli.bills_text import as_record, gap_lines, table
     from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
-    from router.showback.importing import import_bills
+    from router.render.bills_text import as_record, gap_lines, table
+    from router.showback.bill_import import import_bills
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
     with console.progress("reading"):
@@ -97,7 +97,7 @@ def _fell(changed: list[Standing], everything: tuple[Standing, ...]) -> Iterator
 
 
 def _tell(done: Imported, found: list[Standing], changed: list[Standing]) -> None:
-    from router.cli.bills_text import sums_of
+    from router.render.bills_text import sums_of
     from router.showback.duplicates import together
 
     if not done.new:
@@ -117,7 +117,7 @@ def _tell(done: Imported, found: list[Standing], changed: list[Standing]) -> Non
 
 
 def _warn(before: Bill, bill: Bill, falls: tuple[Fall, ...]) -> None:
-    from router.cli.bills_text import fall_lines
+    from router.render.bills_text import fall_lines
 
     for line in fall_lines(before, bill, falls):
         console.note(line, "warning")

@@ -21,7 +21,7 @@ from router.cli.options import as_of, moment_of_planning, refused
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.cli.bills_reconcile_text import Shown
+    from router.render.bills_reconcile_text import Shown
     from router.showback.reconcile.currencies import Rate
     from router.showback.reconcile.findings import Tolerance
 
@@ -29,7 +29,7 @@ _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.reconcile.grains.Basis`."""
+    """As :class:`router.showback.reconcile.aggregates.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
@@ -63,11 +63,11 @@ def reconcile(
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
     input. csv is the table of differences alone, json is everything.
     """
-    from router.cli import bills_reconcile_text as text
+    from router.app.reconcile import reconciled
     from router.ledger.month import Month
     from router.prices.home import bills_folder, extract_folder
-    from router.showback.reconcile.grains import Basis
-    from router.wiring.reconciling import reconciled
+    from router.render import bills_reconcile_text as text
+    from router.showback.reconcile.aggregates import Basis
 
     moment = moment_of_planning(now)
     period = Month.of(moment) if month is None else month_of("--month", month)
@@ -91,11 +91,11 @@ def reconcile(
 
 
 def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
-    from router.cli.bills_reconcile_text import Shown, Told
+    from router.app.reconcile import Reconciled
+    from router.render.bills_reconcile_text import Shown, Told
     from router.showback.reconcile.currencies import converted
     from router.showback.reconcile.findings import findings
     from router.showback.reconcile.variance import variances
-    from router.wiring.reconciling import Reconciled
 
     assert isinstance(told, Told)
     assert isinstance(found, Reconciled)
@@ -105,7 +105,7 @@ def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
 
 
 def _words(by: str) -> tuple[str, ...]:
-    from router.showback.reconcile.grains import WORDS
+    from router.showback.reconcile.aggregates import WORDS
 
     words = tuple(word.strip() for word in by.split(","))
     wrong = next((word for word in words if word not in WORDS or words.count(word) > 1), None)

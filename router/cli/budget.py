@@ -11,20 +11,20 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills_change import say_corrections
-from router.cli.bills_text import plain
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, books_explained, month_of, show
 from router.cli.options import as_of, moment_of_planning, usd_of
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.cli.text import dollars, stamp
+from router.render.bills_text import plain
+from router.render.tables import dollars, stamp
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from router.app.budgets import Far
     from router.ledger.budget import Budget, Scope, Standing
     from router.ledger.month import Month
     from router.state.store import Store
-    from router.wiring.budgets import Far
 
 Team = Annotated[str | None, typer.Option(metavar="NAME", help="Of this team.")]
 Project = Annotated[str | None, typer.Option(metavar="NAME", help="Of this project.")]
@@ -35,7 +35,7 @@ DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HEL
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.asked.Basis`."""
+    """As :class:`router.showback.report.query.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
@@ -86,10 +86,10 @@ def list_budgets(
 
 def far_of(store: Store, period: Month, moment: datetime, basis: BasisChoice, now: str | None) -> Far:
     """How far the budgets of the month are; ``now`` is the option as it was given."""
+    from router.app.budgets import how_far
     from router.prices.home import bills_folder, extract_folder
-    from router.showback.report.asked import Asked
-    from router.showback.report.asked import Basis as Cost
-    from router.wiring.budgets import how_far
+    from router.showback.report.query import Asked
+    from router.showback.report.query import Basis as Cost
 
     say_corrections(store)
     asked = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.bills_text import plain
 from router.cli.budget import Basis, BasisChoice, CloudsFile, DeployFile, Now, far_of, say_counted, share_used
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, month_of, show
 from router.cli.options import moment_of_planning
 from router.cli.site_options import opened_store
-from router.cli.text import dollars
+from router.render.bills_text import plain
+from router.render.tables import dollars
 
 if TYPE_CHECKING:
+    from router.app.settings import Opened
     from router.ledger.budget import Standing
     from router.ledger.month import Month
     from router.state.store import Store
-    from router.wiring.opening import Opened
 
 _TABLE = ("budget_of", "budget", "spent", "running", "used", "forecast", "state")
 
@@ -64,8 +64,8 @@ def check(
 
 
 def _tell(opened: Opened, store: Store, month: Month, found: tuple[Standing, ...]) -> None:
-    from router.running.budget_notices import tell
-    from router.running.channels import channels
+    from router.controller.budget_notices import tell
+    from router.controller.notify_channels import channels
 
     wanted = opened.deploy.notify
     to = channels(wanted.addresses(opened.environment))

@@ -30,7 +30,7 @@ from router.cli.checkpoint_options import (
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.storage.transfer import Moved
+    from router.checkpoints.transfer import Moved
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
@@ -65,9 +65,9 @@ def push(
 
     Exit code 5 when the time was over.
     """
-    from router.storage.bring import bring
-    from router.storage.checkpoints import Journal, retire
-    from router.storage.depot import Folder
+    from router.checkpoints.checkpoints import Journal, retire
+    from router.checkpoints.download import bring
+    from router.checkpoints.object_store import Folder
 
     pace, (target, _) = pace_of(seconds, max_mbps), place(url)
     with said():
@@ -102,9 +102,9 @@ def pull(
     stepfare checkpoint pull s3://bucket/run-7 /mnt/scratch/run-7
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
-    from router.storage.bring import bring
-    from router.storage.checkpoints import steps
-    from router.storage.depot import Folder
+    from router.checkpoints.checkpoints import steps
+    from router.checkpoints.download import bring
+    from router.checkpoints.object_store import Folder
 
     pace, (source, named) = pace_of(seconds, max_mbps), place(url)
     wanted = named if step is None else step
@@ -143,7 +143,7 @@ def copy(
 
     Exit code 5 when the time was over; again goes on from there.
     """
-    from router.storage.bring import bring
+    from router.checkpoints.download import bring
 
     pace, (opened, named), (goal, _) = pace_of(seconds, max_mbps), place(source), place(target)
     wanted = named if step is None else step

@@ -11,10 +11,10 @@ from router.cli import console
 from router.cli.checkpoint import Mbps, Output, Parallel, Seconds
 from router.cli.checkpoint_options import STEP_HELP, URL_HELP, Format, pace_of, place, said, size
 from router.cli.console import CommandError, ExitCode
-from router.cli.text import columns
+from router.render.tables import columns
 
 if TYPE_CHECKING:
-    from router.storage.manifest import Manifest
+    from router.checkpoints.manifest import Manifest
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
@@ -31,7 +31,7 @@ def list_checkpoints(
     \b
     stepfare checkpoint list s3://bucket/run-7
     """
-    from router.storage.checkpoints import good, manifest_at, steps
+    from router.checkpoints.checkpoints import good, manifest_at, steps
 
     depot, _ = place(url)
     with said():
@@ -60,9 +60,9 @@ def verify(
 
     Exit code 1 when one is not as it was written, 5 when the time was over before all were read.
     """
-    from router.storage.checkpoints import manifest_at, steps
-    from router.storage.errors import NotWholeError
-    from router.storage.transfer import verify as read
+    from router.checkpoints.checkpoints import manifest_at, steps
+    from router.checkpoints.errors import NotWholeError
+    from router.checkpoints.transfer import verify as read
 
     pace, (depot, named) = pace_of(seconds, max_mbps), place(url)
     wanted = named if step is None else step

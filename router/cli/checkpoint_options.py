@@ -13,9 +13,9 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.storage.depot import Depot
-    from router.storage.pace import Pace
-    from router.storage.transfer import Moved
+    from router.checkpoints.object_store import Depot
+    from router.checkpoints.rate_limit import Pace
+    from router.checkpoints.transfer import Moved
 
 URL_HELP = "s3://, gs://, abfs(s):// or file://; or the URL of a manifest there."
 SECONDS_HELP = "How long it may take; what cannot end by then is not begun."
@@ -35,10 +35,10 @@ class Format(StrEnum):
 
 def place(url: str) -> tuple[Depot, int | None]:
     """The place that a URL names, and the step where it is a manifest's. InvalidInputError."""
-    from router.storage.arrow import open_store
-    from router.storage.depot import opened
-    from router.storage.errors import StorageError
-    from router.storage.manifest import step_of
+    from router.checkpoints.arrow_store import open_store
+    from router.checkpoints.errors import StorageError
+    from router.checkpoints.manifest import step_of
+    from router.checkpoints.object_store import opened
 
     root, _, name = url.rpartition("/")
     step = step_of(name)
@@ -53,7 +53,7 @@ def place(url: str) -> tuple[Depot, int | None]:
 
 def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
     """The bounds of a transfer. InvalidInputError for none."""
-    from router.storage.pace import Pace
+    from router.checkpoints.rate_limit import Pace
 
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
@@ -65,7 +65,7 @@ def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
 @contextmanager
 def said() -> Iterator[None]:
     """Errors of durable storage as those of a command."""
-    from router.storage.errors import OutOfTimeError, StorageError
+    from router.checkpoints.errors import OutOfTimeError, StorageError
 
     try:
         yield

@@ -51,8 +51,8 @@ def watch(
 
     Exit code 5 when the newest checkpoint could not be copied within --grace.
     """
-    from router.storage.answers import Answers
-    from router.storage.watching import How, Uploader
+    from router.checkpoints.control_folder import Answers
+    from router.checkpoints.uploader import How, Uploader
 
     pace_of(None, max_mbps)
     environment = os.environ  # noqa: TID251
@@ -98,7 +98,7 @@ def run(
     """
     import subprocess
 
-    from router.storage.companion import URL, beside
+    from router.checkpoints.trainer_process import URL, beside
 
     pace_of(None, max_mbps)
     words = [word for word in (url, *(command or ())) if word is not None]
@@ -140,7 +140,7 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
 
 def _is_elsewhere(manifest: str, url: str) -> bool:
     """Whether a manifest is named that is not in this place."""
-    from router.storage.manifest import step_of
+    from router.checkpoints.manifest import step_of
 
     folder, _, name = manifest.rpartition("/")
     here = url.partition("?")[0].removeprefix("file://").rstrip("/")
@@ -151,7 +151,7 @@ def _is_place(url: str) -> None:
     """InvalidInputError where no place can be there; without asking it."""
     from urllib.parse import urlsplit
 
-    from router.storage.arrow import SCHEMES
+    from router.checkpoints.arrow_store import SCHEMES
 
     parts = urlsplit(url)
     if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
-from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.refusals import suggestion
+from router.config.clouds_file import LoadedClouds, load_clouds
+from router.config.validation import suggestion
 from router.prices.home import clouds_file
 
 

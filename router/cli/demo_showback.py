@@ -7,14 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
-from router.cli.text import columns, wrapped
+from router.app.showback import Told, report_of_ledger
 from router.ledger.entry import Kind as EntryKind
 from router.ledger.month import Month
-from router.showback.report.asked import Asked
+from router.render.tables import columns, wrapped
+from router.showback.report.query import Asked
 from router.showback.report.text import short
 from router.showback.report.values import Cell, Kind, Report, less
 from router.state.store import Store
-from router.wiring.showback import Told, report_of_ledger
 
 _HEADER = ("TEAM", "JOB", "COST", "WORK", "WASTE", "PER 1000 STEPS", "ON DEMAND", "SAVED, NET")
 _WIDTH = 78

@@ -21,11 +21,11 @@ from router.cli.site_options import (
     terminated_as_interrupted,
     who,
 )
-from router.cli.text import columns, dollars
+from router.render.tables import columns, dollars
 
 if TYPE_CHECKING:
-    from router.running.chains import Chain
-    from router.running.site import Site
+    from router.controller.attempt_history import Chain
+    from router.controller.context import Site
     from router.state.errors import UnreadableError
     from router.state.records import Attempt
 
@@ -53,7 +53,7 @@ def destroy(
 
     Exit code 5 when something could not be released; run it again.
     """
-    from router.running.chains import give_up
+    from router.controller.attempt_history import give_up
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
@@ -100,7 +100,7 @@ def destroy(
 
 
 def _spent(site: Site, attempt: Attempt) -> str:
-    from router.running.metering import spent
+    from router.controller.metering import spent
     from router.state.errors import UnreadableError
 
     try:
@@ -126,7 +126,7 @@ def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
 
 def _waiting(site: Site, wanted: list[str]) -> list[Chain]:
     """Jobs without machines that would be made again."""
-    from router.running.chains import waits
+    from router.controller.attempt_history import waits
 
     patience, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
     ended = site.store.ended_last(site.clock() - patience.again)
@@ -135,7 +135,7 @@ def _waiting(site: Site, wanted: list[str]) -> list[Chain]:
 
 
 def _plan_or_name(text: str) -> str:
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
 
     path = Path(text)
@@ -156,8 +156,8 @@ def _agreed(count: int) -> bool:
 def _release(site: Site, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from router.running.errors import NotReleasedError
-    from router.running.release import release
+    from router.controller.errors import NotReleasedError
+    from router.controller.release import release
     from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:

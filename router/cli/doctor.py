@@ -16,7 +16,7 @@ from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import WIDTH, stamp, wrapped
+from router.render.tables import WIDTH, stamp, wrapped
 
 SCHEMA_VERSION = 1
 # Tokens and signatures are refused beyond five minutes; half of that is worth a word.
@@ -49,8 +49,8 @@ def doctor(
     stepfare doctor --cloud aws -o json
     """
     from router.cli.cloud_options import chosen_clouds
-    from router.prices.ask import diagnose
     from router.prices.bookstore import BookStore
+    from router.prices.cloud_queries import diagnose
     from router.prices.home import books_folder, clouds_file, history_folder
     from router.prices.refresh import all_words, standing, standing_sandbox
 

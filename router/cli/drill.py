@@ -47,7 +47,7 @@ def kill_node(
     stepfare drill kill-node llama-7b --rank 1 -o json
     stepfare drill kill-node llama-7b --all
     """
-    from router.running import drills
+    from router.controller import drills
 
     with stage(deploy, clouds) as at:
         targets = drills.chosen(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
@@ -79,7 +79,7 @@ def notice(
     stepfare drill notice llama-7b --rank 1 --seconds 120
     stepfare drill notice llama-7b --rebalance
     """
-    from router.running import drills
+    from router.controller import drills
 
     with stage(deploy, clouds) as at:
         targets = drills.chosen(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
@@ -120,7 +120,7 @@ def zone_down(
     stepfare drill zone-down llama-7b --seconds 30
     stepfare drill zone-down sandbox-east
     """
-    from router.running import drills
+    from router.controller import drills
 
     length = length_of_time("--for", lasts)
     _finite(seconds)
@@ -161,7 +161,7 @@ def zone_up(
     stepfare drill zone-up sandbox-east-a
     stepfare drill zone-up
     """
-    from router.running import drills
+    from router.controller import drills
 
     with stage(deploy, clouds) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
@@ -191,7 +191,7 @@ def slow_node(
     stepfare drill slow-node llama-7b --rank 1 --factor 5
     """
     from providers.sandbox.brake import Brake
-    from router.running import drills
+    from router.controller import drills
 
     length = length_of_time("--for", lasts)
     with stage(deploy, clouds) as at:

@@ -21,9 +21,9 @@ from router.cli.site_options import opened_store, terminated_as_interrupted, who
 if TYPE_CHECKING:
     from providers.sandbox.machines import Machines
     from providers.sandbox.stock import Stock
-    from router.running.drills import Done, Taking, Target
+    from router.app.settings import Opened
+    from router.controller.drills import Done, Taking, Target
     from router.state.store import Store
-    from router.wiring.opening import Opened
 
 SCHEMA_VERSION = 1
 _PAUSE_S = 0.1
@@ -98,7 +98,7 @@ class Stage:
 
     def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
         """Writes what happened; the exit code that says it."""
-        from router.running.drills import Outcome
+        from router.controller.drills import Outcome
 
         document = {
             "schema_version": SCHEMA_VERSION,
@@ -140,7 +140,7 @@ def named(target: Target) -> str:
 
 
 def _sentence(done: Done) -> str:
-    from router.running.drills import Outcome
+    from router.controller.drills import Outcome
 
     words = {
         Outcome.KILLED: "was switched off",

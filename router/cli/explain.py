@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
 
@@ -36,9 +36,9 @@ def explain(
     stepfare explain plan.json llama3-70b-sft-code
     stepfare explain plan.json llama3-70b-sft-code -o json
     """
-    from router.cli.explain_text import job_text, plan_text
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
+    from router.render.explain_text import job_text, plan_text
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]
@@ -64,9 +64,9 @@ def explain(
 def _quoted(plan: Plan, job: str) -> str:
     """The newest stored quote of this very job by the same deadline, beside what the plan expects; "" where there is
     none, or it says the same."""
-    from router.cli.quote_text import money
-    from router.files.quote_files import stored_quotes
+    from router.config.quote_files import stored_quotes
     from router.prices.home import quotes_folder
+    from router.render.quote_text import money
 
     made = next(summary for summary in plan.jobs if summary.job == job)
     same = [(name, q) for name, q, _ in stored_quotes(quotes_folder())

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.cli.console import ExitCode, note, write
-from router.files.yamlfile import read_documents
+from router.config.yamlfile import read_documents
 from router.jobs.sky import from_sky
 
 _HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"

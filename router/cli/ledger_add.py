@@ -11,7 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import books_explained
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.cli.text import dollars
+from router.render.tables import dollars
 
 
 def add(
@@ -31,7 +31,7 @@ def add(
     """
     from pricing.money import Usd
     from router.cli.options import moment_of_planning
-    from router.files.added_file import read_added
+    from router.config.added_file import read_added
 
     moment = moment_of_planning(now)
     entries = read_added(file, who(), moment)

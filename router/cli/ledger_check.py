@@ -58,7 +58,7 @@ def _after(month: str) -> datetime:
 
 
 def _as_text(checked: Checked, path: str) -> str:
-    from router.cli.bills_text import plain
+    from router.render.bills_text import plain
 
     lines = []
     for each in checked.findings:

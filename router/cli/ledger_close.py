@@ -74,11 +74,11 @@ def close(
 
 def _sealed(store: Store, period: Month, moment: datetime) -> Closing:
     """Closes the month with what it is now; once more where an entry came meanwhile."""
+    from router.app.close_month import make_seal
+    from router.app.corrections import book_held
     from router.prices.home import bills_folder, extract_folder
-    from router.showback.billstore import BillStore
+    from router.showback.bill_store import BillStore
     from router.state.errors import MovedError
-    from router.wiring.correcting import book_held
-    from router.wiring.sealing import make_seal
 
     bills, extracts = bills_folder(), extract_folder()
     with BillStore(bills).held(), console.progress("sealing"):

@@ -16,8 +16,8 @@ from router.cli.ledger_options import month_of
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.files.showback_file import Showback
-    from router.showback.charging import Left
+    from router.config.showback_file import Showback
+    from router.showback.focus_from_ledger import Left
 
 _ENDINGS = (".csv", ".parquet")
 
@@ -64,8 +64,8 @@ def export(
         raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
     known = _read(accounts)
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
+        from router.app.export import Wanted, export_counted
         from router.prices.home import bills_folder, extract_folder
-        from router.wiring.exporting import Wanted, export_counted
 
         say_corrections(store)
         wanted = Wanted(path=file, version=focus_version.value, accounts=known, month=period, as_of=as_of(now))
@@ -99,6 +99,6 @@ def unpriced_lines(left: Left) -> list[str]:
 
 
 def _read(accounts: Path | None) -> Showback:
-    from router.files.showback_file import Showback, read_showback
+    from router.config.showback_file import Showback, read_showback
 
     return Showback() if accounts is None else read_showback(accounts)

@@ -11,7 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, money, month_of, show
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import dollars
+from router.render.tables import dollars
 
 if TYPE_CHECKING:
     from router.ledger.entry import Entry

@@ -14,7 +14,7 @@ from pricing.money import Usd
 from router.cli import console
 from router.cli.console import CommandError
 from router.cli.options import refused
-from router.cli.text import columns
+from router.render.tables import columns
 
 if TYPE_CHECKING:
     from router.ledger.month import Month

@@ -74,9 +74,9 @@ def _found(
     deploy: Path | None, clouds: Path | None, basis: BasisChoice, now: str | None
 ) -> tuple[dict[Month, _Books], dict[Month, Closing]]:
     """By month what its books hold, and the closings."""
+    from router.app.bill_views import closings as closings_by
+    from router.app.months import months_came_to
     from router.prices.home import bills_folder, extract_folder
-    from router.wiring.bill_views import closings as closings_by
-    from router.wiring.months import months_came_to
 
     moment, until = moment_of_planning(now), as_of(now)
     with opened_store(deploy, clouds, makes=False) as (_, store):

@@ -13,8 +13,8 @@ from router.cli.ledger_options import counted
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
+    from router.app.close_month import SealCheck
     from router.state.store import Store
-    from router.wiring.sealing import SealCheck
 
 
 def verify(
@@ -61,8 +61,8 @@ def verify(
 
 
 def _seals(store: Store) -> tuple[SealCheck, ...]:
+    from router.app.close_month import check_seals
     from router.prices.home import bills_folder, extract_folder
-    from router.wiring.sealing import check_seals
 
     if not any(closing.seal for closing in store.periods.closings()):
         return ()

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TextIO
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.running.happenings import Event
+    from router.controller.events import Event
 
 HELP = "How to say what happens: text, or json: an object a line with at, level, job, attempt, event, text."
 _NAME = "stepfare"
 # Libraries' and our own modules' warnings, which would otherwise go unheard.
 _OTHERS = ("router", "providers", "terraform")
-# What is said names the attempt that it is about, if it is about one (router/running/workspaces.py names them).
+# What is said names the attempt that it is about, if it is about one (router/controller/workspaces.py names them).
 _ATTEMPT = re.compile(r"(?<![\w/.-])[a-z][a-z0-9-]*-[0-9a-f]{10}(?![\w/-])")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

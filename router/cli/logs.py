@@ -37,7 +37,7 @@ def logs(
     stepfare logs llama-7b --rank 0 --follow
     stepfare logs llama-7b --tail 50
     """
-    from router.running.lifecycle import GOES_ON
+    from router.controller.lifecycle import GOES_ON
 
     with opened_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)

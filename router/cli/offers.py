@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from pricing.book import PriceBook
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from router.cli import console, offers_text
-from router.cli.offers_rows import Filters, SortKey, select, unknown_names
+from router.cli import console
 from router.cli.options import length_of_time, moment_of_planning
 from router.prices.books import load_book
+from router.render import offers_text
+from router.render.offers_rows import Filters, SortKey, select, unknown_names
 
 
 class OffersFormat(StrEnum):

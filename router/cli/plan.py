@@ -60,13 +60,13 @@ def plan(
     Exit code 3 when a job could not be placed; the plan is still written.
     """
     began = time.monotonic()
-    from router.cli.plan_text import table, wide
+    from router.app.budgets import Held
+    from router.app.plan import PlanOptions, plan_request
     from router.cli.site_options import remember_planned, remembered, say_budgets
-    from router.files.limits_file import read_limits
+    from router.config.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
-    from router.wiring.budgets import Held
-    from router.wiring.planning import PlanOptions, plan_request
+    from router.render.plan_text import table, wide
 
     moment = moment_of_planning(now)
     options = PlanOptions(

@@ -15,9 +15,9 @@ from pricing.money import Usd
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import moment_of_planning, usd_of
-from router.cli.text import columns, dollars, when, wrapped
-from router.running.guardrails import Cause, Guard, PriceNow, Refusal
-from router.running.orders import Order
+from router.controller.guardrails import Cause, Guard, PriceNow, Refusal
+from router.controller.orders import Order
+from router.render.tables import columns, dollars, when, wrapped
 
 SCHEMA_VERSION = 1
 
@@ -53,12 +53,12 @@ def check(
     stepfare plan check plan.json --limits limits.yaml
     stepfare plan check plan.json --max-cost 5000 -o json
     """
-    from router.files.limits_file import read_limits
-    from router.files.plan_files import read_plan
+    from router.config.limits_file import read_limits
+    from router.config.plan_files import read_plan
+    from router.controller.guardrails import prices_now, refusals
+    from router.controller.orders import orders_of
     from router.jobs.limits import Limits
     from router.prices.books import load_book
-    from router.running.guardrails import prices_now, refusals
-    from router.running.orders import orders_of
 
     plan = read_plan(file)
     moment = moment_of_planning(now)

@@ -12,8 +12,8 @@ import typer
 
 from pricing.money import Usd
 from router.cli import console
-from router.cli.text import columns, dollars, when, wrapped
 from router.planning.changes import Change, PlanDiff, plan_diff
+from router.render.tables import columns, dollars, when, wrapped
 
 
 class DiffFormat(StrEnum):
@@ -34,7 +34,7 @@ def diff(
     stepfare plan diff yesterday.json today.json
     stepfare plan diff a.json b.json -o json
     """
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
 
     found = plan_diff(read_plan(before), read_plan(after))
     console.out(diff_json(found) if output is DiffFormat.JSON else diff_text(found))

@@ -11,10 +11,10 @@ import typer
 
 from pricing.offers import Offer
 from router.cli import console
-from router.cli.offers_rows import cents
-from router.cli.text import MARKETS, columns, stamp
 from router.prices.book_diff import BookDiff, PriceChange, diff_books
 from router.prices.books import load_book
+from router.render.offers_rows import cents
+from router.render.tables import MARKETS, columns, stamp
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")

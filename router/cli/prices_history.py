@@ -11,14 +11,15 @@ from typing import Annotated
 
 import typer
 
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.cli import console, history_text
+from router.cli import console
 from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import stamp
 from router.prices import history as store
 from router.prices.history_stats import SeriesStats, bucketed, statistics
+from router.render import history_text
+from router.render.tables import stamp
 
 
 class HistoryFormat(StrEnum):
@@ -160,7 +161,7 @@ def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> 
 
 def _drawing(file: Path) -> Callable[[Path, history_text.Shown], None]:
     """What draws into the file; refused before anything is read if it cannot be."""
-    from router.cli import history_plot
+    from router.render import history_plot
 
     history_plot.check(file)
     return lambda folder, shown: history_plot.draw(file, folder, shown)

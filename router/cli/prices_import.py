@@ -11,8 +11,8 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.options import moment_of_planning
-from router.cli.text import columns, wrapped
-from router.prices.importing import Imported
+from router.prices.import_offers import Imported
+from router.render.tables import columns, wrapped
 
 _SHOWN = 5
 
@@ -42,11 +42,11 @@ def import_file(
     stepfare prices import aws/vms.csv --as-of 2026-11-18
     stepfare prices import prices.csv --cloud lambda --replace
     """
-    from router.files.catalogue_files import read_catalogue
+    from router.config.catalogue_files import read_catalogue
     from router.prices.bookstore import BookStore
-    from router.prices.gates import GateLimits
     from router.prices.home import books_folder
-    from router.prices.importing import import_book
+    from router.prices.import_offers import import_book
+    from router.prices.quality_gates import GateLimits
     from router.prices.refresh import all_words
 
     moment = moment_of_planning(now)

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from router.cli import console
-from router.cli.text import columns
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
 from router.prices.home import books_folder
+from router.render.tables import columns
 
 SCHEMA_VERSION = 1
 

@@ -16,8 +16,8 @@ from router.cli.cloud_options import chosen_clouds
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
 from router.prices.home import books_folder, history_folder
+from router.prices.quality_gates import GateLimits
 from router.prices.report import RefreshReport
 
 
@@ -59,9 +59,9 @@ def refresh(
     stepfare prices refresh --cloud aws --cloud gcp --time-limit 2m
     stepfare prices refresh --clouds clouds.yaml -o json
     """
-    from router.cli import refresh_text
     from router.prices.refresh import RefreshOptions
     from router.prices.refresh import refresh as run
+    from router.render import refresh_text
 
     loaded, _ = chosen_clouds(cloud or [], clouds)
     settings = loaded.clouds.refresh

@@ -16,7 +16,7 @@ from providers.protocol import Allowances
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import columns, wrapped
+from router.render.tables import columns, wrapped
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
@@ -48,8 +48,8 @@ def quotas(
     stepfare quotas -o limits --out limits.yaml
     """
     from router.cli.cloud_options import chosen_clouds
-    from router.prices.ask import allowances
     from router.prices.bookstore import BookStore
+    from router.prices.cloud_queries import allowances
     from router.prices.home import books_folder
     from router.prices.refresh import all_words, standing
 
@@ -84,7 +84,7 @@ def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook
     if output is QuotasFormat.LIMITS:
         import yaml
 
-        from router.prices.as_limits import as_limits
+        from router.prices.account_limits import as_limits
 
         return _SCHEMA_HINT + yaml.safe_dump(as_limits(found, book), sort_keys=False, allow_unicode=True, width=120)
     rows = [

@@ -15,9 +15,9 @@ from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning, refused, usd_of
 
 if TYPE_CHECKING:
+    from router.app.quotes import Answer
     from router.jobs.quantities import Moment
-    from router.quoting.quotes.quote import Quote
-    from router.wiring.quoting import Answer
+    from router.quotes.quote import Quote
 
 
 class QuoteFormat(StrEnum):
@@ -80,10 +80,10 @@ def quote(
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
-    from router.cli.web_page import check_places
+    from router.app.quotes import QuoteOptions, answers, asked
     from router.jobs.quantities import TOO_FAR, beyond_planning
     from router.prices.books import load_book
-    from router.wiring.quoting import QuoteOptions, answers, asked
+    from router.render.web_page import check_places
 
     options = QuoteOptions(
         by=_by(by), budget=usd_of("--budget", budget), advisory=advisory,
@@ -123,9 +123,9 @@ def _by(text: str | None) -> Moment | None:
 
 def _kept(found: Sequence[Answer]) -> dict[str, str]:
     """Ids by job; where storing fails it says so, no more."""
-    from router.files.quote_files import keep_quotes
+    from router.config.quote_files import keep_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote import Quote
+    from router.quotes.quote import Quote
 
     quotes = [a for a in found if isinstance(a, Quote)]
     folder = quotes_folder()
@@ -137,9 +137,9 @@ def _kept(found: Sequence[Answer]) -> dict[str, str]:
 
 
 def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.quote_page import page
-    from router.cli.web_page import put
-    from router.quoting.quotes.quote import Quote
+    from router.quotes.quote import Quote
+    from router.render.quote_page import page
+    from router.render.web_page import put
 
     quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]
     if not quotes:
@@ -149,9 +149,9 @@ def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
 
 
 def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
-    from router.cli.quote_text import line, refusal, table, text
-    from router.quoting.quotes.quote import Refused
-    from router.quoting.quotes.quote_json import answers_to_json
+    from router.quotes.quote import Refused
+    from router.quotes.quote_json import answers_to_json
+    from router.render.quote_text import line, refusal, table, text
 
     wanted = output or (QuoteFormat.TEXT if len(found) == 1 else QuoteFormat.TABLE)
     if wanted is QuoteFormat.JSON:
@@ -172,6 +172,6 @@ def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | 
 
 
 def _is_answer(answer: Answer) -> bool:
-    from router.quoting.quotes.quote import Refused
+    from router.quotes.quote import Refused
 
     return not isinstance(answer, Refused)

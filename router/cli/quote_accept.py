@@ -19,15 +19,15 @@ def accepted(
 ) -> int:  # fmt: skip
     """Writes the plan and that it was accepted. ``tonight``: ``now`` is the present, and budgets hold.
     InvalidInputError, CommandError."""
-    from router.cli.plan_text import table
+    from router.app.accept_quote import for_policy, plan_request_of
+    from router.app.budgets import Held
     from router.cli.site_options import remember_planned, remembered, who
-    from router.files.limits_file import read_limits
-    from router.files.quote_files import Acceptance, accept, find_quote
+    from router.config.limits_file import read_limits
+    from router.config.quote_files import Acceptance, accept, find_quote
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
     from router.prices.home import quotes_folder
-    from router.wiring.accepting import for_policy, plan_request_of
-    from router.wiring.budgets import Held
+    from router.render.plan_text import table
 
     if out is None:
         raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")

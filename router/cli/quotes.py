@@ -38,11 +38,11 @@ def list_quotes(
     """
     from dataclasses import asdict
 
-    from router.cli.quote_text import money, sure
-    from router.cli.text import columns
-    from router.files.quote_files import stored_quotes
+    from router.config.quote_files import stored_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote_json import quote_content
+    from router.quotes.quote_json import quote_content
+    from router.render.quote_text import money, sure
+    from router.render.tables import columns
 
     found = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
     if output is ListFormat.JSON:
@@ -71,10 +71,10 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.cli.quote_text import line, text
-    from router.files.quote_files import acceptance, find_quote
+    from router.config.quote_files import acceptance, find_quote
     from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote_json import quote_to_json
+    from router.quotes.quote_json import quote_to_json
+    from router.render.quote_text import line, text
 
     folder = quotes_folder()
     identity, quote = find_quote(folder, name)

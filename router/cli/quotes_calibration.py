@@ -14,7 +14,7 @@ from router.cli.console import ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.quoting.quotes.endings import Kept
+    from router.quotes.outcomes import Kept
 
 
 class CalibrationFormat(StrEnum):
@@ -41,13 +41,13 @@ def calibration(
     Costs are those of machines, as metered. Jobs that still run, or that a
     person stopped, are not counted; those given up count as not on time.
     """
-    from router.cli.calibration_page import calibration_page
-    from router.cli.calibration_text import as_csv
-    from router.cli.web_page import check_places, put
-    from router.files.quote_files import stored_quotes
+    from router.app.quote_outcomes import ending
+    from router.config.quote_files import stored_quotes
     from router.prices.home import quotes_folder
-    from router.quoting.quotes.endings import kept
-    from router.wiring.endings import ending
+    from router.quotes.outcomes import kept
+    from router.render.calibration_page import calibration_page
+    from router.render.calibration_text import as_csv
+    from router.render.web_page import check_places, put
 
     check_places(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
@@ -66,8 +66,8 @@ def calibration(
 
 
 def _text(found: Kept, accepted: int) -> str:
-    from router.cli.calibration_text import as_table
-    from router.quoting.quotes.endings import LEAST
+    from router.quotes.outcomes import LEAST
+    from router.render.calibration_text import as_table
 
     if not accepted:
         return "no quote was accepted yet: stepfare quote --accept makes a plan of one"

@@ -37,10 +37,10 @@ def fit(
     a minute; quotes go by it for 31 days. Exit codes: 0; 1 too little was
     recorded (quotes go on with what is assumed); 2 wrong input.
     """
-    from router.cli.web_page import put
+    from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fitted, recorded
     from router.prices.home import history_folder, weather_fit_file
-    from router.quoting.weather.weather_fit import FRESH, fit_to_json
-    from router.wiring.weather_fitting import ENOUGH, ENOUGH_WATCHED, fitted, recorded
+    from router.render.web_page import put
+    from router.spot.availability.fit import FRESH, fit_to_json
 
     moment = moment_of_planning(now)
     found = recorded(history_folder(), moment)
@@ -76,12 +76,12 @@ def fit(
 def _size(shares: list[float]) -> float:
     from math import exp
 
-    from router.quoting.weather.drifting import GRID
+    from router.spot.availability.drift import GRID
 
     return exp(sum(p * s.size for p, s in zip(shares, GRID, strict=True)))
 
 
 def _held(held: tuple[float, ...]) -> float:
-    from router.quoting.weather.calibrating import KNOTS
+    from router.spot.availability.recalibration import KNOTS
 
     return held[KNOTS.index(0.9)]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from router.cli.console import write
-from router.files.schemas import schema_of_file
+from router.config.schemas import schema_of_file
 from router.jobs.schema import schema_text
 
 
@@ -48,9 +48,9 @@ def schema(
         # Imported by name: planning brings the solver with it.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is Kind.QUOTE:
-        text = import_module("router.quoting.quotes.quote_schema").quote_schema_text()
+        text = import_module("router.quotes.quote_schema").quote_schema_text()
     elif kind is Kind.REPORT:
-        text = import_module("router.showback.report.as_json").report_schema_text()
+        text = import_module("router.showback.report.export_json").report_schema_text()
     else:
         text = schema_text(schema_of_file(kind))
     write(text, out)

@@ -20,11 +20,11 @@ from router.cli.options import as_of, moment_of_planning, refused
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
 if TYPE_CHECKING:
-    from router.showback.report.asked import Asked, Budgeted
-    from router.showback.report.setting import Setting
+    from router.app.bill_views import View
+    from router.showback.report.context import Setting
+    from router.showback.report.query import Asked, Budgeted
     from router.showback.report.values import Report
     from router.state.store import Store
-    from router.wiring.bill_views import View
 
 
 class ShowbackFormat(StrEnum):
@@ -41,14 +41,14 @@ class ShowbackFormat(StrEnum):
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.asked.Basis`."""
+    """As :class:`router.showback.report.query.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 class ShareChoice(StrEnum):
-    """As :class:`router.showback.sharing.Method`."""
+    """As :class:`router.showback.shared_costs.Method`."""
 
     NONE = "none"
     WEIGHTED = "weighted"
@@ -97,7 +97,7 @@ def showback(
     Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx, parquet and
     focus need --out; focus writes the charges of the month, as `ledger export`.
     """
-    from router.cli.web_page import check_places
+    from router.render.web_page import check_places
 
     moment = moment_of_planning(now)
     asked = replace(_asked(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
@@ -113,7 +113,7 @@ def showback(
 
     with without_collector():
         if files:
-            from router.wiring.showback import report_of_files
+            from router.app.showback import report_of_files
 
             if archive:
                 raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
@@ -148,8 +148,8 @@ def _asked(
     month: str | None, now: datetime, by: str, basis: BasisChoice, share_idle: ShareChoice, shares: list[str]
 ) -> Asked:
     from router.ledger.month import Month
-    from router.showback.report.asked import Asked, Basis
-    from router.showback.sharing import Method
+    from router.showback.report.query import Asked, Basis
+    from router.showback.shared_costs import Method
 
     names = tuple(name.strip() for name in by.split(","))
     method = Method(share_idle.value)
@@ -183,9 +183,9 @@ def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
 
 
 def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
+    from router.app.outcomes import dues, quoted
+    from router.app.showback import Told, add_archive, report_of_ledger
     from router.prices.home import bills_folder, extract_folder, quotes_folder
-    from router.wiring.outcomes import dues, quoted
-    from router.wiring.showback import Told, add_archive, report_of_ledger
 
     told = Told(
         dues=lambda store, asked: dues(store, asked.month, asked.as_of),
@@ -202,34 +202,39 @@ def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: 
 def _budgets(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
     if not store.budgets.all():
         return ()
-    from router.wiring.budgets import budgeted  # takes a while to import
+    from router.app.budgets import budgeted  # takes a while to import
 
     return budgeted(store, setting, view)
 
 
 def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.cli.web_page import put
-    from router.showback.report import tidy
+    from router.render.web_page import put
+    from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:
-        put(out, tidy.as_workbook(report, now) if output is ShowbackFormat.XLSX else tidy.as_parquet(report))
+        put(
+            out,
+            export_tables.as_workbook(report, now)
+            if output is ShowbackFormat.XLSX
+            else export_tables.as_parquet(report),
+        )
     else:
         console.write(_text(report, output), out)
 
 
 def _text(report: Report, output: ShowbackFormat) -> str:
     if output is ShowbackFormat.JSON:
-        from router.showback.report.as_json import as_json
+        from router.showback.report.export_json import as_json
 
         return as_json(report)
     if output is ShowbackFormat.CSV:
-        from router.showback.report.tidy import as_csv
+        from router.showback.report.export_tables import as_csv
 
         return as_csv(report)
     if output is ShowbackFormat.HTML:
-        from router.cli.showback_page import page
+        from router.render.showback_page import page
 
         return page(report)
-    from router.cli.showback_text import as_markdown, as_table
+    from router.render.showback_text import as_markdown, as_table
 
     return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report)

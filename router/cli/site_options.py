@@ -19,17 +19,17 @@ from router.cli import console
 from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import length_of_time
-from router.cli.text import dollars
+from router.render.tables import dollars
 
 if TYPE_CHECKING:
+    from router.app.budgets import Held
+    from router.app.settings import Opened
+    from router.controller.budgets import Source
+    from router.controller.context import Site, Tell
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
-    from router.running.budgets import Source
-    from router.running.site import Site, Tell
     from router.state.records import Shortage
     from router.state.store import Store
-    from router.wiring.budgets import Held
-    from router.wiring.opening import Opened
 
 DEPLOY_HELP = "How machines are made; see `schema deploy`."
 CLOUDS_HELP = "The clouds file; see `schema clouds`."
@@ -56,9 +56,9 @@ def opened_store(
 ) -> Iterator[tuple[Opened, Store]]:
     """Files and the state database. Without ``makes`` one that is not there is not made: an empty one stands in for it.
     One that is missing beside run directories is an error, unless a ``new_state`` is wanted. Errors become messages."""
+    from router.app.settings import Files, read_files
+    from router.app.state_identity import check_not_lost, open_state
     from router.state.store import Store
-    from router.wiring.opening import Files, read_files
-    from router.wiring.state_mark import check_not_lost, open_state
 
     with explained(), ExitStack() as stack:
         opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
@@ -74,8 +74,8 @@ def opened_store(
 def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime) -> None:
     """Keeps job specifications by digest, and the limits of a plan (its digest), so that `apply` needs only the plan.
     Where that fails it says so, no more."""
-    from router.running.kept_limits import keep_limits
-    from router.running.workspaces import spec_json
+    from router.controller.accepted_limits import keep_limits
+    from router.controller.workspaces import spec_json
 
     try:
         with opened_store(None, None) as (_, store):
@@ -89,8 +89,8 @@ def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, mome
 
 def remembered(moment: datetime) -> tuple[tuple[Shortage, ...], Held]:
     """Pools that could not deliver lately, and the budgets of the month with what is spent. Asking makes no state."""
+    from router.app.budgets import Held, Places, held_to
     from router.prices.home import bills_folder, extract_folder
-    from router.wiring.budgets import Held, Places, held_to
 
     try:
         with opened_store(None, None, makes=False) as (_, store):
@@ -118,7 +118,7 @@ def opened_site(
 ) -> Iterator[tuple[Opened, Site]]:  # fmt: skip
     """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile.
     ``tell``: how to say what happens; else on stderr. ``new_state``: as for :func:`opened_store`."""
-    from router.wiring.deploying import listening, nobody_listens, open_site
+    from router.app.controller import listening, nobody_listens, open_site
 
     clock = chosen_clock()
     tell = tell or teller(clock)
@@ -133,7 +133,7 @@ def opened_site(
 def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
     """The lock of whoever makes or releases machines, waited for as ``--wait`` says. InvalidInputError at once;
     entering raises HeldError."""
-    from router.running.work import one_at_a_time
+    from router.controller.worker_pool import one_at_a_time
 
     seconds = (length_of_time("--wait", wait) or timedelta(0)).total_seconds()
     return one_at_a_time(
@@ -145,7 +145,7 @@ def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
 def explained() -> Iterator[None]:
     """Errors of state, Terraform, clouds and the coordinator as messages with exit codes."""
     from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-    from router.running.errors import NotReleasedError
+    from router.controller.errors import NotReleasedError
     from router.state.errors import StateError
     from terraform.errors import TerraformError
 

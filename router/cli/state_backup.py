@@ -13,7 +13,7 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, explained, opened_store, who
 
 if TYPE_CHECKING:
-    from router.wiring.opening import Opened
+    from router.app.settings import Opened
 
 
 def backup(
@@ -29,9 +29,9 @@ def backup(
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
     """
-    from router.running.run_folders import backed_up
-    from router.running.work import LOCK
-    from router.state.holder import Holder
+    from router.controller.run_folders import backed_up
+    from router.controller.worker_pool import LOCK
+    from router.state.lock_owner import Holder
 
     with opened_store(deploy, clouds, makes=False) as (opened, store):
         if not opened.has_state:
@@ -55,8 +55,8 @@ def restore(
     """
     import os
 
-    from router.wiring.opening import Files, read_files
-    from router.wiring.state_mark import restore_state
+    from router.app.settings import Files, read_files
+    from router.app.state_identity import restore_state
 
     with explained():
         opened: Opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251

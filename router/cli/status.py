@@ -14,11 +14,11 @@ import typer
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import columns, dollars, stamp, wrapped
 from router.jobs.run_policy import RunPolicy
+from router.render.tables import columns, dollars, stamp, wrapped
 
 if TYPE_CHECKING:
-    from router.running.report import GangReport, Report
+    from router.controller.report import GangReport, Report
 
 SCHEMA_VERSION = 1
 _SECONDS = 1.0
@@ -49,9 +49,9 @@ def status(
     stepfare status llama-7b -o wide
     stepfare status -o json
     """
+    from router.app.controller import is_listened_to
     from router.cli.clock import chosen_clock
-    from router.running.report import report
-    from router.wiring.deploying import is_listened_to
+    from router.controller.report import report
 
     clock = chosen_clock()
     with opened_store(deploy, clouds, makes=False) as (opened, store):

@@ -16,7 +16,7 @@ from providers.protocol import StockHint, Wanted
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import columns, wrapped
+from router.render.tables import columns, wrapped
 
 SCHEMA_VERSION = 1
 
@@ -51,8 +51,8 @@ def stock(
     """
     from router.cli.cloud_options import chosen_clouds
     from router.prices import history
-    from router.prices.ask import stock_hints
     from router.prices.bookstore import BookStore
+    from router.prices.cloud_queries import stock_hints
     from router.prices.home import books_folder, history_folder
     from router.prices.refresh import all_words
     from router.prices.stock import best_first, clouds_that_sell, points_of

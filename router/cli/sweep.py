@@ -16,11 +16,11 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, WAIT_HELP, in_turn, opened_site, who
-from router.cli.text import columns
+from router.render.tables import columns
 
 if TYPE_CHECKING:
-    from router.running.site import Site
-    from router.running.sweeping import Sweep
+    from router.controller.context import Site
+    from router.controller.sweep import Sweep
 
 SCHEMA_VERSION = 1
 
@@ -60,7 +60,7 @@ def sweep(
 
     Exit code 5 when a cloud could not be asked, or something could not be released.
     """
-    from router.running.sweeping import clean, look
+    from router.controller.sweep import clean, look
 
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
@@ -84,8 +84,8 @@ def sweep(
 
 
 def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str) -> Sweep:
-    from router.running.sweeping import look
-    from router.running.work import one_at_a_time
+    from router.controller.sweep import look
+    from router.controller.worker_pool import one_at_a_time
     from router.state.errors import HeldError
 
     try:

@@ -20,8 +20,8 @@ from router.cli.site_options import (
 )
 
 if TYPE_CHECKING:
-    from router.running.site import Site
-    from router.running.watching import Watcher
+    from router.controller.context import Site
+    from router.controller.supervisor import Watcher
 
 _SECONDS = 0.5
 _HISTORY = "price history"  # said in the place of a job
@@ -44,10 +44,10 @@ def watch(
     stepfare watch --deploy deploy.yaml
     stepfare watch --log json
     """
+    from router.app.controller import interruption_queues
+    from router.controller.cloud_notices import announced
+    from router.controller.notify import notifying
     from router.prices.books import load_book
-    from router.running.announced import announced
-    from router.running.notifying import notifying
-    from router.wiring.deploying import interruption_queues
 
     # A book that there is not is said now, not when a gang is lost.
     load_book(book)
@@ -92,15 +92,15 @@ def _look(site: Site, watcher: Watcher, said: Log) -> None:
 
 def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
     """What looks after gangs, at the prices of ``book`` and by the price history as they are when they are needed."""
+    from router.app.quotes import PoolsOfNow
+    from router.controller.policy_runner import Adviser
+    from router.controller.replanner import Replanner
+    from router.controller.run_policies import RecordedPolicies
+    from router.controller.supervisor import Watcher
+    from router.controller.worker_pool import one_at_a_time
     from router.prices.books import CurrentBook
     from router.prices.home import history_folder
-    from router.quoting.deciding.choosing import policy_named, policy_of
-    from router.running.advising import Adviser
-    from router.running.recovering import Replanner
-    from router.running.run_policies import RecordedPolicies
-    from router.running.watching import Watcher
-    from router.running.work import one_at_a_time
-    from router.wiring.quoting import PoolsOfNow
+    from router.spot.live.selection import policy_named, policy_of
 
     watched = PoolsOfNow(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
     hints = site.deploy.heed_hints

@@ -1,4 +1,5 @@
-"""The coordinator over HTTP. Nothing but the routes: what is answered is decided in :mod:`router.coordinator.rules`."""
+"""The coordinator over HTTP. Nothing but the routes: what is answered is decided in
+:mod:`router.coordinator.handlers`."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from router.coordinator import bodies
+from router.coordinator import messages
 from router.coordinator.connections import ADMIT, REFUSE
-from router.coordinator.rules import Answer, Attendance
-from router.coordinator.waiting import Waiting
+from router.coordinator.handlers import Answer, Attendance
+from router.coordinator.long_poll import Waiting
 from router.state.errors import StateError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ DRAIN_SECONDS = 2.0
 # Those who show a token that is not known to be right wait for one another, and for nobody else.
 STRANGERS = 8
 # Of a body that is too long, or of one who has no token, so much is read and dropped, so that the answer is seen.
-DRAINED_BYTES = 4 * bodies.LARGEST_BODY
+DRAINED_BYTES = 4 * messages.LARGEST_BODY
 # Whoever comes from this machine; what a proxy passed on comes from anywhere.
 _LOCAL = ("127.0.0.1", "::1")
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
@@ -130,8 +131,8 @@ def _is_local(request: Request) -> bool:
 
 def _answer(attendance: Attendance, attempt: str, rank: str, message: str, authorization: str, data: bytes) -> Answer:
     try:
-        body = bodies.decoded(data)
-    except bodies.BadBody:
+        body = messages.decoded(data)
+    except messages.BadBody:
         return 400, {"error": "body"}
     try:
         number = int(rank) if _RANK.fullmatch(rank) else -1
@@ -146,8 +147,8 @@ def _answer(attendance: Attendance, attempt: str, rank: str, message: str, autho
 def _patience(message: str, data: bytes) -> tuple[float, str]:
     """How long the answer to a message may wait for an order, and which one is known."""
     try:
-        said = bodies.orders(bodies.decoded(data)) if message == "orders" else None
-    except bodies.BadBody:
+        said = messages.orders(messages.decoded(data)) if message == "orders" else None
+    except messages.BadBody:
         return 0.0, ""
     return (0.0, "") if said is None else (said.wait, said.seen)
 
@@ -160,9 +161,9 @@ async def _body(request: Request) -> bytes | None:
         part = await request.receive()
         chunk, more = part.get("body", b""), part.get("more_body", False)
         size += len(chunk)
-        if size <= bodies.LARGEST_BODY:
+        if size <= messages.LARGEST_BODY:
             data += chunk
-    return bytes(data) if size <= bodies.LARGEST_BODY else None
+    return bytes(data) if size <= messages.LARGEST_BODY else None
 
 
 async def _drain(request: Request) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from router.coordinator.bodies import Heartbeat
-from router.coordinator.roll import Member, Roll
+from router.coordinator.gang_session import Member, Roll
+from router.coordinator.messages import Heartbeat
 from router.coordinator.saves import NOT_BELIEVED
 from router.state.records import Attempt
 from router.state.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from router.coordinator.bodies import LARGEST_BODY
+from router.coordinator.messages import LARGEST_BODY
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())

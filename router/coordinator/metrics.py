@@ -1,7 +1,7 @@
 """What a Prometheus server is told: gangs, machines, orders, checkpoints, steps and money, as the state has them.
 
 docs/alerts/stepfare.rules.yaml and docs/runbooks.md are about these names. Labels have few values: words of the
-program, clouds, and at most :data:`router.coordinator.tallies.MOST_JOBS` jobs.
+program, clouds, and at most :data:`router.coordinator.counters.MOST_JOBS` jobs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
-from router.coordinator.tallies import DELAYS, Delays, Tallies
+from router.coordinator.counters import DELAYS, Delays, Tallies
 from router.ledger.entry import Use
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
@@ -42,7 +42,7 @@ _DONE = (states.ENDED, states.FAILED)
 class Picture:
     """One look. ``counts``: attempts by phase and reason, ever; ``attempts`` and ``nodes``: those alive; ``silent``:
     machines that have not called for :data:`SILENT_SECONDS`; ``open_orders``, ``overdue_orders``: orders to save
-    without an answer. The rest is as :class:`router.coordinator.tallies.Tallies` has it."""
+    without an answer. The rest is as :class:`router.coordinator.counters.Tallies` has it."""
 
     version: str
     now: datetime

@@ -9,13 +9,13 @@ from datetime import datetime
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.compaction import Load, earliest_run, load_without
 from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.left_shift import Load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.scene import Scene, within
+from router.planning.problem import Scene, within
 from router.planning.schedule import Hold, runs_of
-from router.planning.shared import amounts, use_of
+from router.planning.shared_limits import amounts, use_of
 from router.planning.slots import Slot
 
 SHOWN = 5

@@ -19,8 +19,8 @@ from router.jobs.goodput import Risk
 from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, gang_speed
-from router.planning.market import Listing, listings_by_accelerator
-from router.planning.sieve import covers, refusal
+from router.planning.feasibility import covers, refusal
+from router.planning.listings import Listing, listings_by_accelerator
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 

@@ -14,10 +14,10 @@ from pricing.places import Market, RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, Part
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.feasibility import covers
 from router.planning.plan import Capacity, Line, Move
-from router.planning.scene import Scene
+from router.planning.problem import Scene
 from router.planning.schedule import Run
-from router.planning.sieve import covers
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
 
 _MICRO = timedelta(microseconds=1)

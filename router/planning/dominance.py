@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.shared import Use
+from router.planning.shared_limits import Use
 
 Matrix = NDArray[np.bool_]
 

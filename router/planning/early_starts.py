@@ -15,13 +15,13 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.compaction import Load, add_load, may_begin, run_from
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
+from router.planning.left_shift import Load, add_load, may_begin, run_from
+from router.planning.problem import Scene
 from router.planning.program import Builder, Row
-from router.planning.scene import Scene
 from router.planning.schedule import Hold, runs_of
-from router.planning.stages import Answer, with_holdings
+from router.planning.solve import Answer, with_holdings
 
 _PHASE = "early starts"
 _MOST_COLUMNS = 20_000

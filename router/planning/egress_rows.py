@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pricing.egress import INTERNET, Tariff
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gb_to_bytes
+from router.planning.problem import Scene
 from router.planning.program import Builder
-from router.planning.scene import Scene
 
 
 @dataclass(slots=True)

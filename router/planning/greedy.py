@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.compaction import Load, add_load, earliest_run
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
+from router.planning.left_shift import Load, add_load, earliest_run
+from router.planning.problem import Scene
 from router.planning.schedule import Hold
 
 

@@ -15,23 +15,23 @@ from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
+from router.planning.column_generation import LARGE, WIDEST, Shortlist, shortlisted, size
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import undominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
+from router.planning.local_search import polished
 from router.planning.plan import VALID_FOR, Line, Move, Plan, Status
-from router.planning.polish import polished
-from router.planning.scene import Scene, last_use, window
+from router.planning.problem import Scene, last_use, window
 from router.planning.schedule import Run
-from router.planning.shared import amounts, binding, use_of
-from router.planning.shortlist import LARGE, WIDEST, Shortlist, shortlisted, size
+from router.planning.shadow_prices import shadow_prices
+from router.planning.shared_limits import amounts, binding, use_of
 from router.planning.slots import make_slots
+from router.planning.solve import Answer, over_all_candidates, solve_in_stages, widened
 from router.planning.solver import PulpSolver, Solver
-from router.planning.stages import Answer, over_all_candidates, solve_in_stages, widened
-from router.planning.steadiness import keep_places
+from router.planning.stay_put import keep_places
 from router.planning.summary import Findings, on_time_of, summarise
-from router.planning.worth import shadow_prices
 
 _SEARCHING = 0.85  # of the time limit: the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start

@@ -13,11 +13,11 @@ from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.alternatives import Alone, Around, alone, best_alone, fitting
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
-from router.planning.compaction import earliest_run, may_begin, run_from
 from router.planning.dominance import undominated
+from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.scene import window
-from router.planning.shared import use_of
+from router.planning.problem import window
+from router.planning.shared_limits import use_of
 from router.planning.slots import Slot, make_slots
 
 _FARTHEST = timedelta(days=60)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
+from router.planning.problem import Scene
 from router.planning.slots import Slot
 
 _NOTHING = 1e-6

@@ -15,10 +15,10 @@ from router.planning.candidates import Candidate, CandidateFinder, Dropped
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
 from router.planning.plan import DroppedOffers, JobSummary, Line, Move, Unplaced
+from router.planning.problem import Scene
 from router.planning.relaxations import constraint_costs, relaxations_of
-from router.planning.scene import Scene
 from router.planning.schedule import Run
-from router.planning.stages import Answer
+from router.planning.solve import Answer
 
 _PHASE = "explanations"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from router.planning.market import Listing
+from router.planning.listings import Listing
 
 Spread = tuple[tuple[Listing, int], ...]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, read_book
+from pricing.book_file import embedded_book, read_book
 from pricing.places import MADE_UP_CLOUDS
 from pricing.problems import InvalidInputError
 from router.prices.bookstore import BookStore, StoredBook

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pricing.book import PriceBook
-from pricing.bookfile import file_hash, read_trusted_book, write_book
+from pricing.book_file import file_hash, read_trusted_book, write_book
 from pricing.problems import InvalidInputError
 
 # Plans name the book they were made on by digest: so many stay to be looked at again.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from router.files import duck
+from router.config import duckdb_session
 from router.prices.history_parts import Part, list_parts
 
 if TYPE_CHECKING:
@@ -90,12 +90,14 @@ def _marks(values: Sequence[object]) -> str:
 
 def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """In memory, within ``MEMORY``, spilling to the system's folder for temporary files; loads nothing from a net."""
-    return duck.connect(MEMORY, ordered=True)
+    return duckdb_session.connect(MEMORY, ordered=True)
 
 
 def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
     """Makes ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
-    files = ", ".join(duck.text(glob.escape(str(part.path))) for part in parts)  # as themselves, not as patterns
+    files = ", ".join(
+        duckdb_session.text(glob.escape(str(part.path))) for part in parts
+    )  # as themselves, not as patterns
     sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
     versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
     problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.history import PricePoint
-from router.files import duck
+from router.config import duckdb_session
 from router.prices.history_parts import Part, list_parts, month_of, publish, remove, writing
 from router.prices.history_sql import (
     CONTENT,
@@ -224,6 +224,6 @@ def write_part(folder: Path, month: str, number: int, connection: duckdb.DuckDBP
     )
 
     def fill(path: Path) -> None:
-        connection.execute(f"COPY ({rows}) TO {duck.text(str(path))} ({options})")
+        connection.execute(f"COPY ({rows}) TO {duckdb_session.text(str(path))} ({options})")
 
     publish(folder, month, number, fill)

@@ -1,7 +1,7 @@
 """What was fetched and what was known become the next price book. Pure.
 
 Where a source saw a region's market whole, its offers replace the older ones; elsewhere the older ones stay,
-marked. What looks wrong is held back and named (:mod:`router.prices.gates`), and the older row stays.
+marked. What looks wrong is held back and named (:mod:`router.prices.quality_gates`), and the older row stays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pricing.offers import Offer, OfferKey, is_sound, marked_stale, within_round
 from pricing.places import Market
 from pricing.sold import unsold
 from providers.protocol import Dropped, Harvest
-from router.prices.gates import GateLimits, Held, hold_back
+from router.prices.quality_gates import GateLimits, Held, hold_back
 
 T = TypeVar("T")
 Cover = tuple[str, str, Market]  # cloud, region, market

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.history import PricePoint, combined
 from pricing.offers import Offer, OfferKey
 from pricing.places import MADE_UP_CLOUDS, Market
@@ -26,13 +26,13 @@ from providers.errors import ProviderError
 from providers.protocol import Harvest, Scope
 from providers.registry import open_provider, open_public_provider
 from providers.session import Session
-from router.files.clouds_file import LoadedClouds
+from router.config.clouds_file import LoadedClouds
 from router.prices import history
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
 from router.prices.history_risk import observed_rates
 from router.prices.merge import CloudCounts, Merged, merge, with_words, without_unsold
+from router.prices.quality_gates import GateLimits
 from router.prices.report import BookReport, RefreshReport, is_without_account, report_of
 
 # Interruptions are counted over this much history.

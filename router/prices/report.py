@@ -21,8 +21,8 @@ from providers.errors import (
 from providers.protocol import Dropped
 from router.prices.books import SANDBOX
 from router.prices.bookstore import StoredBook
-from router.prices.gates import Held
 from router.prices.merge import CloudCounts
+from router.prices.quality_gates import Held
 
 
 class Status(StrEnum):

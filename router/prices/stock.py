@@ -16,7 +16,7 @@ def clouds_that_sell(book: PriceBook, instance_type: str) -> tuple[str, ...]:
     """The clouds with a machine of that name, sorted. InvalidInputError when the book knows none."""
     clouds = sorted({m.cloud for m in book.machines if m.instance_type == instance_type})
     if not clouds:
-        from pricing.bookcheck import did_you_mean
+        from pricing.book_check import did_you_mean
 
         near = did_you_mean(instance_type, {m.instance_type for m in book.machines})
         raise InvalidInputError.single(f"unknown machine {instance_type!r}", field="MACHINE", remedy=near)

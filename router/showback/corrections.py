@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError
-from router.showback.billstore import file_sha256
+from router.showback.bill_store import file_sha256
 
 FORMAT = 1
 _FOLDER = "corrections"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricing.problems import InvalidInputError, Problem
-from router.files.duck import connect, parquet
+from router.config.duckdb_session import connect, parquet
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from sqlalchemy import insert, select
 
 from pricing.money import Usd
-from router.state.chain import BEGINNING, sealed
+from router.state.canonical_form import canonical, kept
 from router.state.database import Database
-from router.state.forms import canonical, kept
+from router.state.hash_chain import BEGINNING, sealed
 from router.state.records import AuditEntry
 from router.state.rows import records, values
 from router.state.tables import AUDIT_LOG

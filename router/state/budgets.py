@@ -9,8 +9,8 @@ from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope
 from router.ledger.entry import Kind
 from router.ledger.month import Month
+from router.state.canonical_form import kept
 from router.state.database import Database
-from router.state.forms import kept
 from router.state.periods import closed_through
 from router.state.tables import BUDGETS, LEDGER
 

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
-from router.state.forms import canonical, kept
+from router.state.canonical_form import canonical, kept
 
 _MOST = (1 << 63) - 1
 

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from router.state.database_url import File, Place, Server
+from router.state.driver_errors import state_error
 from router.state.errors import BusyError, StateError
-from router.state.faults import state_error
-from router.state.places import File, Place, Server
-from router.state.settling import SettleError, Settling
+from router.state.group_commit import SettleError, Settling
 from router.state.tables import TURNS
 
 BUSY_SECONDS = 30.0

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from router.state.holder import Holder
+    from router.state.lock_owner import Holder
 
 
 class StateError(Exception):

@@ -10,11 +10,11 @@ from typing import Any
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
 from router.state.attempts import set_nodes_within
-from router.state.combining import Combining
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
 from router.state.rows import last_seq, records, values
 from router.state.tables import JOURNAL, SHORTAGES
+from router.state.write_batching import Combining
 
 # A rank, what changes of its machine, and the entry about its attempt.
 _WithNode = tuple[int, Mapping[str, Any], JournalEntry]

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from router.state.database import Database
 from router.state.errors import HeldError, LostError, StateError
-from router.state.holder import Holder
+from router.state.lock_owner import Holder
 from router.state.rows import put
 from router.state.tables import LEASES
 

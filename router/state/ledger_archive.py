@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from router.ledger.month import Month
+from router.state.canonical_form import kept
 from router.state.database import Database
 from router.state.errors import MovedError, StateError
-from router.state.forms import kept
 from router.state.ledger_backup import identity
 from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
 from router.state.ledger_rows import NAMES, Row, hash_of, widened

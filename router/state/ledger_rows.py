@@ -19,7 +19,7 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
-from router.state.forms import kept
+from router.state.canonical_form import kept
 
 Value = str | int | None
 Row = tuple[Any, ...]

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from router.ledger.booking import booked
 from router.ledger.entry import Entry, Kind
 from router.ledger.month import Month
+from router.state.canonical_form import kept
 from router.state.database import Database
 from router.state.errors import ConflictError, MovedError
-from router.state.forms import kept
 from router.state.ledger_checking import Checked, check
 from router.state.ledger_columns import Columns
 from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed

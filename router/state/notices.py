@@ -8,12 +8,12 @@ from datetime import datetime
 from sqlalchemy import select
 
 from router.state.attempts import change_within_all
-from router.state.combining import Combining
 from router.state.database import Database
 from router.state.errors import MovedError
 from router.state.records import Attempt, NoticeRecord
 from router.state.rows import put, records, values
 from router.state.tables import NOTICES
+from router.state.write_batching import Combining
 
 _Change = Callable[[Attempt], Attempt | None]
 

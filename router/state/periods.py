@@ -18,9 +18,9 @@ from sqlalchemy import Connection, func, insert, select
 from pricing.money import Usd
 from router.ledger.entry import Kind
 from router.ledger.month import Month
+from router.state.canonical_form import canonical, kept
 from router.state.database import Database
 from router.state.errors import ExistsError, MovedError, StateError
-from router.state.forms import canonical, kept
 from router.state.ledger_rows import BEGINNING
 from router.state.ledger_table import last_of
 from router.state.rows import last_seq

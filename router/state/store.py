@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pricing.money import Usd
-from router.state.places import place_of
+from router.state.database_url import place_of
 from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, NoticeRecord, Shortage
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from router.state.database import Database
     from router.state.errors import UnreadableError
-    from router.state.holder import Holder
     from router.state.lease import Lease
+    from router.state.lock_owner import Holder
 
 LEASE_SECONDS = 60.0
 
@@ -40,9 +40,9 @@ class Store:
         from router.state.ledger_backup import Backups
         from router.state.ledger_store import LedgerStore
         from router.state.notices import Notices
-        from router.state.overview import Overview
         from router.state.periods import Periods
         from router.state.plans import Plans
+        from router.state.queries import Overview
         from router.state.state_backup import StateBackup
         from router.state.versions import ID
 
@@ -228,7 +228,7 @@ class Store:
         return self._audit.add(who, what, digest, usd, at, details)
 
     def audit_log(self) -> tuple[AuditEntry, ...]:
-        """The audit log; :func:`router.state.chain.verify` says whether it is whole."""
+        """The audit log; :func:`router.state.hash_chain.verify` says whether it is whole."""
         return self._audit.entries()
 
     def lease(

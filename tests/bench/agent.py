@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from router.agent.config import Config
-from router.running.bootstrap import AgentAt, Bootstrap, cloud_init
-from router.running.zipapp import pack
+from router.controller.bootstrap import AgentAt, Bootstrap, cloud_init
+from router.controller.zipapp import pack
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 

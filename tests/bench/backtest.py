@@ -11,11 +11,11 @@ import time
 
 import numpy as np
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.policies.omniscient import least_usd
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.spot.policies.omniscient import least_usd
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net, VectorPolicy, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S = 600
 TARGET = 1_000_000

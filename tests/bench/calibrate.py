@@ -4,7 +4,8 @@
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
 from what the sky looks like then; its outcomes are the policy that quotes are for on weather of that block alone:
-pieces of its real weather (router/quoting/weather/resampling.py), which share no law with the model; and on what really
+pieces of its real weather (router/spot/availability/resampling.py), which share no law with the model; and on what
+really
 followed.
 """
 
@@ -20,17 +21,17 @@ from pathlib import Path
 
 import numpy as np
 
-from router.cli.calibration_page import calibration_page
-from router.cli.calibration_text import as_csv, as_table
-from router.cli.web_page import put
-from router.quoting.play.scene import HOUR_S, Task
-from router.quoting.play.series import Floats, Ints
-from router.quoting.policies.our_policy import quoted_policy_for
-from router.quoting.quotes.chaining import DRAWS, EACH, PARTS, Pair, forecasts, map_of, played, player_of
-from router.quoting.weather.calibration import Judged, Places, judge
-from router.quoting.weather.drifting import drifting
-from router.quoting.weather.ground import BLOCKS, Ground
-from router.quoting.weather.outlook import Outlook
+from router.quotes.forward_chaining import DRAWS, EACH, PARTS, Pair, forecasts, map_of, played, player_of
+from router.render.calibration_page import calibration_page
+from router.render.calibration_text import as_csv, as_table
+from router.render.web_page import put
+from router.spot.availability.calibration import Judged, Places, judge
+from router.spot.availability.drift import drifting
+from router.spot.availability.evaluation_blocks import BLOCKS, Ground
+from router.spot.availability.hazard_model import Outlook
+from router.spot.policies.our_policy import quoted_policy_for
+from router.spot.simulator.inputs import HOUR_S, Task
+from router.spot.simulator.traces import Floats, Ints
 from tests.bench.calibration_sets import Kind, kinds
 
 SKIES_ALONE, SKIES_JOINED = 8, 16

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes
-from router.quoting.play.scene import HOUR_S, Task, Ways
-from router.quoting.play.series import Series
-from router.quoting.weather.ground import Ground
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes
+from router.spot.availability.evaluation_blocks import Ground
+from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.simulator.traces import Series
 from tests.bench.cells import LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE
 from tests.support.repository import ROOT
 

@@ -35,16 +35,16 @@ from typing import Final
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes, ListPrices
-from router.quoting.backtest.catalogue import AS_RUN
-from router.quoting.backtest.scores import Pooled, Score, pool, scores
-from router.quoting.backtest.windows import Cell, Move, Site, Windows
-from router.quoting.play.bootstrap import interval
-from router.quoting.play.scene import HOUR_S, Task, Ways
-from router.quoting.play.series import Floats, Ints, Series
-from router.quoting.policies.named import OURS, Played
-from router.wiring.backtesting import run
+from router.app.backtest import run
+from router.backtest.catalogue import AS_RUN
+from router.backtest.scores import Pooled, Score, pool, scores
+from router.backtest.windows import Cell, Move, Site, Windows
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes, ListPrices
+from router.spot.policies.registry import OURS, Played
+from router.spot.simulator.bootstrap import interval
+from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.simulator.traces import Floats, Ints, Series
 from tests.bench.probes import GANG, RESTART_S, SIX, THIRTEEN, whole
 from tests.support.repository import ROOT
 
@@ -75,7 +75,7 @@ class Apart(Move):
     """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
 
     def ways(self, series: Series) -> Ways:
-        """See :class:`~router.quoting.backtest.windows.Move`."""
+        """See :class:`~router.backtest.windows.Move`."""
         gb = self.checkpoint_gb
         return Ways.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 
@@ -85,7 +85,7 @@ class LaterHalf(Windows):
     """Those alone that end after the middle of the series."""
 
     def starts(self, site: Site, task: Task, block: int) -> Ints:
-        """See :class:`~router.quoting.backtest.windows.Windows`."""
+        """See :class:`~router.backtest.windows.Windows`."""
         found = Windows.starts(self, site, task, block)
         return found[found + task.ticks(site.series.tick_s) > site.series.ticks // 2]
 

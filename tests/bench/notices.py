@@ -24,7 +24,7 @@ from router.agent.calls import Coordinator as Calls
 from router.agent.config import Config, parse
 from router.agent.notices import Notices
 from router.coordinator.app import make_app
-from router.coordinator.rules import Answer, Attendance
+from router.coordinator.handlers import Answer, Attendance
 from router.coordinator.server import Server
 from router.state.store import Store
 from tests.support.agents import agents

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from router.agent.orders import HELD
 from router.coordinator.app import make_app
-from router.coordinator.rules import Attendance
+from router.coordinator.handlers import Attendance
 from router.coordinator.server import Server
 from router.state.records import Phase
 from router.state.store import Store

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from router.prices.bookstore import BookStore
 
 ROWS = 150_000

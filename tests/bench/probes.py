@@ -19,18 +19,18 @@ from typing import Final
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes
-from router.quoting.play.asking import Explorer
-from router.quoting.play.probing import explore
-from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.play.series import Floats, Series
-from router.quoting.play.simulation import simulate
-from router.quoting.policies.baselines import UniformProgress
-from router.quoting.policies.omniscient import least_usd
-from router.quoting.policies.payback import CheapestWithMoves, Lindy
-from router.quoting.policies.skynomad import SkyNomad
-from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes
+from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.payback import CheapestWithMoves, Lindy
+from router.spot.policies.skynomad import SkyNomad
+from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.simulator.blind_policy import Explorer
+from router.spot.simulator.blind_simulator import explore
+from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.spot.simulator.simulation import simulate
+from router.spot.simulator.traces import Floats, Series
 from tests.support.repository import ROOT
 
 DATA: Final = ROOT.parent / "shared" / "data"

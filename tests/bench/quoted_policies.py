@@ -15,16 +15,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
+from router.app.quotes import QuoteOptions, asked
 from router.prices.books import load_book
-from router.quoting.play.scene import HOUR_S
-from router.quoting.policies.baselines import UniformProgress
-from router.quoting.policies.our_policy import policy_for, quoted_policy_for
-from router.quoting.quotes.asked import Ask, Asking, Trade
-from router.quoting.quotes.explaining import sizes_alone
-from router.quoting.quotes.quoting import DRAWS
-from router.quoting.quotes.stage import PolicyFor, clock_for
-from router.quoting.quotes.venues import Venue
-from router.wiring.quoting import QuoteOptions, asked
+from router.quotes.explanation import sizes_alone
+from router.quotes.make_quote import DRAWS
+from router.quotes.request import Ask, Asking, Trade
+from router.quotes.runner import PolicyFor, clock_for
+from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.our_policy import policy_for, quoted_policy_for
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.venues import Venue
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
+from router.app.plan import PlanOptions, plan_request
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder
-from router.planning.reassign import Reassigned, Want, reassign
+from router.planning.remaining_work import job_left, places_left
+from router.planning.replacement import Reassigned, Want, reassign
 from router.planning.solver import PulpSolver
-from router.planning.whats_left import job_left, places_left
-from router.wiring.planning import PlanOptions, plan_request
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.support.repository import ROOT
 

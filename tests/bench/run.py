@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from router.app.plan import PlanOptions, plan_request
 from router.planning.planner import PlanRequest
-from router.wiring.planning import PlanOptions, plan_request
 from tests.bench import (
     agent,
     agent_footprint,

@@ -24,12 +24,12 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pricing.money import UsdPerHour
-from router.files.duck import connect
+from router.config.duckdb_session import connect
 from router.ledger.entry import Entry, Use
 from router.ledger.month import Month
-from router.showback.extract import Extract
-from router.showback.extractparts import Manifest, Part, write_manifest, write_part
-from router.showback.ledgerfacts import SCHEMA
+from router.showback.extract_parts import Manifest, Part, write_manifest, write_part
+from router.showback.facts_from_ledger import SCHEMA
+from router.showback.ledger_extract import Extract
 from router.state.ledger_rows import BEGINNING, Row, raw, sealed
 from router.state.ledger_table import insert_rows
 from router.state.store import Store

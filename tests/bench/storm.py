@@ -35,22 +35,22 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import states
+from router.config.deploy_file import Deploy
+from router.controller.accepted_limits import keep_limits
+from router.controller.context import Site
+from router.controller.orders import Order
+from router.controller.policy_runner import Adviser
+from router.controller.provision_order import Outcome, Placed, Result
+from router.controller.release import release
+from router.controller.replanner import Answer, Go, Replanner, Wanting
+from router.controller.supervisor import Watcher
+from router.controller.worker_pool import one_at_a_time
+from router.controller.workspaces import Home, spec_json
 from router.coordinator.app import make_app
-from router.coordinator.rules import Attendance
+from router.coordinator.handlers import Attendance
 from router.coordinator.server import Server
-from router.files.deploy_file import Deploy
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.running.advising import Adviser
-from router.running.deploying import Outcome, Placed, Result
-from router.running.kept_limits import keep_limits
-from router.running.orders import Order
-from router.running.recovering import Answer, Go, Replanner, Wanting
-from router.running.release import release
-from router.running.site import Site
-from router.running.watching import Watcher
-from router.running.work import one_at_a_time
-from router.running.workspaces import Home, spec_json
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 from terraform.engine import Engine, EngineKind
@@ -101,8 +101,8 @@ def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> I
             watcher = Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site))
             with (
                 agents(server.url, gangs, ranks) as process,
-                patch("router.running.watching.make_placed", pretended),
-                patch("router.running.watching.release", released),
+                patch("router.controller.supervisor.make_placed", pretended),
+                patch("router.controller.supervisor.release", released),
             ):
                 assert process.stdout is not None
                 assert process.stdin is not None

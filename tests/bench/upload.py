@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.storage.arrow import open_store
-from router.storage.checkpoints import manifest_at
-from router.storage.depot import Folder, opened
-from router.storage.pace import Pace
-from router.storage.transfer import transfer
+from router.checkpoints.arrow_store import open_store
+from router.checkpoints.checkpoints import manifest_at
+from router.checkpoints.object_store import Folder, opened
+from router.checkpoints.rate_limit import Pace
+from router.checkpoints.transfer import transfer
 from tests.support.kept import save
 from tests.support.object_store import object_store
 

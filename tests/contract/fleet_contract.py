@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.calling import Caller
 from providers.errors import ProviderError
 from providers.fleet import Fleet, Found, Kind, in_order

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.calling import Caller
 from providers.errors import ProviderError

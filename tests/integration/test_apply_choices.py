@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from router.controller.orders import orders_of
+from router.controller.workspaces import attempt_name
 from router.ledger.entry import Use
 from router.planning.plan_json import plan_from_json
-from router.running.orders import orders_of
-from router.running.workspaces import attempt_name
 from router.state.records import Phase
 from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, Site, job, planned
 from tests.support.deployed_checks import disagreements

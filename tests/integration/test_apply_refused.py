@@ -17,10 +17,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from router.app.accept_quote import for_policy
 from router.planning.plan_json import plan_from_json, plan_to_json
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.policy import Rule
-from router.wiring.accepting import for_policy
+from router.spot.live.selection import run_policy
+from router.spot.policies.interface import Rule
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.deployed import ZONE_A, Site, Template, job, planned

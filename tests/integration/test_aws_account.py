@@ -11,7 +11,7 @@ import botocore.session
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.offers import Offer

@@ -16,17 +16,17 @@ import botocore.handlers
 import botocore.session
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.announcing import QUEUE, Announcements
+from pricing.book_file import embedded_book
 from providers.calling import Caller
 from providers.errors import CredentialsError, ProviderError
+from providers.notices import QUEUE, Announcements
 from providers.registry import open_notices
 from providers.session import Session
-from router.running.announced import Hearing, Taken, announced
+from router.app.controller import interruption_queues
+from router.app.settings import Files, read_files
+from router.controller.cloud_notices import Hearing, Taken, announced
 from router.state.records import NoticeRecord, Phase
 from router.state.store import Store
-from router.wiring.deploying import interruption_queues
-from router.wiring.opening import Files, read_files
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
@@ -271,8 +271,8 @@ def test_a_cloud_without_a_queue_has_none() -> None:
 
 
 def test_a_queue_that_comes_back_is_read_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.announced._FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr("router.running.announced.WAIT_S", 0.0)
+    monkeypatch.setattr("router.controller.cloud_notices._FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("router.controller.cloud_notices.WAIT_S", 0.0)
     calls: list[int] = []
     back = threading.Event()
 

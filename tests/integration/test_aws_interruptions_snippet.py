@@ -13,9 +13,9 @@ from typing import Any
 import botocore.session
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.announcing import QUEUE
+from pricing.book_file import embedded_book
 from providers.calling import Caller
+from providers.notices import QUEUE
 from providers.registry import open_notices
 from providers.session import Session
 from terraform.engine import find_engine

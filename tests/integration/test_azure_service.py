@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.azure.provider import AzureProvider
 from providers.calling import Caller

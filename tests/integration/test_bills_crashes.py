@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from router.showback.billstore import BillStore
-from router.showback.focus.writing import write_csv
-from router.showback.importing import import_bills
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 
@@ -28,8 +28,8 @@ import os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
 import shutil
-from router.showback.billstore import BillStore
-from router.showback.importing import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.bill_import import import_bills
 
 die_at, store, *files = sys.argv[1:]
 left = int(die_at)

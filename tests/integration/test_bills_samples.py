@@ -14,11 +14,11 @@ import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
-from router.showback.billstore import BillStore
+from router.showback.bill_import import Imported, import_bills
+from router.showback.bill_store import BillStore
 from router.showback.focus.check import check_file
 from router.showback.focus.columns import COSTS
-from router.showback.focus.writing import write_csv
-from router.showback.importing import Imported, import_bills
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

@@ -301,7 +301,7 @@ def test_files_appear_whole_or_not_at_all(traces: Path, tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_killed_is_a_failure(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.wiring.backtesting._play", killed)
+    monkeypatch.setattr("router.app.backtest._play", killed)
     result = run(traces, "--work", "10h", "--deadline", "14h", "--processes", "2", "--policy", "up")
     assert result.exit_code == ExitCode.FAILURE
     assert "a process was killed" in result.stderr

@@ -14,11 +14,11 @@ from typer.testing import Result
 
 from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
+from router.controller import notify_channels
+from router.controller.events import Level
+from router.controller.notify_channels import Channel
 from router.ledger.entry import Entry
-from router.running import channels
-from router.running.channels import Channel
-from router.running.happenings import Level
-from router.state.chain import verify
+from router.state.hash_chain import verify
 from router.state.store import Store
 from tests.support.command import run, write_job
 from tests.support.state_values import NOW, attempt, entry, node
@@ -162,7 +162,7 @@ def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypa
         said.append((title, text, level))
         return works[0]
 
-    monkeypatch.setattr(channels, "channels", lambda addresses: (Channel("pager", send),) if addresses else ())
+    monkeypatch.setattr(notify_channels, "channels", lambda addresses: (Channel("pager", send),) if addresses else ())
     monkeypatch.setenv("PAGER", "json://pager.invalid")
     deploy = tmp_path / "deploy.yaml"
     deploy.write_text("notify: {urls: [env:PAGER]}\n", encoding="utf-8")

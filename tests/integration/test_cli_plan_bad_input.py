@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from pricing.bookfile import embedded_book, write_book
-from pricing.offercsv import COLUMNS
+from pricing.book_file import embedded_book, write_book
+from pricing.offer_csv import COLUMNS
 from tests.support.command import JOB, plan, run, write_job
 
 GOOD = JOB.format(name="llama-7b", steps=1000, deadline="+18h")

@@ -15,11 +15,11 @@ from typer.testing import Result
 from pricing.history import PricePoint
 from pricing.places import Market
 from router.cli.console import ExitCode
-from router.files.plan_files import read_plan
+from router.config.plan_files import read_plan
 from router.prices import history
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.policy import QUOTED_RULE
-from router.quoting.quotes.quote_schema import quote_schema
+from router.quotes.quote_schema import quote_schema
+from router.spot.live.selection import run_policy
+from router.spot.policies.interface import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 

@@ -19,7 +19,7 @@ from router.cli.console import ExitCode
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
 from router.showback.focus.charge import Charge
-from router.showback.focus.writing import write_csv
+from router.showback.focus.write import write_csv
 from router.state.store import Store
 from tests.support.command import run
 from tests.support.golden_charges import WHAT

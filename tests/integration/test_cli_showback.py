@@ -17,7 +17,7 @@ from router.cli.console import ExitCode
 from router.ledger.entry import Entry, Kind, Use
 from router.ledger.month import Month
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
+from router.showback.focus.write import write_csv
 from router.state.store import Store
 from tests.support.command import run
 from tests.support.golden_charges import golden_charges

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from router.app.budgets import Places, spent_now
 from router.cli.console import ExitCode
 from router.ledger.month import Month
 from router.prices.home import bills_folder, extract_folder
 from router.showback.focus.check import check_file
 from router.state.store import Store
-from router.wiring.budgets import Places, spent_now
 from tests.support.month_figures import figures, focus_sums, say
 from tests.support.repository import ROOT
 

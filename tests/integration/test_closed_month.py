@@ -17,8 +17,8 @@ import pytest
 from typer.testing import Result
 
 from router.cli.console import ExitCode
-from router.showback.billstore import BillStore
-from router.showback.importing import import_bills
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
 from tests.support.command import run
 from tests.support.repository import ROOT
 

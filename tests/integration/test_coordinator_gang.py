@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from router.running.bootstrap import AgentAt
-from router.running.zipapp import pack
+from router.controller.bootstrap import AgentAt
+from router.controller.zipapp import pack
 from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene

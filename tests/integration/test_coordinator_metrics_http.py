@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from pricing.problems import InvalidInputError
+from router.app.controller import listening
+from router.app.settings import Files, read_files
 from router.coordinator.app import make_app
 from router.coordinator.metrics import Metrics
 from router.coordinator.server import Server
 from router.state.store import Store
-from router.wiring.deploying import listening
-from router.wiring.opening import Files, read_files
 from tests.support.coordinations import Scene, real_clock, scene
 
 

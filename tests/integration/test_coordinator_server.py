@@ -23,8 +23,8 @@ from cryptography.x509.oid import NameOID
 
 from router.coordinator import app as app_module
 from router.coordinator.app import make_app
-from router.coordinator.bodies import LARGEST_BODY
 from router.coordinator.connections import Limits
+from router.coordinator.messages import LARGEST_BODY
 from router.coordinator.server import ListenError, Server, existing
 from tests.support.agents import agents
 from tests.support.busy import in_time

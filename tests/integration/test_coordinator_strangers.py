@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from router.coordinator import app as app_module
-from router.coordinator import bodies
+from router.coordinator import messages
 from router.coordinator import server as server_module
 from router.coordinator.connections import Crowd, Limits
-from router.coordinator.rules import Attendance
+from router.coordinator.handlers import Attendance
 from tests.support.busy import on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 from tests.support.deployed import eventually
@@ -110,13 +110,13 @@ def test_nobody_decodes_a_body_before_the_token_is_right(
     one: Scene, monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
 ) -> None:
     decoded: list[bytes] = []
-    real = bodies.decoded
+    real = messages.decoded
 
     def decoding(data: bytes) -> dict[str, Any]:
         decoded.append(data)
         return real(data)
 
-    monkeypatch.setattr(bodies, "decoded", decoding)
+    monkeypatch.setattr(messages, "decoded", decoding)
     body = json.dumps(one.body(0, "logs")).encode()
     with one.serving() as server:
         with connect(server.port) as client:

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from pricing.money import Usd
-from router.files.showback_file import Showback
+from router.config.showback_file import Showback
 from router.ledger.entry import Entry, Kind, Use
-from router.showback.exporting import export
+from router.showback.export import export
 from router.showback.focus.check import check_file
 from router.state.store import Store
 from tests.support.busy import in_time, on_a_busy_machine

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from router.cli.demo_commands import Beside, Commands, FailedError
+from router.config.clouds_file import load_clouds
+from router.config.job_files import load_jobs
+from router.config.limits_file import load_limits
 from router.demo.stage import NotTrainedError, gangs_seen, lay_out, steps_done, trained
-from router.files.clouds_file import load_clouds
-from router.files.job_files import load_jobs
-from router.files.limits_file import load_limits
 from tests.support.clouds import environment
 from tests.support.command import NOW, run
 from tests.support.training import train

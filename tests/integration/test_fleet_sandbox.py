@@ -18,7 +18,7 @@ from providers.fleet import Found
 from providers.sandbox import processes
 from providers.sandbox.fleet import SandboxFleet
 from providers.session import Settings
-from router.running.zipapp import pack
+from router.controller.zipapp import pack
 from tests.contract.fleet_contract import OURS, session
 from tests.support import sandbox_nodes
 from tests.support.agents import alive, configuration

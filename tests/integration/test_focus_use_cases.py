@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from router.showback.charging import Books, charges
-from router.showback.focus.writing import write_parquet
+from router.showback.focus.write import write_parquet
+from router.showback.focus_from_ledger import Books, charges
 from tests.support.focus_tools import use_cases
 from tests.support.golden_charges import END, START, golden_charges
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month

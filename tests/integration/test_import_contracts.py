@@ -65,7 +65,7 @@ def test_the_tree_keeps_its_contracts(tree: Path) -> None:
         ("router/planning/planted.py", "import pulp", SOLVER),
         ("router/cli/planted.py", "import python_terraform", TERRAFORM),
         ("router/cli/planted.py", "import boto3.session", SDKS),
-        ("router/planning/planted.py", "import pricing.bookfile", BOOKS),
+        ("router/planning/planted.py", "import pricing.book_file", BOOKS),
         ("router/agent/planted.py", "import pricing.money", AGENT),
         ("providers/aws/parse/planted.py", "import boto3", ANSWERS),
     ],

@@ -16,14 +16,14 @@ import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
-from router.files.showback_file import Showback
-from router.showback.billstore import BillStore
-from router.showback.charging import Books, charges
-from router.showback.exporting import export
+from router.config.showback_file import Showback
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.export import export
 from router.showback.focus.check import check_file
-from router.showback.focus.reading import read_charges
-from router.showback.focus.writing import write_csv, write_parquet
-from router.showback.importing import import_bills
+from router.showback.focus.read import read_charges
+from router.showback.focus.write import write_csv, write_parquet
+from router.showback.focus_from_ledger import Books, charges
 from router.state.errors import StateError
 from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cliconfig import Plugins
+from terraform.cli_config import Plugins
 from terraform.outputs import made_nodes
 from terraform.workdir import prepare
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, gang

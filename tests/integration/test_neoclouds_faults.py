@@ -14,7 +14,7 @@ import gpuhunt.providers.vastai
 import pytest
 from gpuhunt import QueryFilter
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.calling import Caller
 from providers.errors import NotReachedError, PermissionDeniedError, ProviderError, TransientError, UnreadableError

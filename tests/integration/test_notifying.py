@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import Deploy
-from router.files.notify_entry import Happening, NotifyEntry
-from router.running.channels import Channel, channels
-from router.running.happenings import Event, Level
-from router.running.lifecycle import GAVE_UP
-from router.running.notifying import LATELY, MOST_WAITING, TOLD, TRIES, Notifier, notifying
+from router.config.deploy_file import Deploy
+from router.config.notify_entry import Happening, NotifyEntry
+from router.controller.events import Event, Level
+from router.controller.lifecycle import GAVE_UP
+from router.controller.notify import LATELY, MOST_WAITING, TOLD, TRIES, Notifier, notifying
+from router.controller.notify_channels import Channel, channels
 from router.state.records import NoticeRecord, Phase
 from router.state.store import Store
 from tests.support.coordinations import Clock
@@ -225,7 +225,7 @@ def _site(scene: Scene, urls: tuple[str, ...], environment: dict[str, str]) -> A
 
 
 def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.notifying.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
     scene.interrupted()
     heard = threading.Event()
     with webhook() as hook:
@@ -237,7 +237,7 @@ def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.M
 
 
 def test_a_state_that_is_away_is_said_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.notifying.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
     site = _site(scene, (), {})
     scene.store.close()
     with notifying(site):

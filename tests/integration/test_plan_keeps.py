@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from router.controller.accepted_limits import limits_text
 from router.jobs.limits import Limits
 from router.planning.plan_json import plan_content, plan_from_json
-from router.running.kept_limits import limits_text
 from router.state.store import Store
 from tests.support.deployed import Template, job
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.offers import is_stale
 from pricing.places import Market
 from router.prices.bookstore import BookStore

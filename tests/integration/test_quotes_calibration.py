@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.files.quote_files import Acceptance, accept, keep_quotes
-from router.quoting.quotes.endings import Ending, kept
-from router.quoting.quotes.quote import Quote
+from router.app.quote_outcomes import ending
+from router.config.quote_files import Acceptance, accept, keep_quotes
+from router.quotes.outcomes import Ending, kept
+from router.quotes.quote import Quote
 from router.state.records import Phase
 from router.state.store import Store
-from router.wiring.endings import ending
 from tests.support.asked_quotes import a_quote
 from tests.support.command import run
 from tests.support.scenes import NORTH, NORTH_SPOT, a_job

@@ -12,11 +12,11 @@ import pytest
 
 from pricing.history import PricePoint
 from pricing.places import Market
-from router.files.fit_files import read_fit
+from router.app import fit_availability
+from router.app.fit_availability import recorded
+from router.config.fit_files import read_fit
 from router.prices import history
-from router.quoting.weather.drifting import GRID
-from router.wiring import weather_fitting
-from router.wiring.weather_fitting import recorded
+from router.spot.availability.drift import GRID
 from tests.support.command import NOW, run
 from tests.support.repository import ROOT
 
@@ -29,7 +29,7 @@ HALF_HOUR = timedelta(minutes=30)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(weather_fitting, "_STARTS", 2)
+    monkeypatch.setattr(fit_availability, "_STARTS", 2)
     return tmp_path / "home"
 
 

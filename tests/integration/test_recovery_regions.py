@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import write_book
+from pricing.book_file import write_book
 from pricing.egress import SAME_CONTINENT, Tariff, Tier
 from pricing.money import UsdPerGb
 from providers.sandbox.stock import Stock

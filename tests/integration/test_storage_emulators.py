@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from router.storage.arrow import Store, open_store
-from router.storage.checkpoints import good, manifest_at, retire, steps
-from router.storage.depot import Folder
-from router.storage.errors import NotWholeError
-from router.storage.pace import Pace
-from router.storage.transfer import transfer, verify
+from router.checkpoints.arrow_store import Store, open_store
+from router.checkpoints.checkpoints import good, manifest_at, retire, steps
+from router.checkpoints.errors import NotWholeError
+from router.checkpoints.object_store import Folder
+from router.checkpoints.rate_limit import Pace
+from router.checkpoints.transfer import transfer, verify
 from tests.support.kept import newest, save
 from tests.support.service import closed_port
 

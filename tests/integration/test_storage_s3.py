@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from router.storage.checkpoints import good
-from router.storage.manifest import Manifest
-from router.storage.pace import Pace
-from router.storage.transfer import verify
+from router.checkpoints.checkpoints import good
+from router.checkpoints.manifest import Manifest
+from router.checkpoints.rate_limit import Pace
+from router.checkpoints.transfer import verify
 from tests.support.agents import agents
 from tests.support.command import run
 from tests.support.coordinator import Coordinator

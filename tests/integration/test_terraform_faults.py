@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cliconfig import Plugins
+from terraform.cli_config import Plugins
 from terraform.errors import (
     ApplyFailedError,
     EngineMissingError,

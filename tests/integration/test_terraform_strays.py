@@ -15,8 +15,8 @@ import pytest
 
 from terraform.errors import StateLostError, StoppedError, StraysLeftError
 from terraform.events import Event
+from terraform.orphans import Stray, stop_strays, strays
 from terraform.outputs import made_nodes
-from terraform.strays import Stray, stop_strays, strays
 from terraform.workdir import MODULES, STATE, check_state, forget_state, prepare
 from tests.support import terraform_runs as support
 from tests.support.gangs import examples, sandbox

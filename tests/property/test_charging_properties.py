@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.files.showback_file import Showback
+from router.config.showback_file import Showback
 from router.ledger.entry import Entry, Kind, What
-from router.showback.charging import Books, Left, charges
-from router.showback.closedsets import closed_set, commitments
+from router.showback.apportion import Share, exact_sum, split_charge
+from router.showback.commitments import closed_set, commitments
 from router.showback.focus.charge import Charge
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.splitting import Share, exact_sum, split_charge
+from router.showback.focus.write import write_csv
+from router.showback.focus_from_ledger import Books, Left, charges
 from tests.support.made_up_ledger import OCTOBER, after_closing, ledgers
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

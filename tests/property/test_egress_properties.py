@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.egress import Tariff, settle
 from pricing.money import Usd
 from pricing.units import BYTES_PER_GB

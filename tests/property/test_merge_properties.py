@@ -13,8 +13,8 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market
 from providers.protocol import Harvest
-from router.prices.gates import GateLimits
 from router.prices.merge import Merged, merge
+from router.prices.quality_gates import GateLimits
 from tests.support.made_up_book import book
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

@@ -11,10 +11,10 @@ import pytest
 
 from pricing.places import RegionId
 from router.planning.candidates import Candidate, CandidateFinder
-from router.planning.reassign import Reassigned, Want, reassign
-from router.planning.shared import use_of
+from router.planning.remaining_work import job_left, left_usd
+from router.planning.replacement import Reassigned, Want, reassign
+from router.planning.shared_limits import use_of
 from router.planning.solver import PulpSolver
-from router.planning.whats_left import job_left, left_usd
 from tests.support.instances import Instance, make_instance
 from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.policies.policy import Decision, Greedy, Move, Observation, Policy, Save, Stay, Wait
-from router.quoting.policies.safety import SafetyNet
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import Decision, Greedy, Move, Observation, Policy, Save, Stay, Wait
 from tests.support.spot_game import ON_DEMAND, Game, Spot, World
 
 LONG = 4_000

@@ -8,8 +8,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.sharing import Group, Method, share
-from router.showback.splitting import exact_sum, places_of, ratios, split
+from router.showback.apportion import exact_sum, places_of, ratios, split
+from router.showback.shared_costs import Group, Method, share
 
 FEW = settings(max_examples=150, deadline=None)
 AMOUNT = st.builds(

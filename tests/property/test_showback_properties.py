@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from router.showback.report.change import BUCKETS, Thing, explained
 from router.showback.report.values import added, less
-from router.showback.sharing import Method
+from router.showback.shared_costs import Method
 from tests.support.showback_reports import exact_rows, report_of_rows
 
 _WORDS = st.sampled_from([None, "a", "b", "=c", "ü/é"])

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.deciding.choosing import EXPLORERS
-from router.quoting.deciding.steering import Steered
-from router.quoting.play.asking import Explorer
-from router.quoting.policies.payback import CheapestWithMoves, Lindy
-from router.quoting.policies.policy import Rule
-from router.quoting.policies.safety import SafetyNet
+from router.spot.live.policy_adapter import Steered
+from router.spot.live.selection import EXPLORERS
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import Rule
+from router.spot.policies.payback import CheapestWithMoves, Lindy
+from router.spot.simulator.blind_policy import Explorer
 from tests.property.test_safety_net import worlds
 from tests.support.asked_rules import Dice
 from tests.support.spot_game import Game, Spot, World

@@ -11,9 +11,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.reconcile.grains import WORDS, Grain, Side
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.aggregates import WORDS, Grain, Side
 from router.showback.reconcile.variance import Bucket, Variance, variances
-from router.showback.splitting import exact_sum
 
 quick = settings(deadline=None, max_examples=150)
 decimals = st.integers(-(10**31), 10**32).map(lambda n: Decimal(n).scaleb(-24, Context(prec=60)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from router.running.zipapp import pack
+from router.controller.zipapp import pack
 from tests.support.busy import on_a_busy_machine
 from tests.support.coordinator import Coordinator
 

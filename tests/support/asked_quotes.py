@@ -10,15 +10,15 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
-from router.quoting.policies.policy import QUOTED_RULE
-from router.quoting.quotes.asked import Ask, Asking, Trade
-from router.quoting.quotes.budgeting import make_budget_quote
-from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
-from router.quoting.quotes.quoting import make_quote
-from router.quoting.quotes.sightings import Sighting
-from router.quoting.quotes.venues import Venue
+from router.quotes.budget_quote import make_budget_quote
+from router.quotes.make_quote import make_quote
+from router.quotes.quote import BudgetQuote, Quote, Refused
+from router.quotes.request import Ask, Asking, Trade
+from router.spot.availability.observed import Sighting
+from router.spot.live.selection import run_policy
+from router.spot.policies.interface import QUOTED_RULE
+from router.spot.policies.our_policy import QUOTED, quoted_policy_for
+from router.spot.venues import Venue
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import NOW

@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
-from router.quoting.play.asking import Known, Player, Terms, Wish
-from router.quoting.play.series import Bools
+from router.spot.simulator.blind_policy import Known, Player, Terms, Wish
+from router.spot.simulator.traces import Bools
 from tests.support.asked_windows import DEMAND, IDLE, SPOT, Asked, Rule, Steps
 
 

@@ -1,4 +1,5 @@
-"""One window at a time in plain Python, of weather that has to be asked: what router.quoting.play.probing does to
+"""One window at a time in plain Python, of weather that has to be asked: what router.spot.simulator.blind_simulator
+does to
 many."""
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
-from router.quoting.play.probing import Fees, Guard
-from router.quoting.play.scene import Scene
+from router.spot.simulator.blind_simulator import Fees, Guard
+from router.spot.simulator.inputs import Scene
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 

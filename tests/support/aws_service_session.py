@@ -10,7 +10,7 @@ import botocore.loaders
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.calling import Caller
 from providers.protocol import Provider
 from providers.registry import open_provider

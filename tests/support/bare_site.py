@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from router.files.deploy_file import Deploy
-from router.running.site import Site
-from router.running.workspaces import Home
+from router.config.deploy_file import Deploy
+from router.controller.context import Site
+from router.controller.workspaces import Home
 from router.state.store import Store
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner

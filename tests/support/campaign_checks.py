@@ -10,9 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from router.controller.lifecycle import Reason
+from router.controller.replanner import TICK
 from router.demo.stage import Trained
-from router.running.lifecycle import Reason
-from router.running.recovering import TICK
 from router.state.records import Attempt, Phase
 from tests.support.campaign_places import STEPS, cloud_time
 from tests.support.campaign_world import World

@@ -17,8 +17,8 @@ from pricing.places import Market
 from providers.sandbox.machines import Announcement
 from providers.sandbox.processes import signal_groups
 from providers.sandbox.stock import Stock
-from router.running import drills
-from router.running.drills import Target
+from router.controller import drills
+from router.controller.drills import Target
 from tests.support.campaign_scripts import Fault, Kind
 from tests.support.campaign_world import World
 

@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from providers.sandbox.machines import Machines
+from router.config.deploy_file import Patience
+from router.controller.attempt_history import waits
+from router.controller.drills import Target, targets
 from router.demo.stage import steps_done
-from router.files.deploy_file import Patience
-from router.running.chains import waits
-from router.running.drills import Target, targets
 from router.state.records import Attempt
 from router.state.store import Store
 from tests.support.campaign_places import PATIENCE, Setting, clock_of, cloud_time

@@ -17,8 +17,8 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
 from router.coordinator.connections import DEFAULTS, Limits
-from router.coordinator.logfiles import log_path
-from router.coordinator.rules import Attendance
+from router.coordinator.handlers import Attendance
+from router.coordinator.log_files import log_path
 from router.coordinator.server import Server
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store

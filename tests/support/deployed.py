@@ -22,9 +22,9 @@ from typing import Any
 
 import yaml
 
-from router.files.job_files import read_jobs
+from router.config.job_files import read_jobs
+from router.controller.workspaces import spec_json
 from router.planning.plan_json import plan_content, plan_from_json
-from router.running.workspaces import spec_json
 from router.state.store import Store
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from router.ledger.entry import Entry, Kind, What
-from router.state.chain import verify
+from router.state.hash_chain import verify
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
-from terraform.strays import strays
+from terraform.orphans import strays
 from tests.support.deployed import Site
 from tests.support.sightings import Marked, Sightings, settled
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.money import Usd
-from router.files.quote_files import Acceptance, accept, keep_quotes
+from router.config.quote_files import Acceptance, accept, keep_quotes
 from router.jobs.spec import Job
-from router.quoting.quotes.quote import Likely, Quote
+from router.quotes.quote import Likely, Quote
 
 _HOUR = timedelta(hours=1)
 

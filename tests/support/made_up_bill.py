@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from pricing.places import Market
+from router.controller.workspaces import tags
 from router.ledger.month import Month
-from router.running.workspaces import tags
 from router.showback.focus.versions import columns_of
 from router.state.records import Attempt, NodeRecord
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
+from router.controller.metering import metered_entries
+from router.controller.time_use import Course
+from router.controller.usage_entries import disk_entries, moved_entries
 from router.ledger.booking import booked
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
-from router.running.metering import metered_entries
-from router.running.stretches import Course
-from router.running.sundries import disk_entries, moved_entries
 from router.state.records import Attempt, JournalEntry, NodeRecord
 from tests.support.state_values import attempt, node
 

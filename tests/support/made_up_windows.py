@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.quoting.play.scene import Scene, Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.weather.outlook import Outlook, play
+from router.spot.availability.hazard_model import Outlook, play
+from router.spot.simulator.inputs import Scene, Task
+from router.spot.simulator.traces import Series, ZoneSeries
 
 
 def made_up(

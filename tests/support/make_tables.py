@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pricing.offercsv import read_rows
+from pricing.offer_csv import read_rows
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.sold import unsold
-from pricing.tablerows import accelerators_from
+from pricing.table_rows import accelerators_from
 
 FACTS_DATE = "2026-11-21"
 BAND_SOURCE = "interruption band: AWS Spot Advisor of 2025-07-28"

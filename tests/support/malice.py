@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.quoting.play.asking import Explorer, Known, Terms, Wish
-from router.quoting.play.asking import Player as Asker
-from router.quoting.play.scene import Scene
-from router.quoting.play.series import Bools
-from router.quoting.play.simulation import SPOT, Actions, Now, Player, VectorPolicy
+from router.spot.simulator.blind_policy import Explorer, Known, Terms, Wish
+from router.spot.simulator.blind_policy import Player as Asker
+from router.spot.simulator.inputs import Scene
+from router.spot.simulator.simulation import SPOT, Actions, Now, Player, VectorPolicy
+from router.spot.simulator.traces import Bools
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.files.showback_file import Account, Services, Showback
+from router.config.showback_file import Account, Services, Showback
+from router.controller.metering import metered_entries
+from router.controller.time_use import Course
+from router.controller.usage_entries import disk_entries, moved_entries
 from router.ledger.booking import booked
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
-from router.running.metering import metered_entries
-from router.running.stretches import Course
-from router.running.sundries import disk_entries, moved_entries
 from router.state.records import JournalEntry, NodeRecord
 from tests.support.state_values import attempt, node
 

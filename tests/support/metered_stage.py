@@ -17,19 +17,19 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
+from router.controller.accept import Accepted, record
+from router.controller.context import Site
+from router.controller.orders import Order, orders_of
+from router.controller.placement_options import Choice, Seat
+from router.controller.provision_order import Errand
+from router.controller.release import release
+from router.controller.usage_entries import COPIED, DISK_GIB, PROVISIONING
+from router.controller.workspaces import Before, attempt_name, new_attempt, spec_json
 from router.coordinator.saves import SAVED
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import JobSummary, Line, Plan
 from router.planning.plan_json import plan_content, plan_to_json
-from router.running.accepting import Accepted, record
-from router.running.choices import Choice, Seat
-from router.running.deploying import Errand
-from router.running.orders import Order, orders_of
-from router.running.release import release
-from router.running.site import Site
-from router.running.sundries import COPIED, DISK_GIB, PROVISIONING
-from router.running.workspaces import Before, attempt_name, new_attempt, spec_json
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 from tests.support.bare_site import bare_site

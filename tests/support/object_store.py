@@ -23,7 +23,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from router.storage.arrow import Store, open_store
+from router.checkpoints.arrow_store import Store, open_store
 from tests.support.service import in_process
 
 SLOW_DOWN = (

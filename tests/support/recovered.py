@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from providers.sandbox.machines import Machines
+from router.controller.drills import Taking, chosen
 from router.demo.stage import Trained, differences, steps_done, trained, undisturbed
 from router.ledger.entry import Kind
-from router.running.drills import Taking, chosen
 from router.state.records import Attempt, JournalEntry, Phase
 from router.state.store import Store
 from tests.support.deployed import Running, Site, eventually, job

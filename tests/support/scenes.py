@@ -14,9 +14,9 @@ from router.planning.candidates import Candidate, Dropped, candidates_for
 from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.scene import Scene
+from router.planning.problem import Scene
+from router.planning.solve import Answer
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 

@@ -15,15 +15,15 @@ import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from router.cli.showback_page import page
-from router.cli.showback_text import as_markdown, as_table
-from router.files.duck import connect
+from router.config.duckdb_session import connect
 from router.ledger.month import Month
-from router.showback.report.as_json import as_json
-from router.showback.report.asked import Asked, Beside
-from router.showback.report.cubes import months_of, of_facts
-from router.showback.report.making import make_report
-from router.showback.report.tidy import NOTES, SECTION, as_csv, as_parquet, as_workbook
+from router.render.showback_page import page
+from router.render.showback_text import as_markdown, as_table
+from router.showback.report.build import make_report
+from router.showback.report.export_json import as_json
+from router.showback.report.export_tables import NOTES, SECTION, as_csv, as_parquet, as_workbook
+from router.showback.report.query import Asked, Beside
+from router.showback.report.rollup_tables import months_of, of_facts
 from router.showback.report.values import NUMBERS, Kind, Report, Section
 from tests.support.facts_rows import facts
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.policies.policy import Answer, Event, Here, Life, Move, Observation, Place, Policy, Save
+from router.spot.policies.interface import Answer, Event, Here, Life, Move, Observation, Place, Policy, Save
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -1,4 +1,4 @@
-"""One window at a time in plain Python: what router.quoting.play.simulation does to many at once, as the rules are
+"""One window at a time in plain Python: what router.spot.simulator.simulation does to many at once, as the rules are
 written.
 
 Also scenes drawn at random, and the cheapest of all sequences of actions, found by trying them all.
@@ -14,9 +14,9 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net
+from router.spot.simulator.traces import Series, ZoneSeries
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]

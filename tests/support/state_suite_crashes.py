@@ -13,9 +13,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from router.state import versions
-from router.state.chain import verify
 from router.state.errors import TooNewError
-from router.state.holder import Holder
+from router.state.hash_chain import verify
+from router.state.lock_owner import Holder
 from router.state.store import Store
 from router.state.tables import METADATA
 from tests.support.repository import ROOT

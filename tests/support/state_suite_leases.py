@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from router.state.errors import HeldError, LostError
-from router.state.holder import Holder
 from router.state.lease import Leases
+from router.state.lock_owner import Holder
 from router.state.store import Store
 from tests.support.repository import ROOT
 from tests.support.state_suite import StateSuite, together
@@ -26,7 +26,7 @@ ELSEWHERE = Holder("another-host", 4711, "123456", "another-boot")
 _HOLDS = """
 import sys, time
 from datetime import UTC, datetime
-from router.state.holder import Holder
+from router.state.lock_owner import Holder
 from router.state.store import Store
 def clock(): return datetime.now(UTC)
 store = Store.open(sys.argv[1], now=clock())

@@ -16,8 +16,8 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import Kind
 from router.ledger.month import Month
-from router.state.chain import verify
 from router.state.errors import ConflictError, MovedError, StateError
+from router.state.hash_chain import verify
 from router.state.ledger_rows import NAMES
 from router.state.store import Store
 from tests.support.state_suite import NewUrl, StateSuite, together

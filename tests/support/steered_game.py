@@ -1,5 +1,5 @@
 """One window of a scene, played through the interface of the watcher: what an explorer decides there must be what it
-decides in router.quoting.play.probing. Tries take no time, as there."""
+decides in router.spot.simulator.blind_simulator. Tries take no time, as there."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.play.scene import HOUR_S, Scene
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.policies.policy import Answer, Event, Here, Life, Move, Observation, Place, Policy, Probe
+from router.spot.policies.interface import Answer, Event, Here, Life, Move, Observation, Place, Policy, Probe
+from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.simulator.traces import Series, ZoneSeries
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 IDLE, SPOT, DEMAND = 0, 1, 2

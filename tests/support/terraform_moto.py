@@ -16,7 +16,7 @@ from moto.server import ThreadedMotoServer
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.cliconfig import Plugins
+from terraform.cli_config import Plugins
 from terraform.process import Patience
 from terraform.runner import Limits, Runner
 from terraform.spec import Node, WorkspaceSpec

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.files.deploy_file import Deploy
-from router.running.deploying import Placed
-from router.running.recovering import Answer, Go, Wanting
-from router.running.site import Site
-from router.running.watching import Watcher
+from router.config.deploy_file import Deploy
+from router.controller.context import Site
+from router.controller.provision_order import Placed
+from router.controller.replanner import Answer, Go, Wanting
+from router.controller.supervisor import Watcher
 from router.state.records import Attempt, NoticeRecord, Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
@@ -67,7 +67,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The monotonic clock of whoever looks, to be moved."""
     now = [1000.0]
     for name in ("watching", "silence"):
-        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+        monkeypatch.setattr(f"router.controller.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from providers.sandbox.stock import Stock
-from router.running.drills import Done, Hand, Taking, zone_down, zone_up
+from router.controller.drills import Done, Hand, Taking, zone_down, zone_up
 from router.state.store import Store
 from tests.support.repository import ROOT
 

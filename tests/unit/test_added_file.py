@@ -10,7 +10,7 @@ import pytest
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.files.added_file import read_added
+from router.config.added_file import read_added
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
 from tests.support.state_values import NOW

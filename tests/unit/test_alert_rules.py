@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pricing.money import Usd
 from pricing.places import Market
 from router.cli.main import COMMANDS
+from router.config.deploy_file import Deploy
+from router.config.notify_entry import Happening
+from router.coordinator.counters import Delays
 from router.coordinator.metrics import Picture, text_of
-from router.coordinator.tallies import Delays
-from router.files.deploy_file import Deploy
-from router.files.notify_entry import Happening
 from router.ledger.entry import Use
 from router.state.records import Phase
 from tests.support.repository import ROOT

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.backtest.catalogue import AS_RUN, POLICIES, named
+from router.backtest.timeline import Shown, follow
+from router.backtest.windows import Cell, Site, Windows
+from router.backtest.windows import Move as Moved
 from router.jobs.run_policy import RunPolicy
-from router.quoting.backtest.catalogue import AS_RUN, POLICIES, named
-from router.quoting.backtest.timeline import Shown, follow
-from router.quoting.backtest.windows import Cell, Site, Windows
-from router.quoting.backtest.windows import Move as Moved
-from router.quoting.deciding.as_run import _watched, play_as_run
-from router.quoting.deciding.choosing import policy_of, run_policy
-from router.quoting.deciding.left_alone import until_left_alone
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT
-from router.quoting.policies.policy import Decision, Move, Observation, Rule, Wait
+from router.spot.live.as_run import _watched, play_as_run
+from router.spot.live.pool_backoff import until_left_alone
+from router.spot.live.selection import policy_of, run_policy
+from router.spot.policies.interface import Decision, Move, Observation, Rule, Wait
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.spot_windows import scenes
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from router.quoting.play.scene import Scene, Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, simulate
-from router.quoting.policies.at_once import AtOnce
-from router.quoting.policies.foreseeing import Foreseen
-from router.quoting.policies.our_policy import policy_for, quoted_policy_for
-from router.quoting.weather.outlook import Outlook
+from router.spot.availability.hazard_model import Outlook
+from router.spot.policies.foresight_policies import Foreseen
+from router.spot.policies.on_demand_now import AtOnce
+from router.spot.policies.our_policy import policy_for, quoted_policy_for
+from router.spot.simulator.inputs import Scene, Task
+from router.spot.simulator.simulation import Net, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TASK = Task(7200, 36000, 600)
 

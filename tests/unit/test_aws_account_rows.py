@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.aws.parse.allowances import read_held, read_quotas
 from providers.aws.parse.notices import read_notices

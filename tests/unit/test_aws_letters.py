@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.announcing import Batch, CloudNotice, Letter
 from providers.aws.parse.letters import REBALANCE, STATE_CHANGE, WARNING, read_letters
+from providers.notices import Batch, CloudNotice, Letter
 from providers.protocol import NoticeKind
 from router.agent.imds_aws import Instance
 from router.agent.notice import Notice

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.advisor import UNKNOWN_BAND, UNREADABLE_SAVING, Advice, read_advice

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.aws.parse.machines import (
     ACCELERATED,
     FRACTION,

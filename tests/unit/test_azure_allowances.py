@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
 from providers.azure.parse.identity import http_date, identity_in, seconds_until

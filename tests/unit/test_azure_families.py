@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.machines import Machine
 from providers.azure.parse.families import UNKNOWN, accelerator_of, is_a_share
 

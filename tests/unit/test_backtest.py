@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.backtest.scores import pool, scores
-from router.quoting.backtest.timeline import telling, widest
-from router.quoting.backtest.windows import (
+from router.backtest.scores import pool, scores
+from router.backtest.timeline import telling, widest
+from router.backtest.windows import (
     OPTIMUM,
     Cell,
     Move,
@@ -22,10 +22,10 @@ from router.quoting.backtest.windows import (
     play,
     scene_of,
 )
-from router.quoting.play.scene import Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.policies.named import Played
-from router.quoting.policies.omniscient import least_usd
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.registry import Played
+from router.spot.simulator.inputs import Task
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S, TICKS = 3600, 240
 TASK = Task(10 * TICK_S, 14 * TICK_S, 720)

@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.billparts import Parts
+from router.showback.bill_import import Imported, import_bills
+from router.showback.bill_parts import Parts
+from router.showback.bill_store import BillStore, current
 from router.showback.bills import Delivery, Gap, from_json, to_json
-from router.showback.billstore import BillStore, current
 from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import COSTS
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.focus.writing import write_csv, write_parquet
-from router.showback.importing import Imported, import_bills
+from router.showback.focus.write import write_csv, write_parquet
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 

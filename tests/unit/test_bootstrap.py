@@ -20,9 +20,9 @@ import yaml
 
 from router.agent.config import BadConfig, Code, Config, read
 from router.agent.environ import read_given
-from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge, cloud_init
-from router.running.scripts import FETCH_AGENT, MOUNT_NVME
-from router.running.zipapp import pack
+from router.controller.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge, cloud_init
+from router.controller.scripts import FETCH_AGENT, MOUNT_NVME
+from router.controller.zipapp import pack
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
 

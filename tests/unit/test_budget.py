@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
+from router.controller.budgets import Source, sources, with_hard, with_spent
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, Scope, Standing, holding, spent_of
 from router.ledger.month import Month
-from router.running.budgets import Source, sources, with_hard, with_spent
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 NOVEMBER, DECEMBER = Month(2026, 11), Month(2026, 12)

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from router.cli.calibration_page import calibration_page, picture
-from router.cli.calibration_text import as_csv, as_table
-from router.quoting.weather.calibration import LEVELS, Judged, judge
+from router.render.calibration_page import calibration_page, picture
+from router.render.calibration_text import as_csv, as_table
+from router.spot.availability.calibration import LEVELS, Judged, judge
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,8 +10,8 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import COLUMNS, OPTIONAL_COLUMNS, read_rows
+from pricing.book_file import embedded_book
+from pricing.offer_csv import COLUMNS, OPTIONAL_COLUMNS, read_rows
 from pricing.offers import Offer
 from providers.neoclouds.parse.listing import Terms, harvest_of
 from providers.neoclouds.parse.skypilot import read_vms

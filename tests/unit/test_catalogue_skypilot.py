@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.neoclouds.parse.listing import Terms, harvest_of
 from providers.neoclouds.parse.reading import CELLS, FRACTION, NOT_ABOVE_ZERO, NotACatalogueError

@@ -13,10 +13,10 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import Market
-from router.files.showback_file import UNKNOWN, Showback
+from router.config.showback_file import UNKNOWN, Showback
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
-from router.showback.charging import Books, Left, category_of, charges
+from router.showback.focus_from_ledger import Books, Left, category_of, charges
 from tests.support.metered_month import ACCOUNTS, NOVEMBER, OCTOBER, START, month
 from tests.support.state_values import HOUR, entry
 

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from router.showback.closedsets import Commitment, closed_set, commitments
-from router.showback.focus.reading import read_charges
+from router.showback.commitments import Commitment, closed_set, commitments
+from router.showback.focus.read import read_charges
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.coordinator import bodies
-from router.coordinator.bodies import BadBody, Piece
+from router.coordinator import messages
+from router.coordinator.messages import BadBody, Piece
 
 BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
 HELLO = {
@@ -25,8 +25,8 @@ NOTICE = {
 }  # fmt: skip
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (bodies.hello, HELLO), "heartbeat": (bodies.heartbeat, BEAT), "ended": (bodies.ended, ENDED),
-    "logs": (bodies.logs, LOGS), "notice": (bodies.notice, NOTICE),
+    "hello": (messages.hello, HELLO), "heartbeat": (messages.heartbeat, BEAT), "ended": (messages.ended, ENDED),
+    "logs": (messages.logs, LOGS), "notice": (messages.notice, NOTICE),
 }  # fmt: skip
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
@@ -62,30 +62,30 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
 )  # fmt: skip
 def test_ends_that_make_no_sense(change: dict[str, Any]) -> None:
     with pytest.raises(BadBody):
-        bodies.ended(ENDED | change)
+        messages.ended(ENDED | change)
 
 
 @pytest.mark.parametrize("address", ["a;b", "$(id)", "10.0.0.1 x", "é"])
 def test_an_address_is_one(address: str) -> None:
     with pytest.raises(BadBody):
-        bodies.hello(HELLO | {"address": address})
+        messages.hello(HELLO | {"address": address})
 
 
 def test_what_a_person_will_see_holds_no_control_characters_and_has_an_end() -> None:
-    said = bodies.ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
+    said = messages.ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
     assert said.message.startswith("a [2J b   éx")
-    assert len(said.message) == bodies.LONGEST_MESSAGE
+    assert len(said.message) == messages.LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"1", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000])
 def test_what_is_no_object(data: bytes) -> None:
     with pytest.raises(BadBody):
-        bodies.decoded(data)
+        messages.decoded(data)
 
 
 def test_digits_without_end() -> None:
     with pytest.raises(BadBody):
-        bodies.decoded(b'{"offset": ' + b"1" * 100_000 + b"}")
+        messages.decoded(b'{"offset": ' + b"1" * 100_000 + b"}")
 
 
 @pytest.mark.parametrize(
@@ -94,22 +94,22 @@ def test_digits_without_end() -> None:
 )
 def test_a_piece_whose_text_cannot_be_its_bytes(size: int, text: str) -> None:
     with pytest.raises(BadBody):
-        bodies.logs({"offset": 0, "bytes": size, "text": text})
+        messages.logs({"offset": 0, "bytes": size, "text": text})
 
 
 def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
     import json
 
-    text = b"\xff" * bodies.LARGEST_TEXT
+    text = b"\xff" * messages.LARGEST_TEXT
     body = json.dumps({"offset": 2**40, "bytes": len(text), "text": text.decode("utf-8", "replace")}).encode()
-    assert len(body) <= bodies.LARGEST_BODY
-    assert bodies.logs(bodies.decoded(body)).end == 2**40 + bodies.LARGEST_TEXT
+    assert len(body) <= messages.LARGEST_BODY
+    assert messages.logs(messages.decoded(body)).end == 2**40 + messages.LARGEST_TEXT
 
 
 @given(st.binary(max_size=200), st.integers(0, 220))
 @example(b"a\xf0\x9f\x98\x80b", 3)
 def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
-    piece = bodies.logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
+    piece = messages.logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
     rest = piece.after(skip)
     assert piece.text.endswith(rest)
     assert len(rest) <= max(0, len(output) - skip)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.config.deploy_file import Deploy
+from router.controller.attempt_history import chain_of
 from router.coordinator.bounds import FASTER, LEAST_SECONDS, Bounds
+from router.coordinator.counters import Tallies
 from router.coordinator.saves import saved_for
-from router.coordinator.tallies import Tallies
-from router.files.deploy_file import Deploy
-from router.running.chains import chain_of
 from tests.support.coordinations import ATTEMPT, NOW, Clock, Scene, scene
 
 STEPS, PER_HOUR = 100_000, 3600.0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.coordinator.logfiles import append, log_path
+from router.coordinator.log_files import append, log_path
 from router.state.errors import BusyError
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 

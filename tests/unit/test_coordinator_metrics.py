@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pricing.places import Market
+from router.coordinator.counters import MOST_JOBS, OTHERS, Tallies
 from router.coordinator.metrics import FRESH_SECONDS, SILENT_SECONDS, Metrics
-from router.coordinator.tallies import MOST_JOBS, OTHERS, Tallies
 from router.ledger.entry import Kind, Use, What
 from router.state.records import NodeRecord, NoticeRecord, Phase
 from router.state.store import Store

@@ -12,9 +12,9 @@ import pytest
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.spec import Job
-from router.planning.compaction import earliest_run
 from router.planning.costing import amortised_per_step, ceiling, job_cost, lines_of, moves_of, per_step
-from router.planning.scene import Scene
+from router.planning.left_shift import earliest_run
+from router.planning.problem import Scene
 from router.planning.schedule import Hold, Run, runs_of
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, a_request, scene_of

@@ -11,8 +11,8 @@ import yaml
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import CloudDeploy, Deploy, deploy_path, load_deploy
-from router.files.secrets_entry import SecretsEntry
+from router.config.deploy_file import CloudDeploy, Deploy, deploy_path, load_deploy
+from router.config.secrets_entry import SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
 

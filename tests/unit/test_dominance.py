@@ -14,9 +14,9 @@ from pricing.offers import Offer
 from router.planning.dominance import undominated
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.scene import Scene
+from router.planning.problem import Scene
+from router.planning.solve import Answer, solve_in_stages
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, solve_in_stages
 from tests.support.instances import make_instance
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, scene_of
 

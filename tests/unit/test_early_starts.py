@@ -14,15 +14,15 @@ import pytest
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.compaction import earliest_run, load_without, run_from
 from router.planning.early_starts import start_early
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
+from router.planning.left_shift import earliest_run, load_without, run_from
 from router.planning.plan import Cut
 from router.planning.planner import make_plan
 from router.planning.schedule import Hold, Holdings, runs_of
+from router.planning.solve import Answer, threshold_of
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, threshold_of
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, scene_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.egress import EgressTable, Tariff, settle
 from pricing.money import ZERO, Usd
 from pricing.places import Region, RegionId

@@ -9,8 +9,8 @@ from datetime import date
 
 import pytest
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import WEAK_AZURE_SPOT, WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.book_file import embedded_book
+from pricing.offer_csv import WEAK_AZURE_SPOT, WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 
@@ -96,7 +96,7 @@ def test_loading_needs_no_heavy_library() -> None:
     """Start-up stays quick: only Parquet files need pandas, pyarrow or pydantic."""
     heavy = "'pandas', 'pyarrow', 'numpy', 'pydantic'"
     code = (
-        "import sys; from pricing.bookfile import embedded_book; embedded_book();"
+        "import sys; from pricing.book_file import embedded_book; embedded_book();"
         f"sys.exit(','.join(m for m in ({heavy}) if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -12,7 +12,7 @@ import pytest
 from pricing.problems import InvalidInputError
 from router.showback.focus.check import Checked, check_file
 from router.showback.focus.rules import RULES
-from router.showback.focus.writing import WRITERS
+from router.showback.focus.write import WRITERS
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.gcp.parse import Found, find_offers, left_out_accelerators

@@ -10,10 +10,10 @@ import pytest
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import marked_stale
+from router.controller.guardrails import Cause, Guard, Refusal, prices_now, refusals
+from router.controller.orders import orders_of
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
-from router.running.guardrails import Cause, Guard, Refusal, prices_now, refusals
-from router.running.orders import orders_of
 from tests.support.made_up_book import book, offer
 from tests.support.scenes import NOW, a_job, plan_of
 

@@ -9,10 +9,10 @@ import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.cli.sparkline import sparkline
 from router.prices import history
 from router.prices.history import EVERYTHING
 from router.prices.history_stats import SeriesStats, bucketed, price_steps, statistics
+from router.render.sparkline import sparkline
 from tests.support.price_points import START, a_point
 
 DAY = timedelta(days=1)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from router.cli.log_lines import LogStyle, logging_to
-from router.files.notify_entry import Happening
-from router.running.happenings import Event, Level
+from router.config.notify_entry import Happening
+from router.controller.events import Event, Level
 from tests.support.state_values import NOW
 
 EVENT = Event("llama-0123456789", "llama", Happening.LATE, Level.WARNING, "llama (llama-0123456789) is late")
@@ -70,7 +70,7 @@ def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_warnings_of_the_program_are_lines_too_and_only_meanwhile() -> None:
     stream = io.StringIO()
-    own = logging.getLogger("router.coordinator.rules")
+    own = logging.getLogger("router.coordinator.handlers")
     with logging_to(LogStyle.JSON, lambda: NOW, stream):
         own.warning("%s: %s", "heartbeat", "locked")
         own.info("nothing")

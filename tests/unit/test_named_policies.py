@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.backtest.timeline import Shown, follow
-from router.quoting.backtest.windows import Cell, Move, Site, Windows
-from router.quoting.play.probing import Guard, explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
-from router.quoting.policies.named import ALIASES, POLICIES, Named, named
-from router.quoting.policies.policy import Rule
+from router.backtest.timeline import Shown, follow
+from router.backtest.windows import Cell, Move, Site, Windows
+from router.spot.policies.interface import Rule
+from router.spot.policies.registry import ALIASES, POLICIES, Named, named
+from router.spot.simulator.blind_simulator import Guard, explore
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.neoclouds.parse.accelerators import NO_FORM, NO_MEMORY, OTHER_MEMORY, UNKNOWN, Accelerators
 
 KNOWN = Accelerators(embedded_book().accelerators)

@@ -11,8 +11,8 @@ import pytest
 from gpuhunt import AcceleratorVendor, CatalogItem
 from gpuhunt._internal import storage
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.book_file import embedded_book
+from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.places import Market
 from providers.neoclouds.clouds import catalogued
 from providers.neoclouds.parse.catalogue import read_catalogue

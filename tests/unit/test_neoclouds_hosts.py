@@ -12,7 +12,7 @@ from gpuhunt.providers.vastai import get_location
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.neoclouds.parse.accelerators import Accelerators
 from providers.neoclouds.parse.hosts import NO_PLACE, Group, location_of, read_hosts

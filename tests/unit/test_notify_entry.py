@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import CloudDeploy, Deploy, load_deploy
-from router.files.notify_entry import Happening, NotifyEntry, looked_up
+from router.config.deploy_file import CloudDeploy, Deploy, load_deploy
+from router.config.notify_entry import Happening, NotifyEntry, looked_up
 
 CANARY = "canary-51c0aa"
 

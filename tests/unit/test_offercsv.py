@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book, read_book
-from pricing.offercsv import COLUMNS
+from pricing.book_file import embedded_book, read_book
+from pricing.offer_csv import COLUMNS
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book, read_book
+from pricing.book_file import embedded_book, read_book
 from pricing.problems import InvalidInputError
-from router.cli.offers_rows import Filters, SortKey, select
-from router.cli.offers_text import RECORD_FIELDS, as_csv
+from router.render.offers_rows import Filters, SortKey, select
+from router.render.offers_text import RECORD_FIELDS, as_csv
 
 BOOK = embedded_book()
 HEADER = "cloud,region,instance_type,market,accelerator,accelerator_count,usd_per_hour,source,as_of"
@@ -70,6 +70,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, place: str) -> None:
 
 
 def test_the_written_fields_are_those_that_can_be_read() -> None:
-    from pricing.offerrecords import NEEDED, OPTIONAL, WORKED_OUT
+    from pricing.offer_records import NEEDED, OPTIONAL, WORKED_OUT
 
     assert set(RECORD_FIELDS) == {*NEEDED, *OPTIONAL, *WORKED_OUT}

@@ -10,11 +10,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.cli import offers_text
-from router.cli.offers_rows import Filters, ShownOffer, SortKey, cents, record, select, unknown_names
+from router.render import offers_text
+from router.render.offers_rows import Filters, ShownOffer, SortKey, cents, record, select, unknown_names
 from tests.support.books import AN_OFFER, DAY, MACHINE, a_book, spot
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

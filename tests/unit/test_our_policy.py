@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.play.asking import Terms
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies import our_policy
-from router.quoting.policies.our_policy import expected, policy_for, policy_from
-from router.quoting.weather.outlook import Outlook
+from router.spot.availability.hazard_model import Outlook
+from router.spot.policies import our_policy
+from router.spot.policies.our_policy import expected, policy_for, policy_from
+from router.spot.simulator.blind_policy import Terms
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net, VectorPolicy, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TASK = Task(7200, 14400, 600, size=2)
 

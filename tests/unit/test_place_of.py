@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pricing.places import RegionId
-from router.planning.whats_left import job_left, left_usd
-from router.quoting.quotes.places import TRANSFER_GIB_PER_S, place_of
+from router.planning.remaining_work import job_left, left_usd
+from router.spot.options import TRANSFER_GIB_PER_S, place_of
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
 

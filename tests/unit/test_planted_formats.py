@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import pytest
 
-from router.cli.showback_text import as_table
+from router.app.showback import variance_of
 from router.ledger.month import Month
-from router.showback.report.asked import Asked, Basis
+from router.render.showback_text import as_table
+from router.showback.report.query import Asked, Basis
 from router.showback.report.values import Report
-from router.wiring.showback import variance_of
 from tests.support.facts_rows import facts
 from tests.support.planted import planted
 from tests.support.reconciled import connected

@@ -10,9 +10,9 @@ from fractions import Fraction
 import duckdb
 import pytest
 
+from router.showback.reconcile.aggregates import Basis, Grain, grains
 from router.showback.reconcile.currencies import Rate, converted
 from router.showback.reconcile.findings import Kind, Tolerance, findings
-from router.showback.reconcile.grains import Basis, Grain, grains
 from router.showback.reconcile.outcome import Outcome, outcome
 from router.showback.reconcile.variance import Bucket, Variance, variances
 from tests.support.planted import planted

@@ -10,8 +10,8 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.policies.policy import Decision, Event, Greedy, Here, Move, Observation, Place, Save, Stay, Wait
-from router.quoting.policies.safety import SafetyNet
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import Decision, Event, Greedy, Here, Move, Observation, Place, Save, Stay, Wait
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 HOUR = timedelta(hours=1)

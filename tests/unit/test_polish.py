@@ -8,13 +8,13 @@ from typing import Any
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.compaction import compacted, earliest_run
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.polish import polished
+from router.planning.left_shift import compacted, earliest_run
+from router.planning.local_search import polished
 from router.planning.schedule import Hold, runs_of
+from router.planning.solve import Answer, threshold_of
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, threshold_of
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, scene_of
 

@@ -16,20 +16,20 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.cli.showback_page import page
+from router.controller.accept import over_budget
+from router.controller.guardrails import Cause, Guard, prices_now, refusals
+from router.controller.metering import metered_entries
+from router.controller.orders import orders_of
+from router.controller.placement_options import choices_of
+from router.controller.usage_entries import disk_entries
 from router.jobs.limits import Limits
 from router.ledger.entry import Entry, What
-from router.planning.market import listings_by_accelerator
-from router.running.accepting import over_budget
-from router.running.choices import choices_of
-from router.running.guardrails import Cause, Guard, prices_now, refusals
-from router.running.metering import metered_entries
-from router.running.orders import orders_of
-from router.running.sundries import disk_entries
-from router.showback.charging import Books, Left, charges
+from router.planning.listings import listings_by_accelerator
+from router.render.showback_page import page
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.sharing import Group, Method, share
+from router.showback.focus.write import write_csv
+from router.showback.focus_from_ledger import Books, Left, charges
+from router.showback.shared_costs import Group, Method, share
 from router.state.store import Store
 from tests.support.asked_quotes import a_quote
 from tests.support.command import plan as plan_command

@@ -9,11 +9,11 @@ import pytest
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.files.quote_files import Acceptance, accept, acceptance, find_quote, keep_quotes, read_quote, stored_quotes
+from router.app.quotes import PoolsOfNow
+from router.config.quote_files import Acceptance, accept, acceptance, find_quote, keep_quotes, read_quote, stored_quotes
 from router.prices import history
-from router.prices.history_weather import looks
-from router.quoting.quotes.quote import Quote
-from router.wiring.quoting import PoolsOfNow
+from router.prices.pool_availability import looks
+from router.quotes.quote import Quote
 from tests.support.asked_quotes import a_quote
 from tests.support.price_points import START, a_point
 from tests.support.scenes import NORTH, SOUTH, a_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.bootstrap import interval
+from router.spot.simulator.bootstrap import interval
 
 
 def test_values_of_their_own_have_the_usual_interval() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.weather.calibrating import KNOTS, Calibrating
-from router.quoting.weather.calibration import CURVE, LEVELS, Places, coverage, judge, sharpness_loss, width
+from router.spot.availability.calibration import CURVE, LEVELS, Places, coverage, judge, sharpness_loss, width
+from router.spot.availability.recalibration import KNOTS, Calibrating
 
 RNG = np.random.default_rng(1)
 N = 4000

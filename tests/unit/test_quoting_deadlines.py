@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress
+from router.spot.simulator.inputs import Scene, Task
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, Net, Now, Player, VectorPolicy, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.malice import Malice
 from tests.support.spot_windows import scenes
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.series import Bools, Floats
-from router.quoting.weather.drifting import GRID, Drifting, _of_state, drifting
-from router.quoting.weather.outlook import CLASSES, Outlook, ages_h
+from router.spot.availability.drift import GRID, Drifting, _of_state, drifting
+from router.spot.availability.hazard_model import CLASSES, Outlook, ages_h
+from router.spot.simulator.traces import Bools, Floats
 
 TICK_S = 600
 SIZES = np.array([s.size for s in GRID])

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net
-from router.quoting.policies.baselines import Greedy, UniformProgress
-from router.quoting.weather.forecast import PAST_H, Forecast, forecast, windows
-from router.quoting.weather.outlook import Outlook, Sky
+from router.spot.availability.forecast import PAST_H, Forecast, forecast, windows
+from router.spot.availability.hazard_model import Outlook, Sky
+from router.spot.policies.baselines import Greedy, UniformProgress
+from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.spot.simulator.simulation import Net
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S = 600
 TASK = Task(10 * HOUR_S, 15 * HOUR_S, 720, size=2)

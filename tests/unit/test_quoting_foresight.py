@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from router.quoting.play.asking import Terms
-from router.quoting.play.probing import Guard, explore
-from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.play.series import Floats, Ints
-from router.quoting.play.simulation import ON_DEMAND, SPOT, Net, Now, Outcome, VectorPolicy, simulate
-from router.quoting.policies import backward
-from router.quoting.policies.baselines import Greedy, UniformProgress
-from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking, _told, clock_for
-from router.quoting.policies.prospects import look_at, step
-from router.quoting.weather.outlook import CLASSES, Outlook
+from router.spot.availability.hazard_model import CLASSES, Outlook
+from router.spot.policies import backward_induction
+from router.spot.policies.baselines import Greedy, UniformProgress
+from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking, _told, clock_for
+from router.spot.policies.regression_features import look_at, step
+from router.spot.simulator.blind_policy import Terms
+from router.spot.simulator.blind_simulator import Guard, explore
+from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.spot.simulator.simulation import ON_DEMAND, SPOT, Net, Now, Outcome, VectorPolicy, simulate
+from router.spot.simulator.traces import Floats, Ints
 from tests.support.made_up_windows import made_up
 
 HOURLY = 3600
@@ -82,7 +82,7 @@ def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float)
 def test_a_small_problem_costs_hardly_more_than_the_optimum(
     lost: float, back: float, spot_usd: float, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("router.quoting.weather.outlook.SWING", 0.0)
+    monkeypatch.setattr("router.spot.availability.hazard_model.SWING", 0.0)
     tick_s, outlook = 1200, sure([lost], [back])
     task = Task(_WORK * tick_s // _TICK, ticks * tick_s, _DELAY * tick_s // _TICK)
     scene = made_up(outlook, task, tick_s, [spot_usd], [DEMAND], 3000)
@@ -205,12 +205,12 @@ def test_the_clock_is_of_whole_ticks() -> None:
 
 
 def test_the_grid_of_slack_has_what_is_scarce() -> None:
-    grid = backward.slack_grid(6 * HOURLY, 1200, 700.0)
+    grid = backward_induction.slack_grid(6 * HOURLY, 1200, 700.0)
     assert {0.0, 700.0, 1400.0, 1200.0, 2400.0} <= set(grid)
     assert grid[-1] >= 6 * HOURLY
-    assert backward.slack_grid(0.0, 1200, 0.0).tolist() == [0.0, 1200.0]
+    assert backward_induction.slack_grid(0.0, 1200, 0.0).tolist() == [0.0, 1200.0]
     values = 3 * grid + 1
-    assert values @ backward.shift(grid, 500.0) == pytest.approx(np.maximum(3 * (grid - 500) + 1, 1))
+    assert values @ backward_induction.shift(grid, 500.0) == pytest.approx(np.maximum(3 * (grid - 500) + 1, 1))
 
 
 def test_beliefs_are_probabilities_and_come_to_what_is_usual() -> None:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.asking import Terms
-from router.quoting.play.probing import Guard, explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Floats, Ints, Series, ZoneSeries
-from router.quoting.play.simulation import Net, simulate
-from router.quoting.policies import repricing
-from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking, clock_for
-from router.quoting.policies.foresight import Foresight
-from router.quoting.policies.market import Market
-from router.quoting.weather.outlook import Outlook
+from router.spot.availability.hazard_model import Outlook
+from router.spot.policies import repricing
+from router.spot.policies.foresight import Foresight
+from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking, clock_for
+from router.spot.policies.market import Market
+from router.spot.simulator.blind_policy import Terms
+from router.spot.simulator.blind_simulator import Guard, explore
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net, simulate
+from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
 from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 

@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
+from router.app.quotes import QuoteOptions, answers, asked
 from router.jobs.quantities import Moment
 from router.prices.books import load_book
-from router.quoting.quotes.curve import Simulated, by_deadline, least
-from router.quoting.quotes.figures import Levels
-from router.quoting.quotes.quote import Quote
-from router.quoting.quotes.quote_json import quote_content, quote_from_json
-from router.quoting.quotes.stage import Clock, Played
-from router.wiring.quoting import QuoteOptions, answers, asked
+from router.quotes.curve import Simulated, by_deadline, least
+from router.quotes.quote import Quote
+from router.quotes.quote_json import quote_content, quote_from_json
+from router.quotes.runner import Clock, Played
+from router.quotes.statistics import Levels
 from tests.support.asked_quotes import a_quote, asking, dollars
 from tests.support.repository import ROOT
 from tests.support.scenes import NORTH, NORTH_SPOT, a_job

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, simulate
-from router.quoting.policies import repricing
-from router.quoting.policies.baselines import Greedy, UniformProgress
-from router.quoting.policies.induction import NEVER, Grid, solve
-from router.quoting.policies.learned import Learned
-from router.quoting.policies.our_policy import policy_from
-from router.quoting.weather.chain import Chain, Shape
-from router.quoting.weather.hazards import Weather
+from router.spot.availability.hazards import Weather
+from router.spot.availability.markov_chain import Chain, Shape
+from router.spot.policies import repricing
+from router.spot.policies.baselines import Greedy, UniformProgress
+from router.spot.policies.chain_induction import NEVER, Grid, solve
+from router.spot.policies.learned import Learned
+from router.spot.policies.our_policy import policy_from
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.spot_windows import scenes
 
 TICK_S = 600

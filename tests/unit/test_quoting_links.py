@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import RegionId
-from router.quoting.quotes.asked import Asking
-from router.quoting.quotes.venues import Venue, chosen
+from router.quotes.request import Asking
+from router.spot.venues import Venue, chosen
 from tests.support.asked_quotes import a_quote, asking, dollars
 from tests.support.made_up_book import offer
 from tests.support.scenes import BAY, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, simulate
-from router.quoting.policies import omniscient
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.policies.omniscient import least_usd
+from router.spot.policies import omniscient
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.spot.policies.omniscient import least_usd
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import Net, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.spot_windows import cheapest_of_all, scenes
 
 SINGLE = 1e-5  # of single precision, over some hundred ticks

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.series import Bools, Floats, Series, ZoneSeries
-from router.quoting.weather.outlook import (
+from router.spot.availability.hazard_model import (
     AGES_H,
     CLASSES,
     DRIFT,
@@ -19,6 +18,7 @@ from router.quoting.weather.outlook import (
     play,
     run,
 )
+from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
 
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])
 

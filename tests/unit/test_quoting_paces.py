@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.asking import Known, Terms, Wish
-from router.quoting.play.fallback import Paces
-from router.quoting.play.probing import explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import (
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest
+from router.spot.policies.omniscient import least_usd
+from router.spot.simulator.blind_policy import Known, Terms, Wish
+from router.spot.simulator.blind_simulator import explore
+from router.spot.simulator.finish_time import Paces
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import (
     IDLE,
     ON_DEMAND,
     SPOT,
@@ -28,8 +29,7 @@ from router.quoting.play.simulation import (
     VectorPolicy,
     simulate,
 )
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest
-from router.quoting.policies.omniscient import least_usd
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.malice import Malice
 
 G = 60

@@ -11,15 +11,15 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.money import Usd
-from router.quoting.policies.baselines import Greedy
-from router.quoting.quotes.curve import loosest_h, windows_h
-from router.quoting.quotes.figures import interval, knee, likely, usd, usd_levels
-from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
-from router.quoting.quotes.quote_json import answers_to_json
-from router.quoting.quotes.quote_schema import quote_schema, quote_schema_text
-from router.quoting.quotes.sightings import PRIOR_EVENTS, known_hazards, sighting, weather_of
-from router.quoting.quotes.stage import Case, Clock, clock_for, stretches
-from router.quoting.quotes.venues import chosen, fastest
+from router.quotes.curve import loosest_h, windows_h
+from router.quotes.quote import BudgetQuote, Quote, Refused
+from router.quotes.quote_json import answers_to_json
+from router.quotes.quote_schema import quote_schema, quote_schema_text
+from router.quotes.runner import Case, Clock, clock_for, stretches
+from router.quotes.statistics import interval, knee, likely, usd, usd_levels
+from router.spot.availability.observed import PRIOR_EVENTS, known_hazards, sighting, weather_of
+from router.spot.policies.baselines import Greedy
+from router.spot.venues import chosen, fastest
 from tests.support.asked_quotes import a_budget, a_quote, asking, refused
 from tests.support.made_up_book import offer
 from tests.support.repository import ROOT

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.asking import Explorer, Known, Player, Terms, Wish
-from router.quoting.play.probing import Fees, Guard, explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Bools, Series, ZoneSeries
-from router.quoting.play.simulation import SPOT
-from router.quoting.policies.omniscient import least_usd
-from router.quoting.policies.payback import CheapestWithMoves, Lindy
-from router.quoting.policies.skynomad import SkyNomad, Value
-from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.payback import CheapestWithMoves, Lindy
+from router.spot.policies.skynomad import SkyNomad, Value
+from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.simulator.blind_policy import Explorer, Known, Player, Terms, Wish
+from router.spot.simulator.blind_simulator import Fees, Guard, explore
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import SPOT
+from router.spot.simulator.traces import Bools, Series, ZoneSeries
 from tests.support import asked_rules, asked_windows
 from tests.support.asked_rules import Dice
 from tests.support.asked_windows import Asked, Rule

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.quoting.quotes.quote import BudgetQuote, Reach
-from router.quoting.quotes.quote_json import answers_to_json, quote_content, quote_from_json, quote_to_json
-from router.quoting.quotes.sightings import Sighting
+from router.quotes.quote import BudgetQuote, Reach
+from router.quotes.quote_json import answers_to_json, quote_content, quote_from_json, quote_to_json
+from router.spot.availability.observed import Sighting
 from tests.support.asked_quotes import a_budget, a_quote, by, dollars, refused
 from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.deciding import reckoning
-from router.quoting.deciding.choosing import policy_named
-from router.quoting.deciding.reckoning import nothing_watched, outlook_of
-from router.quoting.deciding.steering import Site
-from router.quoting.play.asking import Terms
-from router.quoting.play.scene import Task, Ways
-from router.quoting.policies.policy import (
+from router.spot.availability.hazard_model import CLASSES
+from router.spot.availability.observed import Sighting
+from router.spot.live import foresight_cache
+from router.spot.live.foresight_cache import nothing_watched, outlook_of
+from router.spot.live.policy_adapter import Site
+from router.spot.live.selection import policy_named
+from router.spot.policies.interface import (
     Answer,
     Chances,
     Event,
@@ -35,8 +35,8 @@ from router.quoting.policies.policy import (
     Stay,
     Wait,
 )
-from router.quoting.quotes.sightings import Sighting
-from router.quoting.weather.outlook import CLASSES
+from router.spot.simulator.blind_policy import Terms
+from router.spot.simulator.inputs import Task, Ways
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -154,7 +154,7 @@ def test_what_is_fitted_is_what_is_asked_for(usd: list[float], egress: float, sp
         np.zeros(2, dtype=np.int64),
     )  # fmt: skip
     sites = [Site(place, None) for place in places]
-    case = reckoning._case(terms, sites, outlook_of(sites, nothing_watched))
+    case = foresight_cache._case(terms, sites, outlook_of(sites, nothing_watched))
     np.testing.assert_allclose(case.spot_usd, [price.dollars() for price in prices], rtol=1e-4)
     np.testing.assert_allclose(case.speed, [1.0, speed], rtol=1e-4)
     np.testing.assert_allclose(case.egress_usd, away.ravel(), rtol=1e-4)
@@ -169,14 +169,14 @@ def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
 
 def test_fits_are_remembered_and_the_same_after_a_restart() -> None:
     much = seen(spot("b", "5"), sure(), passed=HOUR, hours=20, closed=(spot("a", "1"),))
-    reckoning._fitted.cache_clear()
+    foresight_cache._fitted.cache_clear()
     first = named().decide(much)
     later = replace(much, now=much.now + 10 * MINUTE, share=0.99)
     named().decide(later)
     dearer = replace(later, closed=(spot("a", "1.000001"),))
     named().decide(dearer)
-    assert (reckoning._fitted.cache_info().misses, reckoning._fitted.cache_info().hits) == (1, 2)
-    reckoning._fitted.cache_clear()
+    assert (foresight_cache._fitted.cache_info().misses, foresight_cache._fitted.cache_info().hits) == (1, 2)
+    foresight_cache._fitted.cache_clear()
     assert named().decide(much) == first
 
 

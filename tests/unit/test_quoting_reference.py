@@ -8,12 +8,12 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes, ListPrices
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.simulation import VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.policies.omniscient import least_usd
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes, ListPrices
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.spot.policies.omniscient import least_usd
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.simulation import VectorPolicy, simulate
 from tests.support.repository import ROOT
 
 DATA = ROOT.parent / "shared" / "data"

@@ -7,21 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.files.trace_files import read_traces
-from router.quoting.play.asking import Terms
-from router.quoting.play.bootstrap import interval
-from router.quoting.play.probing import Guard, explore
-from router.quoting.play.scene import HOUR_S, Scene, Task
-from router.quoting.play.series import Floats, Series
-from router.quoting.play.simulation import Net, Outcome, VectorPolicy, simulate
-from router.quoting.policies import repricing
-from router.quoting.policies.baselines import Greedy, UniformProgress, cheapest_elsewhere
-from router.quoting.policies.foreseeing import Foreseen, ForeseenAsking
-from router.quoting.policies.foresight import Foresight
-from router.quoting.policies.omniscient import least_usd
-from router.quoting.policies.our_policy import policy_from
-from router.quoting.policies.repricing import Repriced
-from router.quoting.weather.outlook import Outlook
+from router.config.trace_files import read_traces
+from router.spot.availability.hazard_model import Outlook
+from router.spot.policies import repricing
+from router.spot.policies.baselines import Greedy, UniformProgress, cheapest_elsewhere
+from router.spot.policies.foresight import Foresight
+from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.our_policy import policy_from
+from router.spot.policies.repricing import Repriced
+from router.spot.simulator.blind_policy import Terms
+from router.spot.simulator.blind_simulator import Guard, explore
+from router.spot.simulator.bootstrap import interval
+from router.spot.simulator.inputs import HOUR_S, Scene, Task
+from router.spot.simulator.simulation import Net, Outcome, VectorPolicy, simulate
+from router.spot.simulator.traces import Floats, Series
 from tests.bench.cells import PROBED, STEPS, THREE, WORK_ZONES_S, Apart, stepped
 from tests.bench.probes import RESTART_S
 from tests.support.made_up_windows import made_up

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.weather.outlook import ages_h
-from router.quoting.weather.resampling import resampled
+from router.spot.availability.hazard_model import ages_h
+from router.spot.availability.resampling import resampled
 
 TICK_S = 600
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.scene import Ways
-from router.quoting.play.series import Series, ZoneSeries
+from router.spot.simulator.inputs import Ways
+from router.spot.simulator.traces import Series, ZoneSeries
 
 
 def zone(name: str = "a", counts: tuple[int, ...] = (0, 2, 4), price: float = 1.0, demand: float = 3.0) -> ZoneSeries:

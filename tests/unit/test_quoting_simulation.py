@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
+from router.spot.simulator.inputs import Scene, Task
+from router.spot.simulator.simulation import Net, VectorPolicy, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support import spot_windows as plain
 from tests.support.spot_windows import Action, Window, scenes
 

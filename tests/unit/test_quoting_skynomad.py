@@ -8,14 +8,14 @@ from math import exp
 import numpy as np
 import pytest
 
-from router.files.trace_files import read_traces
-from router.quoting.play.probing import explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.policies.lifetimes import Lifetimes
-from router.quoting.policies.omniscient import least_usd
-from router.quoting.policies.skynomad import SkyNomad, Value
-from router.quoting.policies.uniform_probing import FailoverProgress
+from router.config.trace_files import read_traces
+from router.spot.policies.lifetimes import Lifetimes
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.skynomad import SkyNomad, Value
+from router.spot.policies.uniform_probing import FailoverProgress
+from router.spot.simulator.blind_simulator import explore
+from router.spot.simulator.inputs import Scene, Task, Ways
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.repository import ROOT
 
 DATA = ROOT.parent / "shared" / "data"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from router.jobs.goodput import run_share
-from router.quoting.quotes.stage import Clock
+from router.quotes.runner import Clock
 from tests.support.asked_quotes import a_quote, asking, dollars
 from tests.support.scenes import NORTH, NORTH_SPOT, a_job, plan_of
 

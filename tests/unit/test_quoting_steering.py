@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.deciding.steering import Steered
-from router.quoting.play.asking import Explorer, Terms
-from router.quoting.play.probing import Fees, Guard, explore
-from router.quoting.play.scene import Scene
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy as SpotOrWait
-from router.quoting.policies.baselines import TimeSliced, UniformProgress
-from router.quoting.policies.believing import Believing
-from router.quoting.policies.foreseeing import ForeseenAsking
-from router.quoting.policies.payback import CheapestWithMoves, Lindy
-from router.quoting.policies.skynomad import SkyNomad, Value
-from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
-from router.quoting.weather.outlook import Outlook
+from router.spot.availability.hazard_model import Outlook
+from router.spot.live.policy_adapter import Steered
+from router.spot.policies.baselines import Greedy as SpotOrWait
+from router.spot.policies.baselines import TimeSliced, UniformProgress
+from router.spot.policies.foresight_policies import ForeseenAsking
+from router.spot.policies.optimistic import Believing
+from router.spot.policies.payback import CheapestWithMoves, Lindy
+from router.spot.policies.skynomad import SkyNomad, Value
+from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.simulator.blind_policy import Explorer, Terms
+from router.spot.simulator.blind_simulator import Fees, Guard, explore
+from router.spot.simulator.inputs import Scene
+from router.spot.simulator.simulation import Net, VectorPolicy, simulate
 from tests.support.asked_rules import Dice
 from tests.support.spot_windows import scenes
 from tests.support.steered_game import Steer, in_money

@@ -13,13 +13,12 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.deciding.choosing import EXPLORERS, policy_named
-from router.quoting.deciding.retelling import Spell
-from router.quoting.deciding.steering import Site, Steered
-from router.quoting.play.asking import Explorer, Terms
-from router.quoting.policies.baselines import UniformProgress
-from router.quoting.policies.believing import Believing, scene_of
-from router.quoting.policies.policy import (
+from router.spot.live.policy_adapter import Site, Steered
+from router.spot.live.replay import Spell
+from router.spot.live.selection import EXPLORERS, policy_named
+from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import (
     Answer,
     Decision,
     Event,
@@ -35,8 +34,9 @@ from router.quoting.policies.policy import (
     Stay,
     Wait,
 )
-from router.quoting.policies.safety import SafetyNet
-from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
+from router.spot.policies.optimistic import Believing, scene_of
+from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RateProgress
+from router.spot.simulator.blind_policy import Explorer, Terms
 
 BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.series import Bools
-from router.quoting.weather.chain import Chain, Shape
-from router.quoting.weather.hazards import Signals, Weather, history
+from router.spot.availability.hazards import Signals, Weather, history
+from router.spot.availability.markov_chain import Chain, Shape
+from router.spot.simulator.traces import Bools
 
 TICK_S = 600
 

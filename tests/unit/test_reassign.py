@@ -14,10 +14,10 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
 from router.planning.program import Program
-from router.planning.reassign import MOST_CANDIDATES, Reassigned, Want, reassign
-from router.planning.shared import use_of
+from router.planning.remaining_work import job_left
+from router.planning.replacement import MOST_CANDIDATES, Reassigned, Want, reassign
+from router.planning.shared_limits import use_of
 from router.planning.solver import PulpSolver, Relaxed, Solution
-from router.planning.whats_left import job_left
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job

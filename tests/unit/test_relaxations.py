@@ -13,12 +13,12 @@ import pytest
 
 from pricing.money import Usd
 from pricing.offers import Offer
+from router.app.plan import PlanOptions, plan_request
 from router.jobs.quantities import Moment, parse_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.plan import Plan, Relaxation
 from router.planning.planner import PlanRequest, make_plan
-from router.wiring.planning import PlanOptions, plan_request
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.night import NOW

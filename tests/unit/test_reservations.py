@@ -15,8 +15,13 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.allowances import read_held
 from providers.protocol import Allowances, Held
-from router.cli.plan_text import table
 from router.cli.status import _table
+from router.controller.metering import metered_entries, planned_entries, spent
+from router.controller.orders import orders_of
+from router.controller.placement_options import choices_of
+from router.controller.report import GangReport, Report
+from router.controller.time_use import Course
+from router.controller.workspaces import new_attempt
 from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
 from router.ledger.entry import Entry
@@ -24,16 +29,11 @@ from router.planning.candidates import CandidateFinder
 from router.planning.plan import Line, Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import make_plan
-from router.planning.whats_left import places_left
-from router.prices.as_limits import as_limits
-from router.quoting.quotes.venues import untold, venues_of
-from router.running.choices import choices_of
-from router.running.metering import metered_entries, planned_entries, spent
-from router.running.orders import orders_of
-from router.running.report import GangReport, Report
-from router.running.stretches import Course
-from router.running.workspaces import new_attempt
-from router.showback.ledgerfacts import facts_of
+from router.planning.remaining_work import places_left
+from router.prices.account_limits import as_limits
+from router.render.plan_text import table
+from router.showback.facts_from_ledger import facts_of
+from router.spot.venues import untold, venues_of
 from router.state.ledger_columns import columns_of
 from router.state.ledger_rows import BEGINNING, raw, sealed
 from router.state.store import Store

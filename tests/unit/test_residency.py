@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Region
 from router.jobs.residency import Residency, nearest, permits, unknown_tokens
 from tests.support.books import a_region

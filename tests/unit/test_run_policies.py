@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.files.deploy_file import Deploy
+from router.app.accept_quote import for_policy
+from router.config.deploy_file import Deploy
+from router.controller.accept import Accepted, errands_of, record
+from router.controller.context import Site
+from router.controller.guardrails import Cause
+from router.controller.orders import orders_of
+from router.controller.run_policies import Assigned, RecordedPolicies, assigned, policy_refusals
+from router.controller.workspaces import new_attempt
 from router.jobs.limits import Limits
 from router.jobs.run_policy import RunPolicy
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
-from router.quoting.deciding.choosing import policy_named, policy_of, run_policy
-from router.quoting.deciding.steering import Steered
-from router.quoting.policies.policy import QUOTED_RULE, Greedy, Policy, Rule
-from router.quoting.policies.safety import SafetyNet
-from router.quoting.quotes.quote_json import quote_content, quote_from_json, quote_id, quote_to_json
-from router.running.accepting import Accepted, errands_of, record
-from router.running.guardrails import Cause
-from router.running.orders import orders_of
-from router.running.run_policies import Assigned, RecordedPolicies, assigned, policy_refusals
-from router.running.site import Site
-from router.running.workspaces import new_attempt
-from router.wiring.accepting import for_policy
+from router.quotes.quote_json import quote_content, quote_from_json, quote_id, quote_to_json
+from router.spot.live.policy_adapter import Steered
+from router.spot.live.selection import policy_named, policy_of, run_policy
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import QUOTED_RULE, Greedy, Policy, Rule
 from tests.support.asked_quotes import a_quote
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer

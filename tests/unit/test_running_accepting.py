@@ -13,6 +13,13 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
+from router.controller.accept import errands_of, over_budget, record
+from router.controller.accepted_limits import limits_text
+from router.controller.context import Site
+from router.controller.guardrails import Cause, Refusal
+from router.controller.orders import Order, orders_of
+from router.controller.placement_options import most_at_risk
+from router.controller.workspaces import job_of, spec_json
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import Budget, Scope
@@ -20,14 +27,7 @@ from router.ledger.entry import Entry, Kind
 from router.ledger.month import Month
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_to_json
-from router.running.accepting import errands_of, over_budget, record
-from router.running.choices import most_at_risk
-from router.running.guardrails import Cause, Refusal
-from router.running.kept_limits import limits_text
-from router.running.orders import Order, orders_of
-from router.running.site import Site
-from router.running.workspaces import job_of, spec_json
-from router.state.chain import verify
+from router.state.hash_chain import verify
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer

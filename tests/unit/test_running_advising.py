@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from router.agent import states
-from router.quoting.policies.policy import Event, Greedy, Move, Save
-from router.running.advising import Advice, Adviser
-from router.running.pace import LOOKS
-from router.running.picture import picture
-from router.running.recovering import TICK, Replanner
-from router.running.site import Site
+from router.controller.context import Site
+from router.controller.policy_runner import Advice, Adviser
+from router.controller.replanner import TICK, Replanner
+from router.controller.status_snapshot import picture
+from router.controller.stragglers import LOOKS
+from router.spot.policies.interface import Event, Greedy, Move, Save
 from router.state.records import NoticeRecord, Phase
 from router.state.store import Store
 from tests.bench.storm import book, fill, site_of

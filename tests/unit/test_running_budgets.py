@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.running.chains import chain_of
-from router.running.kept_limits import keep_limits
-from router.running.recovering import Answer, Go, Later, Never, Replanner, Wanting
-from router.running.workspaces import job_of, spec_json
+from router.controller.accepted_limits import keep_limits
+from router.controller.attempt_history import chain_of
+from router.controller.replanner import Answer, Go, Later, Never, Replanner, Wanting
+from router.controller.workspaces import job_of, spec_json
 from router.state.store import Store
 from tests.bench.storm import book, fill, site_of
 from tests.support.state_values import NOW

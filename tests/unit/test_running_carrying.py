@@ -19,18 +19,18 @@ import pytest
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.agent import states
+from router.checkpoints.errors import StorageError
+from router.checkpoints.object_store import Depot, Folder
+from router.config.deploy_file import Deploy
+from router.controller.attempt_history import Chain, chain_of
+from router.controller.checkpoint_transfer import Carry, carry, egress_usd, goes_on_from, told
+from router.controller.context import Site
+from router.controller.handover import hand_over
+from router.controller.workspaces import Before
 from router.coordinator.succession import in_the_way
-from router.files.deploy_file import Deploy
 from router.jobs.limits import Limits
 from router.ledger.entry import GB, What
-from router.running.carrying import Carry, carry, egress_usd, goes_on_from, told
-from router.running.chains import Chain, chain_of
-from router.running.handing import hand_over
-from router.running.site import Site
-from router.running.workspaces import Before
 from router.state.records import Attempt, Phase
-from router.storage.depot import Depot, Folder
-from router.storage.errors import StorageError
 from tests.support.bare_site import bare_site
 from tests.support.kept import newest, save
 from tests.support.made_up_book import book
@@ -280,7 +280,7 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
 
 
 def test_watching_needs_no_client_of_any_store() -> None:
-    code = "import sys, router.running.watching; sys.exit('pyarrow' in sys.modules)"
+    code = "import sys, router.controller.supervisor; sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

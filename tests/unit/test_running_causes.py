@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from router.running.causes import Cause, cause_of
+from router.controller.causes import Cause, cause_of
 from terraform.diagnostics import Diagnostic
 from terraform.errors import (
     ApplyFailedError,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from router.agent import states
+from router.controller.accepted_limits import keep_limits, limits_text
+from router.controller.attempt_history import chain_of, order_chain, waits
+from router.controller.workspaces import Before
 from router.jobs.limits import Limits
-from router.running.chains import chain_of, order_chain, waits
-from router.running.kept_limits import keep_limits, limits_text
-from router.running.workspaces import Before
 from router.state.records import Attempt, Phase
 from router.state.store import Store
 from tests.support.state_values import HOUR, NOW, attempt, node

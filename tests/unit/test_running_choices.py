@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
+from router.controller.orders import Order, orders_of
+from router.controller.placement_options import Choice, Seat, choices_of, most_at_risk, short_of, with_zones, zones_sold
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.market import listings_by_accelerator
+from router.planning.listings import listings_by_accelerator
 from router.planning.plan import Alternative, Plan
-from router.running.choices import Choice, Seat, choices_of, most_at_risk, short_of, with_zones, zones_sold
-from router.running.orders import Order, orders_of
 from router.state.records import Shortage
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from router.controller.release import release
 from router.ledger.entry import Kind, Use
-from router.running.release import release
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node

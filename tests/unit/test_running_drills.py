@@ -10,8 +10,8 @@ import pytest
 from pricing.problems import InvalidInputError
 from providers.sandbox.machines import Machine
 from providers.sandbox.stock import Stock
-from router.running import drills
-from router.running.drills import Done, Outcome, Taking, Target
+from router.controller import drills
+from router.controller.drills import Done, Outcome, Taking, Target
 from router.state.records import Phase
 from router.state.store import Store
 from tests.support.drilled import Hand, Ticks

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.files.notify_entry import Happening
-from router.running.happenings import Event, Level, happenings, message
-from router.running.lifecycle import GAVE_UP
+from router.config.notify_entry import Happening
+from router.controller.events import Event, Level, happenings, message
+from router.controller.lifecycle import GAVE_UP
 from router.state.records import JournalEntry, NoticeRecord, Phase
 from tests.support.state_values import HOUR, NOW, attempt, node
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from router.running.hosts import TooFewHostsError, free_hosts
-from router.running.site import Site
+from router.controller.context import Site
+from router.controller.host_pool import TooFewHostsError, free_hosts
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.spec import Host
 from tests.support.bare_site import bare_site

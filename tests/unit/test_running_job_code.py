@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from router.agent.config import BadConfig, Config, parse
-from router.files.job_files import load_jobs
+from router.config.job_files import load_jobs
 from router.jobs.spec import Job
 from tests.support.night import FOLDER
 from tests.support.repository import ROOT

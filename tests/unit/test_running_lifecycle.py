@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.running.lifecycle import (
+from router.controller.lifecycle import (
     RESUMES_WITHIN_S,
     SAYING_S,
     Leave,

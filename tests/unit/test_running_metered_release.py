@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
+from router.controller.context import Site
+from router.controller.release import release
+from router.controller.workspaces import spec_json
 from router.ledger.entry import Use, What
-from router.running.release import release
-from router.running.site import Site
-from router.running.workspaces import spec_json
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.scenes import a_job

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
+from router.controller.metering import metered_entries, planned_entries, spent
+from router.controller.orders import orders_of
 from router.ledger.entry import Entry, Kind, Use
 from router.ledger.month import Month
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content
-from router.running.metering import metered_entries, planned_entries, spent
-from router.running.orders import orders_of
 from tests.support.made_up_book import offer
 from tests.support.night import nightly_plan, nightly_request
 from tests.support.scenes import NOW, a_job, plan_of

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from router.files.deploy_file import Deploy
+from router.config.deploy_file import Deploy
+from router.controller.orders import Order
+from router.controller.placement_options import Choice, Seat
+from router.controller.workspaces import Home, Secrets, attempt_name, new_attempt, tags, workspace
 from router.jobs.spec import Job
-from router.running.choices import Choice, Seat
-from router.running.orders import Order
-from router.running.workspaces import Home, Secrets, attempt_name, new_attempt, tags, workspace
 from terraform.render import render
 from terraform.spec import ATTEMPT_CHARACTERS, NAME_CHARACTERS, Host
 from tests.support.scenes import NOW, a_job

@@ -28,9 +28,9 @@ from cryptography.x509.oid import NameOID
 
 from router.agent.config import BadConfig, Code, Config, read
 from router.agent.environ import read_given
-from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
-from router.running.nodescript import SECRET_FILES, node_script
-from router.running.zipapp import pack
+from router.controller.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
+from router.controller.node_script import SECRET_FILES, node_script
+from router.controller.zipapp import pack
 from tests.support.coordinator import Coordinator
 
 TOKEN, SECRET = "token-canary-3b0c", "secret-canary-55d1"

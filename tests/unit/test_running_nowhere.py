@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pricing.places import Market
-from router.running import deploying
-from router.running.chains import chain_of
-from router.running.deploying import Next, Outcome, Result, place
-from router.running.orders import Order
-from router.running.recovering import Go, Wanting
-from router.running.watching import Watcher
+from router.controller import provision_order
+from router.controller.attempt_history import chain_of
+from router.controller.orders import Order
+from router.controller.provision_order import Next, Outcome, Result, place
+from router.controller.replanner import Go, Wanting
+from router.controller.supervisor import Watcher
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
@@ -28,7 +28,7 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
     def nowhere(*_: object) -> Outcome:
         return Outcome(order, Result.FAILED, None, "no zone is known")
 
-    monkeypatch.setattr(deploying, "_new", nowhere)
+    monkeypatch.setattr(provision_order, "_new", nowhere)
     seat = type("ASeat", (), {"zone": None, "instance_type": "a3-highgpu-1g", "market": Market.SPOT})()
     choice: Any = type("AChoice", (), {"cloud": "gcp", "region": "europe-north1", "seats": (seat, seat)})()
     errand: Any = None

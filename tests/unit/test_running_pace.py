@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from router.running.pace import LOOKS, Paces
+from router.controller.stragglers import LOOKS, Paces
 from router.state.records import NodeRecord
 from tests.support.state_values import node
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
+from router.controller.orders import orders_of
+from router.controller.placement_options import choice_from, choices_of, with_list_prices
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
-from router.planning.market import listings_by_accelerator
-from router.running.choices import choice_from, choices_of, with_list_prices
-from router.running.orders import orders_of
+from router.planning.listings import listings_by_accelerator
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.scenes import HOUR, NOW, plan_of

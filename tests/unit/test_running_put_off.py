@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from router.running import deploying
-from router.running.causes import Cause
-from router.running.chains import waits
-from router.running.lifecycle import PUT_OFF
-from router.running.making import Trouble
+from router.controller import provision_order
+from router.controller.attempt_history import waits
+from router.controller.causes import Cause
+from router.controller.lifecycle import PUT_OFF
+from router.controller.provision import Trouble
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt
@@ -30,14 +30,14 @@ def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_agai
     def stopped(*_: object) -> None:
         raise Trouble(Cause.STOPPED, "stopped")
 
-    monkeypatch.setattr(deploying, "make", stopped)
+    monkeypatch.setattr(provision_order, "make", stopped)
     with bare_site(tmp_path, []) as site:
         site.store.add_attempt(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
         one = attempt("a2", number=2, phase=Phase.PROVISIONING, resumes=resumes)
         site.store.add_attempt(one, [])
         if told:
             site.stop.set()
-        outcome = deploying._made(site, _ERRAND, one, None)
+        outcome = provision_order._made(site, _ERRAND, one, None)
         assert outcome.attempt is not None
         assert (outcome.attempt.phase, outcome.attempt.reason) == (Phase.FAILED, reason)
         assert bool(waits(site.store, [outcome.attempt], crashes=3)) is (reason == PUT_OFF)

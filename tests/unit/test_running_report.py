@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.files.deploy_file import Patience
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.policy import Rule
-from router.running.report import report
-from router.running.site import Site
-from router.running.workspaces import spec_json
+from router.config.deploy_file import Patience
+from router.controller.context import Site
+from router.controller.report import report
+from router.controller.workspaces import spec_json
+from router.spot.live.selection import run_policy
+from router.spot.policies.interface import Rule
 from router.state.records import Phase
 from tests.support.bare_site import bare_site
 from tests.support.scenes import a_job

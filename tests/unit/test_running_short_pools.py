@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import write_book
+from pricing.book_file import write_book
 from pricing.offers import Offer
 from pricing.places import Market
+from router.app.plan import PlanOptions, plan_request, without
 from router.jobs.limits import Limits
 from router.jobs.spec import Job, Placement
 from router.planning.planner import make_plan
 from router.state.records import Shortage
-from router.wiring.planning import PlanOptions, plan_request, without
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import HOUR, NOW, a_job, places, plan_of

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from router.agent import states
-from router.running.silence import Silence
+from router.controller.heartbeats import Silence
 from router.state.records import Attempt, NodeRecord
 from tests.support.state_values import NOW, attempt, node
 
@@ -20,7 +20,7 @@ LIMIT = 60.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock that Silence goes by, to be moved."""
     now = [1000.0]
-    monkeypatch.setattr("router.running.silence.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("router.controller.heartbeats.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 
 from pricing.places import Market
-from router.files.deploy_file import Deploy
-from router.planning.reassign import Want, reassign
+from router.config.deploy_file import Deploy
+from router.controller.attempt_history import chain_of
+from router.controller.context import Site
+from router.controller.job_history import past_of
+from router.controller.policy_runner import Adviser
+from router.controller.replanner import TICK, Go, Later, Replanner, Wanting
+from router.controller.run_policies import RecordedPolicies
+from router.controller.status_snapshot import picture
+from router.controller.supervisor import Watcher
+from router.controller.worker_pool import one_at_a_time
+from router.planning.replacement import Want, reassign
 from router.planning.solver import PulpSolver
-from router.quoting.deciding.choosing import policy_named, policy_of, run_policy
-from router.quoting.policies.policy import Decision, Event, Greedy, Move, Observation, Rule, Stay, Wait
-from router.running.advising import Adviser
-from router.running.chains import chain_of
-from router.running.past import past_of
-from router.running.picture import picture
-from router.running.recovering import TICK, Go, Later, Replanner, Wanting
-from router.running.run_policies import RecordedPolicies
-from router.running.site import Site
-from router.running.watching import Watcher
-from router.running.work import one_at_a_time
+from router.spot.live.selection import policy_named, policy_of, run_policy
+from router.spot.policies.interface import Decision, Event, Greedy, Move, Observation, Rule, Stay, Wait
 from router.state.records import Attempt, Phase, Shortage
 from router.state.store import Store
 from tests.bench.storm import HERE, book, fill, site_of

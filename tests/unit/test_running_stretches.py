@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
+from router.controller.metering import metered_entries, spent
+from router.controller.time_use import Course, course_of, stretches
 from router.ledger.entry import Use
 from router.ledger.month import Month
-from router.running.metering import metered_entries, spent
-from router.running.stretches import Course, course_of, stretches
 from router.state.records import Attempt, NodeRecord
 from tests.support.state_values import NOW, attempt, node
 

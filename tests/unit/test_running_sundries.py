@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from pricing.money import Usd
+from router.controller.usage_entries import disk_entries, disk_gib, moved_entries
 from router.ledger.entry import GB, GIB_HOURS, What
 from router.ledger.totals import totals
-from router.running.sundries import disk_entries, disk_gib, moved_entries
 from router.state.records import JournalEntry
 from tests.support.state_values import HOUR, NOW, attempt, node
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from router.agent import states
+from router.controller.attempt_history import chain_of, chains_of
+from router.controller.context import Site
+from router.controller.policy_runner import Adviser
+from router.controller.quarantine import UNHEALTHY, Short, quarantine, quarantine_all, short_now
+from router.controller.replanner import Replanner
+from router.controller.status_snapshot import picture
+from router.controller.supervisor import Watcher
+from router.controller.worker_pool import one_at_a_time
 from router.coordinator.saves import saved_for, saved_for_all
-from router.quoting.deciding.choosing import policy_named
-from router.quoting.policies.policy import Event, Rule, Save, Stay
-from router.running.advising import Adviser
-from router.running.chains import chain_of, chains_of
-from router.running.picture import picture
-from router.running.quarantine import UNHEALTHY, Short, quarantine, quarantine_all, short_now
-from router.running.recovering import Replanner
-from router.running.site import Site
-from router.running.watching import Watcher
-from router.running.work import one_at_a_time
+from router.spot.live.selection import policy_named
+from router.spot.policies.interface import Event, Rule, Save, Stay
 from router.state.records import Attempt, NoticeRecord, Phase, Shortage
 from router.state.store import Store
 from tests.bench.storm import HERE, book, checked, fill, pretended, site_of
@@ -187,7 +187,7 @@ def test_what_takes_long_to_think_about_is_left_for_the_next_pass_hints_first(st
 
 
 def test_gangs_that_lose_their_zone_have_other_places_at_once(stormy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.watching.make_placed", pretended)
+    monkeypatch.setattr("router.controller.supervisor.make_placed", pretended)
     replanner = Replanner(stormy, book)
     watcher = Watcher(stormy, replanner, Adviser(replanner), lambda: one_at_a_time(stormy))
     store = stormy.store

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.quoting.policies.policy import Event, Move, Save
-from router.running.advising import Advice
-from router.running.deploying import Outcome, Placed, Result
-from router.running.orders import Order
-from router.running.recovering import Later, Never
-from router.running.site import Site
-from router.running.watching import Watcher
+from router.controller.context import Site
+from router.controller.orders import Order
+from router.controller.policy_runner import Advice
+from router.controller.provision_order import Outcome, Placed, Result
+from router.controller.replanner import Later, Never
+from router.controller.supervisor import Watcher
+from router.spot.policies.interface import Event, Move, Save
 from router.state.errors import HeldError
-from router.state.holder import Holder
+from router.state.lock_owner import Holder
 from router.state.records import NoticeRecord, Phase
 from tests.support.state_values import HOUR, NOW, attempt
 from tests.support.watched import QUIET, SECOND, Places, noticed, now, patient_site, saved, settle, stopped_clock, up
@@ -56,7 +56,7 @@ def watcher(site: Site, places: Places, clock: list[float], monkeypatch: pytest.
         order = Order(up.job, up.gang, up.start, up.end, ())
         return Outcome(order, Result.READY, up)
 
-    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    monkeypatch.setattr("router.controller.supervisor.make_placed", make_placed)
     made = Watcher(site, places, QUIET, nullcontext)  # type: ignore[arg-type]
     yield made
     made.close()
@@ -265,7 +265,7 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
         new = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
         return Outcome(Order(new.job, new.gang, new.start, new.end, ()), Result.READY, new)
 
-    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    monkeypatch.setattr("router.controller.supervisor.make_placed", make_placed)
     notice = NoticeRecord(one.id, 0, "n1", states.REBALANCE, "sandbox", None, "maybe", NOW)
     advice = Advice(one, Event.REBALANCE, Move(("there",), "a hint"), notice)
     watcher = Watcher(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
@@ -315,7 +315,7 @@ def test_one_that_finds_no_other_place_stays(
         )
         return Outcome(Order(new.job, new.gang, new.start, new.end, ()), Result.FAILED, new)
 
-    monkeypatch.setattr("router.running.watching.make_placed", make_placed)
+    monkeypatch.setattr("router.controller.supervisor.make_placed", make_placed)
     advice = Advice(one, Event.PRICE, Move(("there",), "cheaper"))
     watcher = Watcher(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
     settle(watcher, clock)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from router.running.chains import chain_of, give_up
-from router.running.recovering import Later
-from router.running.site import Site
-from router.running.watching import Watcher
+from router.controller.attempt_history import chain_of, give_up
+from router.controller.context import Site
+from router.controller.replanner import Later
+from router.controller.supervisor import Watcher
 from router.state.records import Phase
 from tests.support.state_values import NOW
 from tests.support.watched import QUIET, Places, noticed, now, patient_site, saved, settle, stopped_clock, up

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from providers.fleet import Findings, Found, Kind
-from router.running.site import Site
-from router.running.witness import Witness, look
+from router.controller.context import Site
+from router.controller.inventory import Witness, look
 from router.state.records import Attempt
 from terraform.events import Event
 from tests.support.bare_site import bare_site

@@ -20,22 +20,14 @@ from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.agent.config import Config, parse
 from router.agent.environ import read_given
-from router.files.deploy_file import Deploy
-from router.files.job_files import load_jobs
+from router.config.deploy_file import Deploy
+from router.config.job_files import load_jobs
+from router.controller.bootstrap import LARGEST
+from router.controller.orders import Order
+from router.controller.placement_options import Choice, Seat
+from router.controller.workspaces import Home, Secrets, attempt_name, job_of, new_attempt, spec_json, workspace
 from router.jobs.spec import Job
-from router.running.bootstrap import LARGEST
-from router.running.choices import Choice, Seat
-from router.running.orders import Order
-from router.running.workspaces import (
-    Home,
-    Secrets,
-    attempt_name,
-    job_of,
-    new_attempt,
-    spec_json,
-    workspace,
-)
-from terraform.boot import Boot, boot_of
+from terraform.module_metadata import Boot, boot_of
 from terraform.render import SECRETS, render
 from terraform.spec import Host, WorkspaceSpec
 from tests.support.night import FOLDER

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from providers.calling import Caller
@@ -21,8 +21,8 @@ from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
 from providers.sandbox.script import CALLS, Script
 from providers.session import Session, Settings
-from providers.written import duration_of, moment_of
-from router.files.sandbox_file import read_sandbox
+from providers.user_files import duration_of, moment_of
+from router.config.sandbox_file import read_sandbox
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

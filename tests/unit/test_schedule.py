@@ -10,7 +10,7 @@ import pytest
 
 from router.planning.candidates import Candidate
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
+from router.planning.problem import Scene
 from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
 from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, scene_of
 

@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import ValidationError
 
-from router.files.schemas import KINDS, schema_of_file
+from router.config.schemas import KINDS, schema_of_file
 from router.jobs.limits import Limits
 from router.jobs.schema import schema_of, schema_text
 from router.jobs.spec import Job

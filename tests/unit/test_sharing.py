@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from router.showback.sharing import Group, Kept, Method, Received, Shared, share, summed
+from router.showback.shared_costs import Group, Kept, Method, Received, Shared, share, summed
 
 SPEECH, VISION, SEARCH = ("speech", "asr"), ("vision", "detect"), ("search", "ranking")
 AMOUNTS: dict[Group, Decimal] = {SPEECH: Decimal(60), VISION: Decimal(30), SEARCH: Decimal(10)}

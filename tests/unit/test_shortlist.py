@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from router.planning import planner
+from router.planning.column_generation import LARGE, shortlisted, size
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.scene import Scene
-from router.planning.shortlist import LARGE, shortlisted, size
+from router.planning.problem import Scene
+from router.planning.solve import solve_in_stages
 from router.planning.solver import PulpSolver
-from router.planning.stages import solve_in_stages
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, scene_of

@@ -19,18 +19,18 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.files.duck import connect
+from router.app.showback import add_archive
+from router.config.duckdb_session import connect
 from router.ledger.entry import Entry, Kind, Use, What
 from router.ledger.month import Month
-from router.showback import cube
-from router.showback.charging import category_of
-from router.showback.extract import Extract
-from router.showback.extractparts import Manifest, read_manifest
-from router.showback.ledgerfacts import CATEGORIES, SCHEMA, facts_of
+from router.showback import rollups
+from router.showback.extract_parts import Manifest, read_manifest
+from router.showback.facts_from_ledger import CATEGORIES, SCHEMA, facts_of
+from router.showback.focus_from_ledger import category_of
+from router.showback.ledger_extract import Extract
 from router.state.ledger_columns import columns_of
 from router.state.ledger_rows import BEGINNING, raw, sealed
 from router.state.store import Store
-from router.wiring.showback import add_archive
 from tests.support.state_values import HOUR, NOW, entries, entry
 
 OCTOBER = datetime(2026, 10, 5, tzinfo=UTC)
@@ -251,7 +251,7 @@ def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> N
     table = facts_of(columns_of(list(sealed([raw(one)], 0, BEGINNING))))
     with connect() as connection:
         connection.register("facts", table)
-        days = connection.sql(cube.days_of("facts")).to_arrow_table()
+        days = connection.sql(rollups.days_of("facts")).to_arrow_table()
     assert pc.sum(days["billed"]).as_py() == Decimal(usd).scaleb(-9)
     assert pc.sum(days["count"]).as_py() == 1
     last = end - timedelta(microseconds=1)

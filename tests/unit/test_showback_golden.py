@@ -9,11 +9,11 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]  # publishes no types
 import pytest
 
-from router.showback.focus.writing import write_csv
-from router.showback.focusfacts import read_focus
-from router.showback.report.as_json import as_json, report_schema_text
+from router.showback.facts_from_focus import read_focus
+from router.showback.focus.write import write_csv
+from router.showback.report.export_json import as_json, report_schema_text
 from router.showback.report.values import HIDDEN, Report
-from router.showback.sharing import Method
+from router.showback.shared_costs import Method
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 from tests.support.showback_reports import Rows, exact_rows, numbers_of, one, plain, report_of, rows_of, short_forms

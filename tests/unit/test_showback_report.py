@@ -12,15 +12,15 @@ from typing import Any
 import openpyxl
 import pytest
 
-from router.cli.showback_page import page
-from router.cli.showback_text import as_markdown, as_table
 from router.ledger.month import Month
-from router.showback.report.asked import Asked, Basis, Beside, Budgeted, Due, Quoted, Variance
+from router.render.showback_page import page
+from router.render.showback_text import as_markdown, as_table
 from router.showback.report.change import Thing, explained
+from router.showback.report.export_tables import as_csv, as_workbook
 from router.showback.report.forecast import forecast
-from router.showback.report.tidy import as_csv, as_workbook
+from router.showback.report.query import Asked, Basis, Beside, Budgeted, Due, Quoted, Variance
 from router.showback.report.values import Report, added
-from router.showback.sharing import Method
+from router.showback.shared_costs import Method
 from tests.support.showback_reports import (
     BESIDE,
     NOVEMBER,

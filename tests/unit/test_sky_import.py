@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.jobs.residency import Residency, unknown_tokens
 from router.jobs.sky import FILL_IN, SkyImport, from_sky

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, write_book
+from pricing.book_file import embedded_book, write_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from pricing.sold import RULES, rule_of, unsold
 from providers.protocol import Harvest
-from router.files.catalogue_files import read_catalogue
+from router.config.catalogue_files import read_catalogue
 from router.prices.books import load_book
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
-from router.prices.importing import import_book
+from router.prices.import_offers import import_book
 from router.prices.merge import without_unsold
+from router.prices.quality_gates import GateLimits
 from router.prices.refresh import standing
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)

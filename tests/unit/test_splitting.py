@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from router.showback.apportion import Share, exact_sum, ratios, split, split_charge
 from router.showback.focus.charge import Charge
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.splitting import Share, exact_sum, ratios, split, split_charge
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges, of_job
 
 

@@ -16,8 +16,8 @@ from router.planning.formulation import formulate
 from router.planning.plan import Cut, Plan
 from router.planning.planner import make_plan
 from router.planning.program import Program
+from router.planning.solve import Answer, solve_in_stages
 from router.planning.solver import PulpSolver, Relaxed, Solution
-from router.planning.stages import Answer, solve_in_stages
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, scene_of
 

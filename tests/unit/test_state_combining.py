@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from router.state.combining import Combining
+from router.state.write_batching import Combining
 from tests.support.deployed import eventually
 
 

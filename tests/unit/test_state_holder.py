@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from router.state import holder as module
-from router.state.holder import Holder
+from router.state import lock_owner as module
+from router.state.lock_owner import Holder
 
 
 @pytest.fixture

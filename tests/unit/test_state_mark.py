@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from router.files.clouds_file import Clouds, LoadedClouds
-from router.files.deploy_file import Deploy
-from router.running.run_folders import backed_up, put_back, run_directories
+from router.app.settings import Opened
+from router.app.state_identity import check_not_lost, mark_of, open_state, restore_state
+from router.config.clouds_file import Clouds, LoadedClouds
+from router.config.deploy_file import Deploy
+from router.controller.run_folders import backed_up, put_back, run_directories
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_file import DamagedError
 from router.state.state_backup import StoredFile, stored_files
 from router.state.store import Store
-from router.wiring.opening import Opened
-from router.wiring.state_mark import check_not_lost, mark_of, open_state, restore_state
 from tests.support.state_values import NOW, attempt, entry, node
 
 EARLIER = "s00000000aa"

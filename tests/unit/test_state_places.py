@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from router.state import faults
+from router.state import driver_errors
+from router.state.database_url import File, Server, place_of
 from router.state.errors import BusyError, StateError
-from router.state.places import File, Server, place_of
 
 SECRET = "hunter2-hunter2"
 
@@ -59,7 +59,7 @@ def test_what_names_no_state(url: str) -> None:
 def test_what_a_driver_says_is_masked(where: str) -> None:
     place = place_of(f"postgresql://anna{where}")
     said = Exception(f"could not connect with password={SECRET} to db")
-    error = faults.state_error(OperationalError("SELECT 1", {}, said), place)
+    error = driver_errors.state_error(OperationalError("SELECT 1", {}, said), place)
     assert SECRET not in str(error)
     assert "***" in str(error)
 
@@ -86,7 +86,7 @@ class _SaidError(Exception):
 def test_the_codes_of_postgresql(code: str, text: str, kind: type[StateError], remedy: str) -> None:
     said = _SaidError(f"{text}\nDETAIL:  Key (job)=(a secret) exists")
     said.sqlstate = code
-    error = faults.state_error(OperationalError("SELECT 1", {}, said), place_of("postgresql://db/states"))
+    error = driver_errors.state_error(OperationalError("SELECT 1", {}, said), place_of("postgresql://db/states"))
     assert type(error) is kind
     assert isinstance(error, StateError)
     assert text in error.what
@@ -97,10 +97,12 @@ def test_the_codes_of_postgresql(code: str, text: str, kind: type[StateError], r
 @pytest.mark.parametrize("text", ["FATAL:  the database system is starting up", "FATAL:  sorry, too many clients"])
 def test_a_server_that_will_answer_later(text: str) -> None:
     # As the driver raises it when there is no connection: without a code.
-    error = faults.state_error(OperationalError("", {}, psycopg.OperationalError(text)), place_of("postgresql://db/s"))
+    error = driver_errors.state_error(
+        OperationalError("", {}, psycopg.OperationalError(text)), place_of("postgresql://db/s")
+    )
     assert type(error) is BusyError
 
 
 def test_all_connections_in_use(tmp_path: Path) -> None:
-    error = faults.state_error(PoolTimeoutError(), File(tmp_path))
+    error = driver_errors.state_error(PoolTimeoutError(), File(tmp_path))
     assert type(error) is BusyError

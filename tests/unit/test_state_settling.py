@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.state.errors import StateError
-from router.state.settling import SettleError, Settling
+from router.state.group_commit import SettleError, Settling
 from router.state.store import Store
 from tests.support.state_values import NOW
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from providers.fleet import Findings, Found, Kind
-from router.running.chains import chains_of, waits
-from router.running.sweeping import look
+from router.controller.attempt_history import chains_of, waits
+from router.controller.sweep import look
 from router.state.errors import UnreadableError
 from router.state.records import Phase
 from router.state.store import Store

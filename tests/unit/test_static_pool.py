@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from pricing.problems import InvalidInputError
@@ -24,8 +24,8 @@ from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
 from providers.static.provider import StaticProvider, make
-from router.files.pool_file import read_pool
-from router.files.yamlfile import read_documents
+from router.config.pool_file import read_pool
+from router.config.yamlfile import read_documents
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

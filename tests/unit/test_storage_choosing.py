@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.storage.choosing import Waiting, choose
+from router.checkpoints.copy_order import Waiting, choose
 
 
 def _all(*sizes: int) -> list[Waiting]:

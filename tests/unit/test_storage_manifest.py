@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from router.storage.manifest import File, Manifest, name_of, parse, step_of
+from router.checkpoints.manifest import File, Manifest, name_of, parse, step_of
 from tests.support.kept import save
 
 ZERO = "0" * 64

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from router.storage.checkpoints import Journal, good, manifest_at, retire
-from router.storage.depot import Folder, Sink, opened
-from router.storage.errors import CancelledError, NotWholeError, OutOfTimeError, StorageError
-from router.storage.manifest import Manifest
-from router.storage.pace import Pace
-from router.storage.transfer import CHUNK, Moved, transfer, verify
+from router.checkpoints.checkpoints import Journal, good, manifest_at, retire
+from router.checkpoints.errors import CancelledError, NotWholeError, OutOfTimeError, StorageError
+from router.checkpoints.manifest import Manifest
+from router.checkpoints.object_store import Folder, Sink, opened
+from router.checkpoints.rate_limit import Pace
+from router.checkpoints.transfer import CHUNK, Moved, transfer, verify
 from tests.support.kept import newest, save, steps
 
 

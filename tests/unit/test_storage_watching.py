@@ -14,9 +14,9 @@ import pytest
 
 from router.agent.control import Control
 from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints
-from router.storage.answers import Answers
-from router.storage.depot import Folder, Reader
-from router.storage.watching import How, Uploader
+from router.checkpoints.control_folder import Answers
+from router.checkpoints.object_store import Folder, Reader
+from router.checkpoints.uploader import How, Uploader
 from tests.support.busy import in_time
 from tests.support.kept import newest, save, steps
 

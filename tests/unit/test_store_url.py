@@ -10,10 +10,10 @@ import pytest
 from pricing.problems import InvalidInputError
 from router.agent.config import Config
 from router.agent.environ import contract
-from router.files.deploy_file import CloudDeploy, Deploy, load_deploy
-from router.files.store_url import a_store, below
+from router.config.deploy_file import CloudDeploy, Deploy, load_deploy
+from router.config.store_url import a_store, below
+from router.controller.workspaces import Home, _config
 from router.jobs.fields import RefusedError
-from router.running.workspaces import Home, _config
 from tests.support.scenes import a_job
 from tests.support.state_values import attempt, node
 

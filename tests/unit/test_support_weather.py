@@ -10,7 +10,7 @@ import pytest
 
 from providers.sandbox.machines import Machine
 from providers.sandbox.stock import Stock
-from router.running.drills import Outcome
+from router.controller.drills import Outcome
 from router.state.records import Phase
 from router.state.store import Store
 from tests.support.drilled import Hand, Ticks

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from terraform.cliconfig import Plugins, render_cli_config
+from terraform.cli_config import Plugins, render_cli_config
 from terraform.errors import RunDirectoryError
 from terraform.workdir import check_directory, forget_secrets, forget_state, prepare, secrets_in
 from tests.support.gangs import sandbox

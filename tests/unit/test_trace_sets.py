@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.trace_sets import read_trace_sets
-from router.files.trace_values import Holes, ListPrices
+from router.config.trace_sets import read_trace_sets
+from router.config.trace_values import Holes, ListPrices
 
 LISTED = ListPrices(spot_usd_per_hour=1.0, on_demand_usd_per_hour=3.0)
 

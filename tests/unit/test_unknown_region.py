@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import RegionId
 from providers.unknown import unknown_region
 

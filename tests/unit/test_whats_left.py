@@ -10,8 +10,8 @@ import pytest
 from pricing.money import Usd
 from pricing.places import Market, RegionId
 from router.planning.candidates import CandidateFinder
-from router.planning.held import Held, held_use
-from router.planning.whats_left import checkpoint_interval, interval_at, job_left, left_usd, places_left
+from router.planning.current_use import Held, held_use
+from router.planning.remaining_work import checkpoint_interval, interval_at, job_left, left_usd, places_left
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, HOUR, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for

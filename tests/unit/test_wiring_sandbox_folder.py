@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from router.wiring.deploying import passed_on
-from router.wiring.opening import Files, read_files
+from router.app.controller import passed_on
+from router.app.settings import Files, read_files
 
 
 def test_it_lies_in_the_home_unless_somebody_says_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

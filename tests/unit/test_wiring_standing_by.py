@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from router.app import coordinator_failover as module
+from router.app.coordinator_failover import everyones, standing_by
 from router.state.store import Store
-from router.wiring import standing_by as module
-from router.wiring.standing_by import everyones, standing_by
 from tests.support.state_values import NOW
 
 

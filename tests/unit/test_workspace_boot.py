@@ -8,7 +8,7 @@ import pytest
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from router.agent.config import dialect
-from terraform.boot import Boot, boot_of, is_local, machine_resource, metadata_of, needs_hosts, needs_zones
+from terraform.module_metadata import Boot, boot_of, is_local, machine_resource, metadata_of, needs_hosts, needs_zones
 from terraform.workdir import MODULES
 
 

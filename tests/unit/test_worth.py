@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from router.cli.explain_text import plan_text
-from router.cli.plan_text import table
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
+from router.render.explain_text import plan_text
+from router.render.plan_text import table
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, a_job, plan_of

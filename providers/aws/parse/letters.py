@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from providers.announcing import Batch, CloudNotice, Letter
+from providers.notices import Batch, CloudNotice, Letter
 from providers.protocol import NoticeKind
 
 WARNING = "EC2 Spot Instance Interruption Warning"

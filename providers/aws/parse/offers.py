@@ -7,7 +7,7 @@ from datetime import date
 from fractions import Fraction
 
 from pricing.money import UsdPerHour
-from pricing.offercsv import WEAK_SAVINGS, WEAK_UNDATED
+from pricing.offer_csv import WEAK_SAVINGS, WEAK_UNDATED
 from pricing.offers import Offer, within_rounding
 from pricing.places import Market
 from providers.aws.parse import advisor, spot

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from pricing.book import PriceBook
 from pricing.history import PricePoint
 from pricing.machines import Accelerator, Machine
-from pricing.offercsv import WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market, RegionId
 from providers.neoclouds.parse.accelerators import Accelerators

@@ -7,9 +7,9 @@ from datetime import datetime
 from pathlib import Path
 
 from router.showback.focus.batches import LIMITS, Limits
+from router.showback.focus.counts import Finding, Tally
 from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognised, survey
-from router.showback.focus.tally import Finding, Tally
 
 # Of each rule in each column; the rest is counted.
 KEPT = 20

@@ -14,8 +14,8 @@ from typing import IO
 
 from pricing.problems import InvalidInputError
 from router.showback.focus.batches import LIMITS, Feed, Limits
-from router.showback.focus.csvfeed import csv_feed
-from router.showback.focus.parquetfeed import parquet_feed
+from router.showback.focus.csv_feed import csv_feed
+from router.showback.focus.parquet_feed import parquet_feed
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")

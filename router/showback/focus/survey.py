@@ -9,10 +9,10 @@ from datetime import datetime
 from pricing.problems import InvalidInputError
 from router.showback.focus.batches import Batch, Feed
 from router.showback.focus.columns import BY_NAME, Kind, Level
-from router.showback.focus.filerules import Overlaps, Splits
-from router.showback.focus.rowrules import row_marks
-from router.showback.focus.tally import Finding, Tally
-from router.showback.focus.typed import Typed, typed
+from router.showback.focus.counts import Finding, Tally
+from router.showback.focus.file_rules import Overlaps, Splits
+from router.showback.focus.row_rules import row_marks
+from router.showback.focus.typed_rows import Typed, typed
 from router.showback.focus.versions import columns_of, detect, sources
 
 # Columns of other FOCUS data sets, to say what a file is that is no Cost and Usage.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from router.showback.facts import COLUMNS
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
-from router.showback.reconcile.spreading import AMOUNTS
+from router.showback.reconcile.spread import AMOUNTS
 
 if TYPE_CHECKING:
     import duckdb

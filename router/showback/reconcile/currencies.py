@@ -11,8 +11,8 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
-from router.showback.reconcile.digits import rounded
-from router.showback.reconcile.grains import Grain
+from router.showback.reconcile.aggregates import Grain
+from router.showback.reconcile.rounding import rounded
 
 _PLACES = 24
 

@@ -10,9 +10,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+from router.showback.apportion import exact_sum
 from router.showback.reconcile.outcome import Alone, Outcome
 from router.showback.reconcile.variance import Bucket, Variance
-from router.showback.splitting import exact_sum
 
 _MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 

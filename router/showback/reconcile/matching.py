@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from router.showback.reconcile import actual, exact, intake, levels, spreading
+from router.showback.reconcile import actual, exact, levels, match_inputs, spread
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,7 +27,7 @@ def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "ac
     """
     connection.execute("SET TimeZone = 'UTC'")
     exact.define(connection)
-    intake.take_in(connection, facts)
+    match_inputs.take_in(connection, facts)
     levels.match(connection)
-    spreading.spread(connection, facts)
+    spread.spread(connection, facts)
     actual.assemble(connection, facts, into)

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from router.ledger.entry import Use
-from router.showback.reconcile.grains import Basis, rows_of
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.aggregates import Basis, rows_of
 from router.showback.reconcile.levels import Level
-from router.showback.splitting import exact_sum
 
 if TYPE_CHECKING:
     import duckdb

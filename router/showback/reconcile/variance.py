@@ -35,10 +35,10 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.reconcile.digits import rounded
-from router.showback.reconcile.grains import WORDS, Grain, Side
-from router.showback.splitting import exact_sum as added
-from router.showback.splitting import split
+from router.showback.apportion import exact_sum as added
+from router.showback.apportion import split
+from router.showback.reconcile.aggregates import WORDS, Grain, Side
+from router.showback.reconcile.rounding import rounded
 
 _ZERO: Final = Decimal(0)
 _PLACES: Final = 24
@@ -100,7 +100,7 @@ def variances(grains: Iterable[Grain], by: Sequence[str] = ("job",)) -> tuple[Va
     """The bridge of each group and currency, groups in order, unknown first. Jobs are taken apart first, so that the
     bridges of any grouping add up to those of any coarser one exactly. With ``attempt`` among the words a plan's hours
     are used up by the attempts in the order in which they began, what is left of them by the last. ValueError for a
-    word that is none of :data:`router.showback.reconcile.grains.WORDS`."""
+    word that is none of :data:`router.showback.reconcile.aggregates.WORDS`."""
     unknown = sorted(set(by) - set(WORDS))
     if unknown:
         raise ValueError(f"a difference cannot be told by {', '.join(unknown)}; by {', '.join(WORDS)} it can")

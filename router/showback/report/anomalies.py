@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from statistics import median
 
-from router.showback.report.cubes import Found, day_number, day_of
-from router.showback.report.setting import Setting
+from router.showback.report.context import Setting
+from router.showback.report.rollup_tables import Found, day_number, day_of
 from router.showback.report.values import Cell, Column, Kind, Section, ratio, section
 
 FLOOR, SPREADS, LEAST, MOST = Decimal(20), Decimal(5), 4, 8

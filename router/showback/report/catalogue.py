@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.showback.report import anomalies, change, days, groups, jobs, outcomes, spending, totals
-from router.showback.report.asked import GROUPS
+from router.showback.report import anomalies, change, daily, groups, jobs, outcomes, spending, totals
+from router.showback.report.query import GROUPS
 from router.showback.report.values import Column
 
 # `groups` has of the first columns those that were asked for.
@@ -28,7 +28,7 @@ SECTIONS: Final[Mapping[str, tuple[Column, ...]]] = {
     "plans": outcomes.PLANS,
     "quotes": outcomes.QUOTES,
     "corrections": spending.CORRECTIONS,
-    "days": days.COLUMNS,
+    "days": daily.COLUMNS,
 }
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from router.showback.report.setting import Setting
+from router.showback.report.context import Setting
 from router.showback.report.values import Cell, Column, Kind, Section, added, section
 
 BUCKETS = ("volume", "price", "mix", "other")

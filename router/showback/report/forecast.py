@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal
 
 from router.ledger.month import Month
-from router.showback.report.cubes import day_number
-from router.showback.report.setting import Setting
+from router.showback.report.context import Setting
+from router.showback.report.rollup_tables import day_number
 
 # Days that are looked at, at most and at least; between the ends lie four of five courses, if days vary as they did.
 _DAYS, _LEAST = 28, 4

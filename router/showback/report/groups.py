@@ -8,11 +8,11 @@ from decimal import Decimal
 
 from router.ledger.entry import Use
 from router.showback.facts import UNALLOCATED
-from router.showback.report.asked import OWNERS
-from router.showback.report.cubes import Found, zero
-from router.showback.report.setting import WASTE, Setting, words
+from router.showback.report.context import WASTE, Setting, words
+from router.showback.report.query import OWNERS
+from router.showback.report.rollup_tables import Found, zero
 from router.showback.report.values import HIDDEN, Cell, Column, Kind, Section, added, less, ratio, section
-from router.showback.sharing import Group, Method, Row, Shared, share
+from router.showback.shared_costs import Group, Method, Row, Shared, share
 
 _IDLE = words((Use.IDLE_ALLOCATED.value, Use.COMMITMENT_UNUSED.value, Use.RESERVATION_UNUSED.value))
 # Nobody's costs, by kind. What a team is named for is that team's, idle or not.

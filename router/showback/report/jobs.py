@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
-from router.showback.report.cubes import Found
-from router.showback.report.setting import RESTART, STARTUP, WASTE, Setting, words
+from router.showback.report.context import RESTART, STARTUP, WASTE, Setting, words
+from router.showback.report.rollup_tables import Found
 from router.showback.report.values import Cell, Column, Kind, Section, less, ratio, section
 
 _UNITS = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
-from router.showback.report.asked import Variance
-from router.showback.report.setting import Setting, words
+from router.showback.report.context import Setting, words
+from router.showback.report.query import Variance
 from router.showback.report.text import short
 from router.showback.report.values import Cell, Column, Kind, Section, less, section
 

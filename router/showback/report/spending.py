@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.cubes import zero
-from router.showback.report.setting import WASTE, Setting, words
+from router.showback.report.context import WASTE, Setting, words
+from router.showback.report.rollup_tables import zero
 from router.showback.report.values import Cell, Column, Kind, Section, added, less, ratio, section
 
 WASTED = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.asked import Basis
+from router.showback.report.context import Setting
 from router.showback.report.forecast import Forecast, forecasts
-from router.showback.report.setting import Setting
+from router.showback.report.query import Basis
 from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, added, less, ratio, section
 
 HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))

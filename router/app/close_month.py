@@ -1,0 +1,206 @@
+"""Closing a month for good: what is sealed, whether a seal still holds, and what changed after it, as corrections."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from router.app.bill_views import closings, seals, view_of, view_to_seal
+from router.app.budgets import budgeted
+from router.app.reconcile import matched
+from router.app.showback import counted
+from router.config.duckdb_session import rows_of
+from router.ledger.month import Month
+from router.showback.bill_store import BillStore
+from router.showback.corrections import Corrections
+from router.showback.report.context import Setting
+from router.showback.report.query import Asked, Beside
+from router.showback.report.rollup_tables import months_of
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from router.state.periods import Closing
+    from router.state.store import Store
+
+# By what the sums of a seal are kept apart.
+_WORDS = (
+    "source", "state", "category", "corrects", "team", "project", "cost_center", "job", "plan", "what", '"use"',
+    "cloud", "account", "region", "instance_type", "market", "currency", "unpriced",
+)  # fmt: skip
+_SUMS = ("billed", "effective", "hours")
+_FIGURES = ("planned", "billed", "effective")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealable:
+    """What a month would be closed with: the seal (JSON data), and the ledger's head that it is of."""
+
+    seal: dict[str, Any]
+    head: int
+
+
+def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: datetime) -> Sealable:
+    """Of the month as it stands; call it while the bills are held. InvalidInputError, StateError, OSError."""
+    known, view = BillStore(bills), view_to_seal(store, bills, month)
+    asked = Asked(month=month, now=now)
+    with matched(store, extracts, bills, months_of(month)[-1], view) as (connection, _, head, _):
+        figures, digest = _figures(connection, month)
+        cubes = counted(connection, months_of(month), now)
+        budgets = budgeted(store, Setting(cubes, asked, Beside(origin="", input_hash="")), view)
+    seal = {
+        "version": 1,
+        "bills": [
+            {"id": each.bill.id, "sha256": each.bill.sha256, "rows": each.bill.rows, "sums": each.bill.sums}
+            for each in sorted(known.standing(), key=lambda one: one.bill.id)
+        ],
+        "corrections": {each.id: each.sha256 for each in view.corrections},
+        "figures": figures,
+        "report": digest,
+        "spent": [
+            {"scope": each.scope, "currency": each.currency, "budget": _text(each.budget), "hard": each.hard,
+             "spent": _text(each.spent)}
+            for each in budgets
+        ],
+    }  # fmt: skip
+    return Sealable(seal=seal, head=head)
+
+
+@dataclass(frozen=True, slots=True)
+class SealCheck:
+    """Of one closing: what is wrong (nothing where it holds), and what could not be looked at."""
+
+    closing: Closing
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check_seals(store: Store, extracts: Path, bills: Path) -> tuple[SealCheck, ...]:
+    """Whether the bills, the corrections and the report of each month are those that it was closed with. OSError."""
+    return tuple(_check(store, extracts, bills, closing) for closing in seals(store))
+
+
+def _check(store: Store, extracts: Path, bills: Path, closing: Closing) -> SealCheck:
+    problems = list(_of_files(store, bills, closing))
+    if problems:
+        return SealCheck(closing, tuple(problems))
+    view = view_of(store, bills, closing.period)
+    with matched(store, extracts, bills, months_of(closing.period)[-1], view) as (connection, _, _, archived):
+        figures, digest = _figures(connection, closing.period)
+    if digest == closing.sealed["report"]:
+        return SealCheck(closing, ())
+    if archived:
+        note = f"the report of {closing.period} was not made again: entries were archived before they were read"
+        return SealCheck(closing, (), (note,))
+    return SealCheck(closing, tuple(_differences(closing, figures)))
+
+
+def _of_files(store: Store, bills: Path, closing: Closing) -> Iterator[str]:
+    known = BillStore(bills)
+    there = {each.bill.id: each for each in known.bills()}
+    for bill in closing.sealed["bills"]:
+        standing = there.get(bill["id"])
+        if standing is None or not known.path(standing).is_file():
+            yield f"{bill['id']}, a bill that {closing.period} was closed with, is gone"
+        elif standing.bill.sha256 != bill["sha256"] or not known.whole(standing):
+            yield f"{bill['id']}, a bill that {closing.period} was closed with, has other rows now"
+    kept = Corrections(bills, store.id)
+    corrections = {each.id: each for each in kept.all()}
+    for name, sha256 in closing.sealed["corrections"].items():
+        found = corrections.get(name)
+        if found is None or found.sha256 != sha256 or not kept.whole(found):
+            yield f"{name}, which {closing.period} was closed with, is gone or has other rows now"
+
+
+def _differences(closing: Closing, now: list[dict[str, Any]]) -> Iterator[str]:
+    key = ("currency", "team")
+    before = {tuple(row[name] for name in key): row for row in closing.sealed["figures"]}
+    after = {tuple(row[name] for name in key): row for row in now}
+    said = False
+    for group in sorted(before.keys() | after.keys(), key=str):
+        was, is_now = before.get(group, {}).get("effective"), after.get(group, {}).get("effective")
+        if was != is_now:
+            said = True
+            yield f"{closing.period}, {group[1] or 'no team'}: closed with {was or 'nothing'} {group[0]}, now {is_now}"
+    if not said:
+        yield f"the report of {closing.period} is made from other rows than it was closed with; its sums are the same"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What corrects a closed month stands in an open one: so much of a currency, recorded between two moments."""
+
+    period: str
+    currency: str
+    amount: Decimal
+    first: datetime | None
+    last: datetime | None
+
+    def __str__(self) -> str:
+        days = sorted({f"{each:%Y-%m-%d}" for each in (self.first, self.last) if each is not None})
+        dated = f" dated {' to '.join(days)}" if days else ""
+        noun = "stand" if self.amount else "come to nothing and stand"
+        return f"corrections of {self.amount:+,.2f} {self.currency}{dated} {noun} in {self.period}"
+
+
+def moved(store: Store, extracts: Path, bills: Path, asked: Asked) -> tuple[Moved, ...]:
+    """What corrects a closed month, by the month in whose books it stands and currency: of bills that changed, of what
+    was metered late, and of what people added; as of the moment, and on the basis, that are asked for."""
+    month, cost = asked.month, asked.basis.value
+    later = max((each.period for each in closings(store, asked.as_of)), default=month).next
+    query = f"""
+WITH of_month AS (
+    SELECT DISTINCT key FROM facts WHERE month = '{month}' AND key IS NOT NULL AND source <> 'planned')
+SELECT month AS period, currency, coalesce(sum({cost}), 0) AS amount, min(recorded_at) AS first,
+       max(recorded_at) AS last
+FROM actual WHERE month > '{month}' AND corrects IS NOT NULL
+      AND (corrects = '{month}' OR corrects IN (SELECT key FROM of_month))
+GROUP BY ALL ORDER BY ALL"""
+    with matched(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (connection, *_):
+        return tuple(Moved(**row) for row in rows_of(connection.sql(query)))
+
+
+def figures_digest(rows: Sequence[dict[str, Any]]) -> str:
+    """SHA-256 in hex over sums by all their words, in one order."""
+    lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=True) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
+
+
+def _figures(connection: duckdb.DuckDBPyConnection, month: Month) -> tuple[list[dict[str, Any]], str]:
+    """By currency and team what a month was planned to cost and came to, and the digest of its sums by all words."""
+    words, sums = ", ".join(_WORDS), ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
+    rows = rows_of(
+        connection.sql(
+            f"WITH counted AS (FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned') "
+            f"SELECT {words}, count(*) AS facts, {sums} FROM counted WHERE month = '{month}' GROUP BY ALL"
+        )
+    )
+    plain = [{name: _text(value) if name in _SUMS else value for name, value in row.items()} for row in rows]
+    groups: dict[tuple[str, str | None], dict[str, Decimal]] = {}
+    for row in rows:
+        group = groups.setdefault((row["currency"], row["team"]), dict.fromkeys(_FIGURES, Decimal(0)))
+        if row["source"] == "planned":
+            group["planned"] += row["effective"] or 0
+        else:
+            group["billed"] += row["billed"] or 0
+            group["effective"] += row["effective"] or 0
+    figures = [
+        {"currency": currency, "team": team, **{name: _text(amount) for name, amount in group.items()}}
+        for (currency, team), group in sorted(groups.items(), key=str)
+    ]
+    return figures, figures_digest(plain)
+
+
+def _text(amount: Decimal | None) -> str | None:
+    """One text for one amount, whatever its scale."""
+    if amount is None:
+        return None
+    text = f"{amount:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text

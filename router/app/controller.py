@@ -1,0 +1,214 @@
+"""Opens what making and releasing machines needs: files, state, Terraform, clouds, and the coordinator that machines
+call."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from pricing.book_file import embedded_book
+from pricing.places import PROVISIONABLE_CLOUDS
+from pricing.problems import InvalidInputError
+from providers.calling import Caller
+from providers.fleet import Fleet
+from providers.notices import QUEUE, Announcements
+from providers.registry import open_fleet, open_notices
+from providers.session import Session
+from providers.static.pool import Pool
+from router.app.coordinator_failover import PORT, everyones, standing_by
+from router.app.settings import SANDBOX, Opened
+from router.config.clouds_file import LoadedClouds
+from router.config.deploy_file import CoordinatorEntry, HostEntry
+from router.config.notify_entry import looked_up
+from router.controller.context import Site, Tell
+from router.controller.workspaces import GRACE_SECONDS, Home
+from router.controller.zipapp import pack
+from router.coordinator.handlers import Attendance
+from router.state.store import Store
+from terraform.cli_config import Plugins
+from terraform.engine import find_engine
+from terraform.module_metadata import variables_of
+from terraform.runner import Limits, Runner
+from terraform.spec import Host
+
+_ASK_SECONDS = 120.0
+# As long as anybody listens.
+_HEAR_SECONDS = timedelta(days=3650).total_seconds()
+_HEALTH_SECONDS = 2.0
+_TOKEN_FIELD = "coordinator.metrics_token"
+# What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
+_PASSED = frozenset({
+    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY",
+    "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", })  # fmt: skip
+_PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
+
+
+def open_site(
+    opened: Opened, store: Store, machines_home: Home, clock: Callable[[], datetime],
+    wall_clock: Callable[[], datetime], tell: Tell,
+) -> Site:  # fmt: skip
+    """Everything together. EngineMissingError, EngineTooOldError."""
+    deploy = opened.deploy
+    environment = passed_on(opened)
+    engine = find_engine(deploy.engine, environment.get("PATH", ""))
+    patience = deploy.patience
+    limits = Limits(apply_s=patience.apply.total_seconds(), destroy_s=patience.destroy.total_seconds())
+    cache, mirror = deploy.plugin_cache, deploy.plugin_mirror
+    return Site(
+        store=store,
+        runner=Runner(engine, environment, limits),
+        runs=opened.runs,
+        deploy=deploy,
+        home=machines_home,
+        clock=clock,
+        wall_clock=wall_clock,
+        fleet=lambda cloud: _fleet(cloud, opened.clouds, clock()),
+        tell=tell,
+        plugins=Plugins(Path(cache).expanduser() if cache else None, Path(mirror).expanduser() if mirror else None),
+        pool=_pool(opened),
+        environment=opened.environment,
+    )
+
+
+def passed_on(opened: Opened) -> dict[str, str]:
+    """The environment of Terraform: nothing that is not known to be needed."""
+    wanted = {*_PASSED, *opened.deploy.pass_environment}
+    kept = {
+        name: value
+        for name, value in opened.environment.items()
+        if name in wanted or name.startswith(_PASSED_BEGINNINGS)
+    }
+    for cloud in sorted(PROVISIONABLE_CLOUDS & set(opened.clouds.clouds.clouds)):
+        given = opened.clouds.settings(cloud).options
+        for option, variable in variables_of(cloud).items():
+            if option in given:
+                kept.setdefault(variable, given[option])
+    # The agent's own grace, and the time to say how it went.
+    kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
+    kept[SANDBOX] = str(opened.sandbox)
+    return kept
+
+
+def _fleet(cloud: str, clouds: LoadedClouds, now: datetime) -> Fleet | None:
+    return open_fleet(cloud, Session(clouds.settings(cloud), embedded_book(), now, Caller(cloud, _ASK_SECONDS)))
+
+
+def _pool(opened: Opened) -> Mapping[tuple[str, str], tuple[Host, ...]]:
+    hosts: dict[tuple[str, str], tuple[Host, ...]] = {}
+    for cloud, pool in opened.clouds.documents.items():
+        for group in pool.hosts if isinstance(pool, Pool) else ():
+            entries = opened.deploy.cloud(cloud, group.site).hosts
+            found = tuple(_host(address, entries.get(address)) for address in group.addresses)
+            place = (group.site, group.machine)
+            hosts[place] = (*hosts.get(place, ()), *found)
+    return hosts
+
+
+def _host(address: str, entry: HostEntry | None) -> Host:
+    if entry is None:
+        return Host(address)
+    return Host(address, entry.port, entry.user, entry.host_key, entry.private_address)
+
+
+@contextmanager
+def listening(
+    opened: Opened, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
+) -> Iterator[Home]:
+    """A coordinator for as long as the block runs: one that is there already (of the same state), and our own in its
+    place once that ends; else our own. ListenError, InvalidInputError."""
+    from router.coordinator.app import make_app, own_version
+    from router.coordinator.metrics import Metrics
+    from router.coordinator.server import ListenError, Server, existing
+
+    entry = opened.deploy.coordinator
+    agent = pack()
+    sha256 = hashlib.sha256(agent).hexdigest()
+    authority = _text(entry.ca) if entry.ca else None
+    port = entry.port or int(store.value(PORT) or 0)
+    certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
+    token = looked_up(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
+
+    @contextmanager
+    def serving(port: int) -> Iterator[Server]:
+        attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock, stores=opened.deploy.stores_of)
+        metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
+        app = make_app(attendance, agent, store.id, metrics)
+        try:
+            with Server(app, entry.host, port, certificate, key) as server:
+                yield server
+        finally:
+            attendance.flush()
+
+    def is_there(port: int) -> bool:
+        return existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca)
+
+    def instead(port: int) -> AbstractContextManager[None]:
+        return standing_by(lambda: is_there(port), lambda: serving(port), ListenError)
+
+    with ExitStack() as stack:
+        try:
+            server = None if port and is_there(port) else stack.enter_context(serving(port))
+        except ListenError:
+            # Another was quicker; else the port that was taken by chance once may be anybody's now. But machines that
+            # know it still call there.
+            server = None
+            if not (port and is_there(port)):
+                if entry.port or not port or store.attempts(alive=True):
+                    raise
+                server = stack.enter_context(serving(0))
+        if server is not None:
+            port = everyones(store, server.port, wall_clock, is_there)
+        if server is None or port != server.port:
+            stack.close()
+            stack.enter_context(instead(port))
+        yield Home(entry.url or _here(entry, port), sha256, authority)
+
+
+def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[str, Callable[[], Announcements]]:
+    """What opens each queue of the deploy file, by cloud and region. Opening raises SdkMissingError."""
+    named = {
+        f"{cloud} {region}".rstrip(): (cloud, url)
+        for cloud, entry in opened.deploy.clouds.items()
+        for region, url in entry.queues.items()
+    }
+    return {name: partial(_queue, cloud, url, opened.clouds, clock) for name, (cloud, url) in named.items()}
+
+
+def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datetime]) -> Announcements:
+    settings = clouds.settings(cloud)
+    settings = replace(settings, options={**settings.options, QUEUE: url})
+    queue = open_notices(cloud, Session(settings, embedded_book(), clock(), Caller(cloud, _HEAR_SECONDS)))
+    assert queue is not None
+    return queue
+
+
+def nobody_listens(opened: Opened, store: Store) -> Home:
+    """Where machines would call, for commands that make none."""
+    return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
+
+
+def is_listened_to(opened: Opened, store: Store) -> bool:
+    """Whether a coordinator of this state answers on this machine, or where machines are told to call."""
+    from router.coordinator.server import existing
+
+    entry = opened.deploy.coordinator
+    url = entry.url or _here(entry, entry.port or int(store.value(PORT) or 0))
+    return existing(url, store.id, _HEALTH_SECONDS, entry.ca)
+
+
+def _here(entry: CoordinatorEntry, port: int) -> str:
+    scheme = "https" if entry.certificate else "http"
+    host = "127.0.0.1" if entry.host in ("0.0.0.0", "::") else entry.host
+    return f"{scheme}://{host}:{port}"
+
+
+def _text(name: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=name) from None

@@ -1,0 +1,71 @@
+"""What a month's books came to as a FOCUS file: bills that stand, what they do not have, what people added."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from router.app.bill_views import Segment, bills_in, closings, segments, view_of
+from router.config.showback_file import Showback
+from router.ledger.month import Month
+from router.showback.export import Exported, Matched, Part, export
+
+if TYPE_CHECKING:
+    from router.state.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which file, of which version of FOCUS, of which month's books (None: of all), as of when (None: of all that is
+    recorded)."""
+
+    path: Path
+    version: str
+    accounts: Showback
+    month: Month | None = None
+    as_of: datetime | None = None
+
+
+def export_counted(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Exported:
+    """Writes what :func:`router.app.showback.month_books` counts: closed months as they were closed. StateError,
+    InvalidInputError (a bill's file is gone), OSError."""
+    closed = max((each.period for each in closings(store, wanted.as_of)), default=None)
+    with closing(_parts(store, wanted, extracts, bills)) as parts:
+        return export(store, wanted.path, wanted.accounts, wanted.version, parts, closed)
+
+
+def _parts(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Generator[Part]:
+    """The months that are wanted, by the view that is theirs. A part is gone when the next one is asked for."""
+    if wanted.month is not None:
+        from router.showback.report.rollup_tables import months_of
+
+        before = str(months_of(wanted.month)[1])
+        view = view_of(store, bills, wanted.month, wanted.as_of)
+        yield from _part(store, extracts, bills, Segment(before, str(wanted.month), view), [wanted.month])
+        return
+    found, months = segments(store, bills, wanted.as_of), [one.period for one in store.periods.sums()]
+    for segment in found:
+        mine = sorted({month for month in months if segment.holds(month)})
+        yield from _part(store, extracts, bills, segment, None if len(found) == 1 else mine)
+
+
+def _part(
+    store: Store, extracts: Path, bills: Path, segment: Segment, months: Sequence[Month] | None
+) -> Iterator[Part]:
+    view = segment.view
+    part = Part(segment.after, segment.upto, months, view.knows)
+    if view.is_empty:
+        yield part
+        return
+    from router.app.reconcile import matched
+    from router.showback.report.rollup_tables import months_of  # these take a while to import
+
+    paths = {standing.bill.id: path for standing, path, _ in bills_in(view, bills)}
+    since = months_of(Month.parse(segment.after).next)[-1] if segment.after else Month(1, 1)
+    with matched(store, extracts, bills, since, view) as (connection, *_):
+        corrections = [each.id for each in view.corrections]
+        yield replace(part, matched=Matched(connection, paths, corrections))

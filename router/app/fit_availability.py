@@ -1,0 +1,109 @@
+"""Learns from the price history how far weather drifts, and how well quotes would have held on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from router.prices.history_risk import LONGEST_GAP
+from router.prices.pool_availability import looks, watched_pools
+from router.quotes.forward_chaining import learned
+from router.spot.availability.evaluation_blocks import Ground
+from router.spot.availability.fit import WeatherFit
+from router.spot.policies.interface import Pool
+from router.spot.policies.our_policy import quoted_policy_for
+from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.simulator.traces import Ints, Series, ZoneSeries
+
+LONGEST: Final = timedelta(days=92)
+ENOUGH: Final = timedelta(days=14)
+ENOUGH_WATCHED: Final = 0.8  # of the half hours
+_TICK_S: Final = 1800
+_MENU, _MENUS, _STARTS = 3, 8, 8
+_SPOT_SHARE: Final = 0.4  # of the price on demand
+_JOBS: Final = ((8, 1.5), (24, 1.25), (48, 1.25))  # hours of work, and the time that they are given for it
+_CHANGEOVER_S: Final = 720
+Looks = Sequence[tuple[datetime, bool]]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Recorded:
+    """The pools that were watched long enough, as a ground to judge quotes on; how many there were at all, and the most
+    days that one of them was watched."""
+
+    ground: Ground | None
+    since: datetime
+    until: datetime
+    pools: int
+    watched: float
+    seen: int
+    most_days: float
+
+
+def recorded(folder: Path, now: datetime) -> Recorded:
+    """Of the last 92 days. InvalidInputError for a file of the history that cannot be read."""
+    pools = watched_pools(folder, now - LONGEST, now)
+    found = looks(folder, pools, now - LONGEST, now) if pools else {}
+    spans = {pool: seen[-1][0] - seen[0][0] for pool, seen in found.items() if seen}
+    days = max(spans.values(), default=timedelta(0)) / timedelta(days=1)
+    long = {pool: found[pool] for pool, span in spans.items() if span >= ENOUGH}
+    if not long:
+        return Recorded(None, now, now, 0, 0.0, len(spans), days)
+    since, until = min(seen[0][0] for seen in long.values()), max(seen[-1][0] for seen in long.values())
+    kept = {pool: seen for pool, seen in long.items() if _share(seen, since, until) >= ENOUGH_WATCHED}
+    if not kept:
+        return Recorded(None, since, until, 0, 0.0, len(spans), days)
+    watched = float(np.mean([_share(seen, since, until) for seen in kept.values()]))
+    return Recorded(_ground(kept, since, until), since, until, len(kept), watched, len(spans), days)
+
+
+def fitted(found: Recorded) -> WeatherFit:
+    """About a minute. ValueError where too little was recorded."""
+    if found.ground is None:
+        raise ValueError("no pool was watched long enough")
+    got = learned(found.ground, quoted_policy_for, _STARTS)
+    return WeatherFit(
+        since=found.since, until=found.until, pools=found.pools, watched=found.watched, likely=got.drift.likely,
+        cost=got.cost, finish=got.finish, outcomes=got.outcomes,
+    )  # fmt: skip
+
+
+def _share(seen: Looks, since: datetime, until: datetime) -> float:
+    """Of the time, that for which a look holds."""
+    held = sum((min(b - a, LONGEST_GAP) for (a, _), (b, _) in pairwise(seen)), timedelta(0))
+    return held / max(until - since, LONGEST_GAP)
+
+
+def _ground(kept: Mapping[Pool, Looks], since: datetime, until: datetime) -> Ground:
+    ticks = int((until - since).total_seconds()) // _TICK_S + 1
+    zones = [_zone(pool, seen, since, ticks) for pool, seen in kept.items()]
+    series = Series(_TICK_S, tuple(zones))
+    tasks = tuple(
+        Task(work * HOUR_S, round(work * ratio * HOUR_S / _TICK_S) * _TICK_S, _CHANGEOVER_S) for work, ratio in _JOBS
+    )
+    return Ground.of(series, tasks, _menus(list(kept)), Ways.free(len(zones)))
+
+
+def _zone(pool: Pool, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
+    """Each tick as the last look before its end said; before the first as that one."""
+    at = np.array([int((moment - since).total_seconds()) // _TICK_S for moment, _ in seen])
+    up = np.array([there for _, there in seen], dtype=np.int64)
+    last = np.maximum(np.searchsorted(at, np.arange(ticks), side="right") - 1, 0)
+    name = "/".join(part for part in pool if part)
+    return ZoneSeries(name, f"{pool[0]}/{pool[1]}", up[last], np.full(ticks, _SPOT_SHARE), 1.0)
+
+
+def _menus(pools: Sequence[Pool]) -> tuple[Ints, ...]:
+    """Pools of one machine type, up to three at a time, as a quote has them; eight such choices at most, spread over
+    all."""
+    order = sorted(range(len(pools)), key=lambda i: (pools[i][3], pools[i]))
+    alike = [list(group) for _, group in groupby(order, key=lambda i: pools[i][3])]
+    menus = [np.array(group[at : at + _MENU]) for group in alike for at in range(0, len(group), _MENU)]
+    which = np.unique(np.linspace(0, len(menus) - 1, min(len(menus), _MENUS)).round().astype(np.int64))
+    return tuple(menus[i] for i in which)

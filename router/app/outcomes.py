@@ -1,0 +1,99 @@
+"""What became of jobs and of quotes, for a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from router.ledger.month import Month
+from router.showback.report.query import Due, Quoted
+
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+    from router.state.store import Store
+
+_FINISHED = "finished"
+_NANO = Decimal("0.000000001")
+
+
+def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str, Due]:
+    """By job: of those that had machines in the month, their deadline and when they were done; what happened after
+    ``as_of`` had not happened."""
+    jobs: dict[str, list[Attempt]] = {}
+    for attempt in store.attempts():
+        if as_of is not None and attempt.created_at > as_of:
+            continue
+        if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
+            jobs.setdefault(attempt.job, []).append(attempt)
+    specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
+
+    @cache
+    def made(plan: str) -> datetime | None:
+        text = store.plan(plan)
+        return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
+
+    found = {}
+    for job, attempts in jobs.items():
+        last = attempts[-1]
+        done = [a.result_at for a in attempts if a.result == _FINISHED and _was(a.result_at, as_of) and a.result_at]
+        over = bool(done) or all(attempt.phase.is_over and _was(attempt.gone_at, as_of) for attempt in attempts)
+        deadline = _deadline(specs.get(last.job_digest), made(last.plan) or last.created_at)
+        found[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=over)
+    return found
+
+
+def _was(moment: datetime | None, as_of: datetime | None) -> bool:
+    """Whether it was by then."""
+    return as_of is None or (moment is not None and moment <= as_of)
+
+
+def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
+    from router.jobs.spec import Job  # takes longer to import than most reports
+
+    try:
+        deadline = None if spec is None else Job.model_validate_json(spec).deadline
+    except ValueError:  # of a version that wrote it otherwise
+        return None
+    return None if deadline is None else deadline.at(as_of)
+
+
+def quoted(store: Store, folder: Path, month: Month, as_of: datetime | None = None) -> tuple[Quoted, ...]:
+    """Accepted quotes of jobs that were over in the month, and by ``as_of``, by quote. InvalidInputError for a damaged
+    file."""
+    if not any(folder.glob("quote-*.json")):
+        return ()
+    return tuple(each for each in _of_month(_all(store, folder), month) if _was(each.done_at or each.deadline, as_of))
+
+
+def _all(store: Store, folder: Path) -> Iterable[Quoted]:
+    from router.app.quote_outcomes import ending
+    from router.config.quote_files import stored_quotes
+
+    for name, quote, accepted in stored_quotes(folder):
+        how = None if accepted is None else ending(quote, accepted, store)
+        if how is not None:
+            p50, p90 = quote.usd.p50, quote.usd.p90
+            yield Quoted(
+                quote=name,
+                job=quote.job,
+                deadline=quote.deadline,
+                promised=Decimal(repr(quote.on_time)),
+                p50=None if p50 is None else p50.nanos * _NANO,
+                p90=None if p90 is None else p90.nanos * _NANO,
+                cost=how.usd.nanos * _NANO,
+                p50_at=quote.finish_p50,
+                p90_at=quote.finish_p90,
+                done_at=how.done_at,
+            )
+
+
+def _of_month(quotes: Iterable[Quoted], month: Month) -> Iterable[Quoted]:
+    for each in quotes:
+        at = each.done_at or each.deadline
+        if month.begins <= at < month.ends:
+            yield each

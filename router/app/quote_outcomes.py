@@ -1,0 +1,27 @@
+"""How accepted quotes ended, from attempts and the ledger."""
+
+from __future__ import annotations
+
+from pricing.money import ZERO
+from router.config.quote_files import Acceptance
+from router.controller.lifecycle import GOES_ON
+from router.ledger.entry import Kind
+from router.quotes.outcomes import Ending
+from router.quotes.quote import Quote
+from router.state.store import Store
+
+_FINISHED, _STOPPED = "finished", "stopped"
+
+
+def ending(quote: Quote, accepted: Acceptance, store: Store) -> Ending | None:
+    """Of the plan that was made of the quote: all its metered machines, and when the training said that it was done.
+    None where it was not applied, goes on, or was stopped by a person. StateError."""
+    attempts = store.attempts(plan=accepted.plan, job=quote.job)
+    if not attempts or any(not a.phase.is_over for a in attempts):
+        return None
+    done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]
+    if not done and (attempts[-1].reason in GOES_ON or any(a.reason == _STOPPED for a in attempts)):
+        return None
+    entries = store.ledger.entries(kind=Kind.METERED, job=quote.job)
+    usd = sum((entry.usd for entry in entries if entry.plan == accepted.plan), ZERO)
+    return Ending(usd, min(done, default=None))

@@ -1,0 +1,111 @@
+"""Bills laid beside the ledger: its extract and the imported bills as facts in one connection, matched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from router.app.bill_views import Span, View, bills_in, corrections_in, view_of
+from router.config.duckdb_session import connect, parquet
+from router.ledger.month import Month
+from router.showback.facts import COLUMNS
+from router.showback.facts_from_focus import facts_of_charges
+from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.ledger_extract import Extract
+from router.showback.reconcile.aggregates import Basis, Grain, grains
+from router.showback.reconcile.matching import reconcile
+from router.showback.reconcile.outcome import Outcome, outcome
+from router.showback.report.rollup_tables import months_of
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from router.state.store import Store
+
+_BATCH = 65_536
+# What does not fit goes to the folder for temporary files; with it the process stays below two gigabytes.
+_MEMORY = "1GB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciled:
+    """Of a month: what matching came to, what its variance is reckoned from, which bills stood and how far the ledger
+    went. ``archived``: so many entries had left the ledger before they were read."""
+
+    outcome: Outcome
+    grains: tuple[Grain, ...]
+    bills: tuple[str, ...]
+    head: int
+    archived: int
+
+
+def reconciled(
+    store: Store, extracts: Path, bills: Path, month: Month, basis: Basis, now: datetime, as_of: datetime | None = None
+) -> Reconciled:
+    """The ledger's extract under ``extracts`` is brought up to date first. What is planned for after ``now`` is left
+    out, and what was recorded after ``as_of``. StateError, InvalidInputError (a bill's file is gone), OSError."""
+    since = months_of(month)[-1]  # as far back as a report looks, so that both see the same
+    view = view_of(store, bills, month, as_of)
+    with matched(store, extracts, bills, since, view) as (connection, standing, head, archived):
+        until = max(min(now, month.ends), month.begins)
+        return Reconciled(
+            outcome=outcome(connection, basis, str(month)),
+            grains=grains(connection, basis, month=str(month), since=month.begins, until=until),
+            bills=standing,
+            head=head,
+            archived=archived,
+        )
+
+
+@contextmanager
+def matched(
+    store: Store, extracts: Path, bills: Path, since: Month, view: View
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
+    """A connection with ``facts`` and ``actual`` of the books from a month on, the ids of the bills and corrections in
+    it, the ledger's head, and how many entries had been archived unread. Later months are there too, for what was
+    metered late stands in them. What does not count in the ``view`` is left out."""
+    import duckdb
+
+    found = tuple(bills_in(view, bills))
+    corrected = corrections_in(view, store, bills)
+    first = str(since)
+    with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
+        connection.execute(f"SET memory_limit = '{_MEMORY}'")
+        with suppress(duckdb.Error):  # a notebook without widgets has no bar, and cannot be told so
+            connection.execute("SET enable_progress_bar = false")
+        connection.register("no_facts", COLUMNS.empty_table())
+        connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
+        for standing, path, spans in found:
+            _take_in(connection, path, standing.bill.id, first, spans)
+        for path in corrected:
+            connection.execute(f"INSERT INTO bill_facts BY NAME FROM {parquet([path])} WHERE month >= $1", [first])
+        folder = Extract(extracts, store.id).folder
+        parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
+        ours = view.known(parquet(parts) if parts else "no_facts")
+        connection.execute(f"CREATE VIEW facts AS FROM {ours} UNION ALL BY NAME FROM bill_facts")
+        reconcile(connection, "facts")
+        names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))
+        head = manifest.head if view.head is None else view.head
+        yield connection, names, head, sum(last - first + 1 for first, last in manifest.gaps)
+
+
+def _take_in(connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str, spans: Sequence[Span]) -> None:
+    """The rows of a bill in those months, some at a time: a bill may be a gigabyte."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns, row = [column.name for column in written_columns(NEWEST)], 1
+    counts = " OR ".join(f"(month > ${2 * n + 2} AND month <= ${2 * n + 3})" for n in range(len(spans)))
+    ends = [end for span in spans for end in span]
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH, columns=columns):
+            connection.register("some_rows", facts_of_charges(pa.Table.from_batches([batch]), name, row, str(path)))
+            connection.execute(
+                f"INSERT INTO bill_facts FROM some_rows WHERE month >= $1 AND ({counts})", [since, *ends]
+            )
+            row += batch.num_rows
+    connection.unregister("some_rows")

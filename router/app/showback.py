@@ -1,0 +1,294 @@
+"""What a report needs: the ledger's extract, bills beside it, and what the state and stored quotes know."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError
+from router.app.bill_views import View, closings, view_of
+from router.config.duckdb_session import connect, parquet, rows_of
+from router.ledger.month import Month
+from router.showback.bill_store import BillStore, file_sha256
+from router.showback.extract_parts import Manifest
+from router.showback.ledger_extract import Extract
+from router.showback.report.build import make_report
+from router.showback.report.context import Setting
+from router.showback.report.query import Asked, Beside, Variance
+from router.showback.report.rollup_tables import Cubes, months_of, of_extract, of_facts
+from router.showback.report.values import Cell, Report
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from router.showback.report.query import Budgeted, Due, Quoted
+    from router.state.store import Store
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a caller adds to a report of the ledger; ``reads`` hears the numbers of entries that are read, ``budgets``
+    is asked with the cubes and the view of the report."""
+
+    reads: Callable[[int], None] = lambda _: None
+    dues: Callable[[Store, Asked], dict[str, Due]] | None = None
+    quotes: Callable[[Store], tuple[Quoted, ...]] | None = None
+    budgets: Callable[[Store, Setting, View], tuple[Budgeted, ...]] | None = None
+
+
+def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
+    """Of FOCUS files alone. InvalidInputError: one that is none, or the same contents twice."""
+    import pyarrow as pa
+
+    from router.showback.facts_from_focus import read_focus
+
+    digests = [_sealed(path) for path in paths]
+    twice = next((path for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    if twice is not None:
+        raise InvalidInputError.single("is given twice: its rows would count twice", where=str(twice))
+    facts = pa.concat_tables([read_focus(path) for path in paths])
+    names = ", ".join(path.name for path in paths)
+    beside = Beside(
+        origin=f"FOCUS: {names}",
+        input_hash=_hash(sorted(digests)),
+        bills_through=_through(facts),
+        warnings=tuple(_elsewhere(facts, asked)),
+    )
+    with connect() as connection:
+        connection.register("facts", facts)
+        return make_report(of_facts(connection, "facts", months_of(asked.month), asked.now), asked, beside)
+
+
+def bills_stand(store: Store, bills: Path, month: Month) -> bool:
+    """Whether a bill, or a correction of closed months, may have rows in the books of the month, or of what ran over
+    into it."""
+    view = view_of(store, bills, month)
+    ends = (each.bill.end for each in BillStore(bills).bills() if each.bill.id in view.spans)
+    return any(each.rows and each.period >= str(month) for each in view.corrections) or any(
+        end is None or datetime.fromisoformat(end) > month.begins for end in ends
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """The books of a month as they are counted: the cubes, the view that they are of, the extract that the ledger's
+    part is from, the ids of the bills that count, and the connection of ``facts`` and ``actual`` where there are any.
+    ``past``: the month was open at the moment that was asked for, and more was recorded after it."""
+
+    cubes: Cubes
+    view: View
+    manifest: Manifest
+    bills: tuple[str, ...] = ()
+    matched: duckdb.DuckDBPyConnection | None = None
+    past: bool = False
+
+
+@contextmanager
+def month_books(
+    store: Store, asked: Asked, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
+) -> Iterator[Books]:
+    """What the month came to, for every command that says it: invoiced where a bill stands, metered elsewhere, and what
+    people added; of a closed month what it was closed with. The extract is brought up to date under ``extracts``; bills
+    are those imported under ``bills``. StateError, InvalidInputError, OSError."""
+    from router.app.reconcile import matched  # takes a while to import
+
+    extract, months = Extract(extracts, store.id), months_of(asked.month)
+    view = view_of(store, bills, asked.month, asked.as_of)
+    later = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
+    with extract.current(store.ledger, reads) as manifest:
+        later_entries = view.as_of is not None and _recorded_after(extract.folder, manifest, view.as_of)
+        past = later or later_entries
+        if view.is_empty:
+            with connect() as connection:
+                if later_entries:
+                    facts = _relation(connection, extract.folder, manifest, {str(month) for month in months})
+                    cubes = of_facts(connection, view.known(facts), months, asked.now)
+                else:  # nothing comes into closed books: what is there is what they were closed with
+                    cubes = of_extract(connection, extract.folder, manifest, months, asked.now)
+                yield Books(cubes=cubes, view=view, manifest=_upto(manifest, view.head, store), past=past)
+            return
+    # `matched` has the folder for itself, and reads what came meanwhile.
+    with matched(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
+        cubes = counted(connection, months, asked.now)
+        known = _upto(manifest, head, store)
+        yield Books(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
+
+
+def counted(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> Cubes:
+    """The cubes of matched facts (:func:`router.app.reconcile.matched`)."""
+    connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
+    return of_facts(connection, "counted", months, now)
+
+
+def _upto(manifest: Manifest, head: int | None, store: Store) -> Manifest:
+    """What was read, up to an entry."""
+    if head is None:
+        return manifest
+    return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
+
+
+def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, told: Told) -> Report:
+    """Of the ledger, its extract brought up to date under ``extracts``; where bills were imported under ``bills``, of
+    them and of what they do not have. StateError, InvalidInputError, OSError."""
+    with month_books(store, asked, extracts, bills, told.reads) as books:
+        beside = _beside(store, asked, books, told)
+        if books.matched is not None:
+            beside = replace(
+                beside, bills_through=_reach(books.matched, asked), variance=variance_of(books.matched, asked)
+            )
+        if told.budgets is not None:
+            setting = Setting(books.cubes, asked, beside)
+            beside = replace(beside, budgets=told.budgets(store, setting, books.view))
+        report = make_report(books.cubes, asked, beside)
+    return _with_corrections(report, store, extracts, bills, asked, books.view)
+
+
+def _with_corrections(report: Report, store: Store, extracts: Path, bills: Path, asked: Asked, view: View) -> Report:
+    """A closed month's report with a note of what corrects it in later books; its figures stay."""
+    if view.sealed is None:
+        return report
+    from router.app.close_month import moved
+
+    notes = tuple(str(each) for each in moved(store, extracts, bills, asked))
+    head = report.section("head")
+    seal: tuple[Cell, ...] = ("seal", view.sealed.seal_hash)
+    noted = replace(head, rows=(*head.rows, seal), notes=(*head.notes, *notes))
+    return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
+
+
+def _beside(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
+    manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
+    seen = () if as_of is None else (as_of.isoformat(),)
+    which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
+    return Beside(
+        origin=f"{which}ledger of {manifest.head:,} entries" + (f", {len(bills)} bills" if bills else ""),
+        input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
+        past=books.past,
+        closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
+        dues={} if told.dues is None else told.dues(store, asked),
+        quotes=None if told.quotes is None else told.quotes(store),
+        warnings=tuple(_missing(store, manifest, asked)),
+    )
+
+
+def _recorded_after(folder: Path, manifest: Manifest, as_of: datetime) -> bool:
+    """Whether the ledger has entries that were recorded after a moment."""
+    if not manifest.parts:
+        return False
+    sums = parquet([part.path(folder, "sums") for part in manifest.parts])
+    with connect() as connection:
+        last: datetime | None = rows_of(connection.sql(f"SELECT max(recorded_at) AS last FROM {sums}"))[0]["last"]
+    return last is not None and last > as_of
+
+
+def add_archive(store: Store, extracts: Path, path: Path) -> None:
+    """Reads the entries that an archive holds into the extract, where they are missing. StateError for a file that is
+    not what was archived from this ledger."""
+    from router.state.ledger_file import read_lines
+
+    store.archives.check(path)
+    extract = Extract(extracts, store.id)
+    extract.add_archived(store.ledger, (tuple(line[1:]) for line in read_lines(path)))
+
+
+@contextmanager
+def ledger_facts(store: Store, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    """A connection, and a relation in it with all facts of the ledger, planned ones too."""
+    extract = Extract(extracts, store.id)
+    with extract.current(store.ledger) as manifest, connect() as connection:
+        yield connection, _relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
+
+
+def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | None:
+    """Until when bills of the month have usage; a row for weeks says nothing of that, where there are others."""
+    found = connection.sql(
+        f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
+        f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
+    )
+    through: datetime | None = rows_of(found)[0]["through"]
+    return through
+
+
+def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
+    """Job by job, of facts and actual facts in the connection (:mod:`router.showback.reconcile.matching`)."""
+    from router.showback.reconcile.aggregates import Basis, grains
+    from router.showback.reconcile.variance import Bucket, variances
+
+    found = grains(
+        connection, Basis(asked.basis.value), month=str(asked.month), since=asked.month.begins,
+        until=max(min(asked.now, asked.month.ends), asked.month.begins),
+    )  # fmt: skip
+    return tuple(
+        Variance(
+            job=each.group[0] or "__unallocated__",
+            currency=each.currency,
+            planned=each.planned,
+            metered=each.metered,
+            invoiced=each.invoiced,
+            **{bucket.value: each.buckets.get(bucket) for bucket in Bucket},
+        )
+        for each in variances(found, ("job",))
+    )
+
+
+def _relation(connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: set[str]) -> str:
+    from router.showback.facts import COLUMNS
+
+    parts = manifest.of_months(months)
+    if parts:
+        return parquet([part.path(folder, "facts") for part in parts])
+    connection.register("no_ledger", COLUMNS.empty_table())
+    return "no_ledger"
+
+
+def _missing(store: Store, manifest: Manifest, asked: Asked) -> Iterator[str]:
+    """Entries that were archived before they were read."""
+    if not manifest.gaps:
+        return
+    near = {str(asked.month), str(asked.before)}
+    for archive in store.archives.all():
+        months = sorted({month for month, *_ in archive.totals} & near)
+        if months:
+            count = sum(entries for month, _, entries, _ in archive.totals if month in months)
+            yield (
+                f"{count:,} entries of {', '.join(months)} were archived to {archive.file} and are not in this report: "
+                f"name the file with --archive"
+            )
+
+
+def _elsewhere(facts: pa.Table, asked: Asked) -> Iterator[str]:
+    """Rows in the books of other months."""
+    import pyarrow.compute as pc
+
+    months = pc.unique(facts["month"]).to_pylist()
+    if str(asked.month) not in months:
+        yield f"the files have nothing in the books of {asked.month}: {', '.join(sorted(months)) or 'no rows at all'}"
+
+
+def _through(table: pa.Table) -> datetime | None:
+    import pyarrow.compute as pc
+
+    used = table.filter(pc.and_(pc.equal(table["category"], "Usage"), pc.is_null(table["corrects"])))
+    found: datetime | None = pc.max(used["end"]).as_py()
+    return None if found is None else found.astimezone(UTC)
+
+
+def _sealed(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise InvalidInputError.single("is no file", where=str(path))
+        return file_sha256(path)
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]

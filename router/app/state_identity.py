@@ -1,0 +1,134 @@
+"""Opens the state database, and keeps its identity beside the run directories: a database that is lost or was swapped
+is not taken for a new one, while machines that it knew still run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pricing.money import Usd
+from router.app.settings import Opened
+from router.controller.run_folders import put_back, run_directories, state_of
+from router.state.database_url import File, place_of
+from router.state.errors import ExistsError, NoStateError, StateError
+from router.state.folders import settle_folder
+from router.state.state_backup import check_backup, stored_files
+from router.state.store import Store
+
+_DIGEST_CHARACTERS = 12
+RESTORED = "state restore"  # as the audit log calls it
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The file beside the run directories that says whose they are: ids of states, a line each, the newest last."""
+
+    file: Path
+    runs: Path
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The states that are known to have been here; where no file says so, those that made run directories."""
+        try:
+            written = tuple(self.file.read_text(encoding="utf-8").split())
+        except (OSError, ValueError):
+            written = ()
+        return written or tuple(sorted({state for path in run_directories(self.runs) if (state := state_of(path))}))
+
+    def write(self, state_id: str) -> None:
+        """Adds an id, unless it is the last. StateError."""
+        try:
+            lines = self.file.read_text(encoding="utf-8").split() if self.file.exists() else []
+            if lines[-1:] == [state_id]:
+                return
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = self.file.with_name(f"{self.file.name}.new")
+            new.write_text("".join(f"{line}\n" for line in (*lines, state_id)), encoding="utf-8")
+            new.replace(self.file)
+            settle_folder(self.file.parent)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "is no text"
+            raise StateError(
+                f"{self.file}: {reason}", "give the user that runs stepfare a folder to write to"
+            ) from None
+
+
+def mark_of(opened: Opened) -> Mark:
+    """The mark of the state that the deploy file names."""
+    if opened.deploy.state is None:
+        return Mark(opened.folder / "state.id", opened.runs)
+    # Another database has another mark, so that one home can serve several.
+    digest = hashlib.sha256(str(place_of(opened.deploy.state)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return Mark(opened.folder / f"state-{digest}.id", opened.runs)
+
+
+def open_state(opened: Opened, now: datetime, *, new_state: bool = False, marks: bool = True) -> Store:
+    """The state database, made where there is none; unless it ``marks`` nothing is written beside it. StateError where
+    run directories of another state lie beside it, or of one that is missing, unless ``new_state`` says that a new one
+    is wanted all the same."""
+    mark = mark_of(opened)
+    full = bool(run_directories(opened.runs))
+    try:
+        store = Store.open(opened.state_url, now=now, makes=new_state or not full)
+    except NoStateError as error:
+        raise lost(mark, str(error)) from None
+    try:
+        written = mark.ids if mark.file.exists() else ()
+        if full and written and written[-1] != store.id and not new_state:
+            raise lost(mark, f"{place_of(opened.state_url)} is state {store.id}")
+        if marks and (not written or written[-1] != store.id):
+            mark.write(store.id)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def check_not_lost(opened: Opened) -> None:
+    """StateError where the state database is missing beside run directories."""
+    if not opened.has_state and run_directories(opened.runs):
+        raise lost(mark_of(opened), f"{place_of(opened.state_url)} is missing")
+
+
+def restore_state(opened: Opened, file: Path, now: datetime, at: datetime, who: str) -> tuple[str, tuple[str, ...]]:
+    """Puts a backup where the state is missing; the id of the state, and the run directories that it wrote. Again after
+    a crash is harmless. ``at``: the time of the audit log. StateError, DamagedError, ExistsError."""
+    check_backup(file)
+    place = place_of(opened.state_url)
+    if isinstance(place, File) and place.path.exists():
+        raise ExistsError(f"{place} is there already", "move it away, or name another state")
+    made = put_back(opened.runs, stored_files(file))
+    # A file appears under its name when all of it is there.
+    new = place.path.with_name(f"{place.path.name}.restored") if isinstance(place, File) else None
+    if new is not None:
+        _remove(new)
+    with Store.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
+        done = store.whole.restore(file)
+        store.audit(who, RESTORED, done.hash, Usd(0), at, file=file.name, head=done.head)
+    if new is not None and isinstance(place, File):
+        new.replace(place.path)
+        _remove(new)
+        settle_folder(place.path.parent)
+    with open_state(opened, now, new_state=True) as store:
+        return store.id, made
+
+
+def _remove(database: Path) -> None:
+    for name in (database, *(database.with_name(f"{database.name}{end}") for end in ("-wal", "-shm", ".lock"))):
+        name.unlink(missing_ok=True)
+
+
+def lost(mark: Mark, what: str) -> StateError:
+    """That run directories beside a state are not its own, and what to do."""
+    count, ids = len(run_directories(mark.runs)), mark.ids
+    whose = f"of state {ids[-1]}" if ids else "of another state"
+    sweep = f"`stepfare sweep --state {ids[-1] if ids else 'ID'} --yes`"
+    directories = f"{count} run director{'y' if count == 1 else 'ies'}"
+    lie = f"lie{'s' if count == 1 else ''} in {mark.runs}"
+    return StateError(
+        f"{what}, and {directories} {whose} {lie}: machines may run that nothing here knows",
+        f"restore it (`stepfare state restore FILE`); or release what it made ({sweep}), then begin anew with "
+        "`stepfare apply --new-state`",
+    )

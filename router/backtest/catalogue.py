@@ -1,0 +1,26 @@
+"""The policies that a back-test plays, by name: the published ones and ours, and what the watcher runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from router.spot.live.as_run import play_as_run
+from router.spot.policies import registry as published
+from router.spot.policies.registry import Named
+
+AS_RUN: Final = "as-run"
+_AS_RUN: Final = Named(
+    AS_RUN, "stepfare's own exactly as `watch` runs it: asked, fits, net", plays=play_as_run, exact=True
+)
+_OURS: Final = published.POLICIES[published.OURS]
+# The two of ours stand first.
+POLICIES: Final[Mapping[str, Named]] = MappingProxyType(
+    {_OURS.name: _OURS, _AS_RUN.name: _AS_RUN, **published.POLICIES}
+)
+
+
+def named(name: str) -> Named:
+    """The policy of that name; KeyError with names that are near, or else all, for another one."""
+    return published.named(name, POLICIES)

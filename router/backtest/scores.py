@@ -1,0 +1,132 @@
+"""What policies cost over the windows of a cell, side by side, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from router.backtest.windows import Cell, Part, Windows, on_demand_usd, scene_of
+from router.spot.policies.registry import Played
+from router.spot.simulator.bootstrap import Interval, interval
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.traces import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pooled:
+    """All windows of a cell, in the order of sites and blocks. ``site`` and ``block``: their numbers; ``start``: a tick
+    of the site's series; ``stretch``: windows of different ones hardly share weather. By policy in ``played``."""
+
+    cell: Cell
+    site: Ints
+    block: Ints
+    start: Ints
+    stretch: Ints
+    demand_usd: Floats
+    least_usd: Floats
+    played: Mapping[str, Played]
+
+    @property
+    def apart(self) -> int:
+        """How many windows there are at most of which no two overlap in one site."""
+        return len(set(zip(self.site.tolist(), self.stretch.tolist(), strict=True)))
+
+    def hours(self, ticks: Ints) -> Floats:
+        """[window]: of so many ticks."""
+        tick_s = np.array([site.series.tick_s for site in self.cell.sites], dtype=np.int64)
+        found: Floats = ticks * tick_s[self.site] / HOUR_S
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Means over windows. ``share``: of on-demand from the start; ``over``: the least that was possible, less one.
+    ``against``: the cheapest of the other policies, and ``difference``, paired, to it as a share of on-demand, with its
+    90 % interval; None where there is no other. ``effective``: so many independent windows would be as sure; at most
+    those that do not overlap. ``misses``: windows past their deadline. Hours and launches are of a window."""
+
+    policy: str
+    usd: float
+    share: float
+    over: float
+    against: str | None
+    difference: Interval | None
+    effective: float
+    misses: int
+    spot_h: float
+    on_demand_h: float
+    launches: float
+
+
+def pool(cells: Sequence[Cell], windows: Windows, found: Mapping[Part, Played | Floats]) -> tuple[Pooled, ...]:
+    """Each cell that has a window, from all its parts."""
+    return tuple(
+        _pooled(cell, windows, {part: value for part, value in found.items() if part.cell == c})
+        for c, cell in enumerate(cells)
+        if any(part.cell == c for part in found)
+    )
+
+
+def _pooled(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats]) -> Pooled:
+    longest = max(site.series.ticks for site in cell.sites)
+    columns: dict[str, list[Ints]] = {"site": [], "block": [], "start": [], "stretch": []}
+    demand, least, by_policy = list[Floats](), list[Floats](), dict[str, list[Played]]()
+    for number, block in sorted({(part.site, part.block) for part in found}):
+        site = cell.sites[number]
+        starts = windows.starts(site, cell.task, block)
+        columns["site"].append(np.full(starts.size, number))
+        columns["block"].append(np.full(starts.size, block))
+        columns["start"].append(starts)
+        # of the length of a window: what begins that far apart shares no weather
+        columns["stretch"].append(starts // max(1, cell.task.ticks(site.series.tick_s)) + site.source * longest)
+        demand.append(np.full(starts.size, on_demand_usd(scene_of(cell, site, starts))))
+        for part, value in found.items():
+            if (part.site, part.block) != (number, block):
+                continue
+            if isinstance(value, Played):
+                by_policy.setdefault(part.policy, []).append(value)
+            else:
+                least.append(value)
+    return Pooled(
+        cell=cell,
+        demand_usd=np.concatenate(demand),
+        least_usd=np.concatenate(least),
+        played={name: _joined(values) for name, values in by_policy.items()},
+        **{name: np.concatenate(values) for name, values in columns.items()},
+    )
+
+
+def _joined(values: Sequence[Played]) -> Played:
+    return Played(*(np.concatenate([getattr(v, field.name) for v in values]) for field in fields(Played)))
+
+
+def scores(pooled: Pooled) -> tuple[Score, ...]:
+    """Of each policy, the cheapest first."""
+    means = {name: float(played.usd.mean()) for name, played in pooled.played.items()}
+    return tuple(_score(pooled, name, means) for name in sorted(means, key=lambda name: (means[name], name)))
+
+
+def _score(pooled: Pooled, name: str, means: Mapping[str, float]) -> Score:
+    played = pooled.played[name]
+    others = {other: usd for other, usd in means.items() if other != name}
+    against = min(others, key=lambda other: (others[other], other)) if others else None
+    difference = None
+    sure = interval(played.usd / pooled.demand_usd, pooled.stretch)
+    if against is not None:
+        less = (played.usd - pooled.played[against].usd) / pooled.demand_usd
+        sure = difference = interval(less, pooled.stretch)
+    return Score(
+        policy=name,
+        usd=means[name],
+        share=means[name] / float(pooled.demand_usd.mean()),
+        over=means[name] / float(pooled.least_usd.mean()) - 1,
+        against=against,
+        difference=difference,
+        effective=min(sure.effective, float(pooled.apart)),
+        misses=int(played.late.sum()),
+        spot_h=float(pooled.hours(played.spot_ticks).mean()),
+        on_demand_h=float(pooled.hours(played.on_demand_ticks).mean()),
+        launches=float(played.launches.mean()),
+    )

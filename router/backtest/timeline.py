@@ -1,0 +1,86 @@
+"""One window, tick by tick: what ran where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.backtest.catalogue import named
+from router.backtest.scores import Pooled
+from router.backtest.windows import Cell, Windows, past_of, scene_of
+from router.spot.simulator.blind_policy import Known
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, Kinds, Now
+from router.spot.simulator.traces import Bools, Ints
+
+_TELLING = 0.8
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Timeline:
+    """``kind`` and ``zone`` of each tick of a window until its work is done; ``NOWHERE`` where no spot runs.
+    ``fresh``: something was launched there in that tick."""
+
+    policy: str
+    kind: Kinds
+    zone: Ints
+    fresh: Bools
+    usd: float
+    late: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Shown:
+    """A window of a site of a cell: its number in the pool, and the zones' weather in it, [zone, tick]."""
+
+    cell: Cell
+    site: int
+    block: int
+    start: int
+    up: Bools
+
+
+def widest(pools: Sequence[Pooled]) -> Shown:
+    """A telling window of the cell with the most zones, of those the one with the tightest deadline."""
+    return telling(min(pools, key=lambda p: (-p.cell.zones, p.cell.task.deadline_s / p.cell.task.work_s)))
+
+
+def telling(pooled: Pooled) -> Shown:
+    """A window in which policies, and the optimum, differ more in cost than in four of five windows."""
+    usd = np.stack([pooled.least_usd, *(played.usd for played in pooled.played.values())])
+    spread = np.ptp(usd, axis=0) / pooled.demand_usd
+    number = int(np.argsort(spread, kind="stable")[int(_TELLING * (spread.size - 1))])
+    site, block, start = (int(values[number]) for values in (pooled.site, pooled.block, pooled.start))
+    series, task = pooled.cell.sites[site].series, pooled.cell.task
+    up = series.up(task.size)[:, start : start + task.ticks(series.tick_s)]
+    return Shown(pooled.cell, site, block, start, up)
+
+
+def follow(shown: Shown, windows: Windows, policies: Sequence[str], *, paid: bool = False) -> tuple[Timeline, ...]:
+    """The window played by each of the policies, as they play it among others."""
+    site = shown.cell.sites[shown.site]
+    scene = scene_of(shown.cell, site, np.array([shown.start], dtype=np.int64))
+    past = past_of(site, windows, shown.block)
+    found = []
+    for name in policies:
+        record = _Record()
+        played = named(name).play(past, scene, shown.cell.move.checkpoint_gb, paid=paid, watch=record)
+        # The net of a policy that asks takes a window out once it is on demand to its end.
+        rest = int(played.finish_tick[0]) - len(record.seen)
+        seen = [*record.seen, *([(ON_DEMAND, NOWHERE)] * rest)]
+        kind = np.array([k for k, _ in seen], dtype=np.int8)
+        zone = np.array([z if k not in (IDLE, ON_DEMAND) else NOWHERE for k, z in seen], dtype=np.int64)
+        before = np.append(np.int8(IDLE), kind[:-1]), np.append(NOWHERE, zone[:-1])
+        fresh = (kind != IDLE) & ((kind != before[0]) | (zone != before[1]))
+        found.append(Timeline(name, kind, zone, fresh, float(played.usd[0]), bool(played.late[0])))
+    return tuple(found)
+
+
+class _Record:
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int]] = []
+
+    def __call__(self, now: Now | Known) -> None:
+        if now.window.size:
+            self.seen.append((int(now.kind[0]), int(now.zone[0])))

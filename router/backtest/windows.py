@@ -1,0 +1,128 @@
+"""Windows of recorded weather played by policies, by forward chaining: what is learned comes from the blocks of time
+before the one in which a window begins. Parts are independent of each other: they can be played anywhere, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.backtest.catalogue import named
+from router.spot.policies.omniscient import least_usd
+from router.spot.policies.registry import Played
+from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.spot.simulator.traces import Floats, Ints, Series
+
+OPTIMUM: Final = "optimum"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Site:
+    """Zones that a job may use, joined. ``past``: all zones on its clock from which may be learned, itself among them.
+    ``source``: its weather is that of one time; sites of one source share it."""
+
+    name: str
+    series: Series
+    past: Series
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What moving a checkpoint costs between regions; within one nothing."""
+
+    checkpoint_gb: float = 0.0
+    usd_per_gb: float = 0.0
+    seconds: int = 0
+
+    def ways(self, series: Series) -> Ways:
+        """Between the zones of ``series``."""
+        return Ways.between(series.regions, lambda _, __: self.checkpoint_gb * self.usd_per_gb, self.seconds)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cell:
+    """One job with one deadline in places of one kind; the windows of all its sites are judged together. ``zones``: how
+    many are joined in a site."""
+
+    job: str
+    place: str
+    zones: int
+    task: Task
+    move: Move
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How they are laid: in ``blocks`` blocks of time, one every ``every_s`` seconds. Nothing is scored in the first
+    block, which only has no past, unless it is the only one."""
+
+    blocks: int
+    every_s: int
+
+    def edges(self, series: Series) -> Ints:
+        """The ticks at which blocks begin, and the end."""
+        return np.array([series.ticks * b // self.blocks for b in range(self.blocks + 1)], dtype=np.int64)
+
+    @property
+    def scored(self) -> range:
+        """The blocks."""
+        return range(min(1, self.blocks - 1), self.blocks)
+
+    def starts(self, site: Site, task: Task, block: int) -> Ints:
+        """Of the windows that begin in a block and end within the series; may be none."""
+        edges, tick_s = self.edges(site.series), site.series.tick_s
+        after = min(int(edges[block + 1]), site.series.ticks - task.ticks(tick_s) + 1)
+        return np.arange(int(edges[block]), max(after, int(edges[block])), max(1, round(self.every_s / tick_s)))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A policy, or the optimum, in one block of one site of one cell; numbers are places in their lists."""
+
+    cell: int
+    site: int
+    block: int
+    policy: str
+
+
+def parts(cells: Sequence[Cell], windows: Windows, policies: Sequence[str]) -> Iterator[Part]:
+    """All with a window in them, in a fixed order; the optimum of each first."""
+    for c, cell in enumerate(cells):
+        for s, site in enumerate(cell.sites):
+            for block in windows.scored:
+                if windows.starts(site, cell.task, block).size:
+                    yield from (Part(c, s, block, policy) for policy in (OPTIMUM, *policies))
+
+
+def scene_of(cell: Cell, site: Site, starts: Ints) -> Scene:
+    """The windows that begin there."""
+    return Scene.of(cell.task, site.series, starts, cell.move.ways(site.series))
+
+
+def past_of(site: Site, windows: Windows, block: int) -> Series | None:
+    """What was seen before a block; None before the first."""
+    edge = int(windows.edges(site.series)[block])
+    return site.past.part(0, edge) if edge else None
+
+
+def play(cells: Sequence[Cell], windows: Windows, part: Part, *, paid: bool = False) -> Played | Floats:
+    """A part of :func:`parts`: the outcome of its policy; for the optimum the least dollars of each window."""
+    cell = cells[part.cell]
+    site = cell.sites[part.site]
+    scene = scene_of(cell, site, windows.starts(site, cell.task, part.block))
+    if part.policy == OPTIMUM:
+        return least_usd(scene)
+    past = past_of(site, windows, part.block)
+    return named(part.policy).play(past, scene, cell.move.checkpoint_gb, paid=paid)
+
+
+def on_demand_usd(scene: Scene) -> float:
+    """Of a window that runs on demand from its first tick on, where that is cheapest; whole ticks are billed."""
+    task = scene.task
+    ticks = -(-(task.work_s + task.changeover_s) // scene.tick_s)
+    return float(ticks * scene.tick_s / HOUR_S * scene.on_demand_usd.min())

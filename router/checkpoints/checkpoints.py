@@ -1,0 +1,111 @@
+"""Which checkpoints a place has, which of them count, and which are removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from router.checkpoints.manifest import LARGEST_BYTES, File, Manifest, digest, name_of, parse, step_of
+from router.checkpoints.object_store import Depot
+
+_FOLDER = re.compile(r"step-(\d{8,18})")
+
+
+def manifest_at(depot: Depot, step: int) -> Manifest | None:
+    """The manifest of a step; None where there is none that can be read as one. OSError."""
+    try:
+        return parse(name_of(step), depot.read(name_of(step), LARGEST_BYTES))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def steps(depot: Depot) -> list[int]:
+    """The steps that have a manifest, the newest first. OSError."""
+    return sorted({step for name in depot.names() if (step := step_of(name)) is not None}, reverse=True)
+
+
+def is_sized(depot: Depot, manifest: Manifest) -> bool:
+    """Whether every file is there with its size. OSError."""
+    sizes = depot.sizes([file.path for file in manifest.files])
+    return sizes == [file.bytes for file in manifest.files]
+
+
+def good(depot: Depot, passed: Callable[[int, str], None] = lambda *_: None) -> Iterator[Manifest]:
+    """Checkpoints whose files have their sizes, the newest first; digests are for whoever reads them. ``passed`` hears
+    of others, with the reason. OSError."""
+    for step in steps(depot):
+        manifest = manifest_at(depot, step)
+        if manifest is None:
+            passed(step, "its manifest cannot be read")
+        elif not is_sized(depot, manifest):
+            passed(step, "files are missing or of another size")
+        else:
+            yield manifest
+
+
+def taken(depot: Depot, manifest: Manifest) -> dict[str, str]:
+    """Paths of the other checkpoints of a place, with their digests. OSError."""
+    found = [manifest_at(depot, step) for step in steps(depot)]
+    others = [other for other in found if other is not None and not other.is_same(manifest)]
+    return {file.path: file.sha256 for other in others for file in other.files}
+
+
+def retire(depot: Depot, keep: int, step: int) -> list[int]:
+    """Removes what is older than the newest ``keep`` that count, of which ``step`` is one, and what is older than it
+    and does not count. Later steps stay. A manifest goes before its files. Which steps went. OSError."""
+    older = {at: manifest_at(depot, at) for at in steps(depot) if at < step}
+    whole = [at for at, manifest in older.items() if manifest is not None and is_sized(depot, manifest)]
+    kept = {*whole[: max(1, keep) - 1], *(at for at in steps(depot) if at >= step)}
+    staying = [manifest_at(depot, at) if at >= step else older[at] for at in kept]
+    needed = frozenset(file.path for manifest in staying if manifest is not None for file in manifest.files)
+    gone = [at for at in older if at not in kept]
+    oldest = min([step, *kept])
+    for at in gone:
+        depot.remove(name_of(at))
+        manifest = older[at]
+        for file in manifest.files if manifest is not None else ():
+            match = _FOLDER.fullmatch(file.path.partition("/")[0])
+            if file.path not in needed and not (match and int(match[1]) < oldest):
+                depot.remove(file.path)
+    for folder in depot.folders():
+        match = _FOLDER.fullmatch(folder)
+        if match and int(match[1]) < oldest:
+            depot.remove_below(folder, needed)
+    return gone
+
+
+class Journal:
+    """What was copied whole from a folder to a place, in a file of that folder: it need not be read back. Losing
+    it costs time only. Shared by threads."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._file = folder / f".uploaded-{digest(url.encode())[:12]}.jsonl"
+        self._lock = threading.Lock()
+        self._known: set[File] = set()
+        with suppress(OSError, ValueError):
+            for line in self._file.read_text(encoding="utf-8").splitlines():
+                with suppress(ValueError, TypeError):
+                    self._known.add(File(*json.loads(line)))
+        # What is no longer in the folder is not copied again.
+        self._known = {file for file in self._known if (folder / file.path).exists()}
+        with suppress(OSError):
+            self._file.write_text("".join(_line(file) for file in self._known), encoding="utf-8")
+
+    def knows(self, file: File) -> bool:
+        """Whether it was copied."""
+        return file in self._known
+
+    def add(self, file: File) -> None:
+        """It was copied; a disk that does not take the line costs the line."""
+        with self._lock, suppress(OSError):
+            self._known.add(file)
+            with self._file.open("a", encoding="utf-8") as stream:
+                stream.write(_line(file))
+
+
+def _line(file: File) -> str:
+    return json.dumps([file.path, file.bytes, file.sha256]) + "\n"

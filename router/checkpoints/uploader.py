@@ -1,0 +1,270 @@
+"""Checkpoints on their way from a folder to durable storage while a training goes on, and the agent's requests
+answered when they are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.checkpoints.checkpoints import Journal, manifest_at, retire
+from router.checkpoints.control_folder import Answers, Written
+from router.checkpoints.copy_order import Waiting, choose
+from router.checkpoints.errors import CancelledError, NotWholeError, StorageError
+from router.checkpoints.manifest import LARGEST_BYTES, Manifest, parse, step_of
+from router.checkpoints.object_store import Depot, Folder
+from router.checkpoints.rate_limit import Pace
+from router.checkpoints.transfer import PARALLEL, Moved, transfer
+
+# How often the folders are looked at, in seconds: with an agent, and without.
+LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
+# After a failure: the first pause, which doubles, the longest, and the longest while somebody waits for an answer.
+_PAUSE, _LONGEST_PAUSE, _LONGEST_PRESSED = 0.5, 30.0, 2.0
+
+
+@dataclass(frozen=True)
+class How:
+    """How an uploader works. ``leads``: it copies; else it waits for what another machine copies from the same folder,
+    and only answers. ``keep``: checkpoints that stay at the target. ``bytes_per_second``: the most it takes while
+    nobody waits for an answer."""
+
+    leads: bool = True
+    keep: int = 3
+    parallel: int = PARALLEL
+    bytes_per_second: float | None = None
+
+
+Done = tuple[Manifest, Moved]
+
+
+class Uploader:
+    """Watches a folder, used by one thread. ``answers``: the agent's control folder, where there is one. ``tell`` gets
+    lines for people. Nothing that a place does ends it."""
+
+    def __init__(
+        self, target: Depot, *, folder: Path, answers: Answers | None, how: How, tell: Callable[[str], None],
+        ticks: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._sleep = sleep
+        self._target, self._answers, self._how, self._tell, self._ticks = target, answers, how, tell, ticks
+        self._source = Folder(folder)
+        self._journal = Journal(self._source.path, target.url) if how.leads else None
+        self._marks: dict[str, tuple[int, int]] | None = None
+        self._waiting: list[Manifest] = []
+        self._last: Manifest | None = None
+        self._asked: list[tuple[str, int, float]] = []
+        self._after = ""
+        self._pool = ThreadPoolExecutor(1)
+        self._job: tuple[Manifest | None, Pace, Future[Done | None]] | None = None
+        self._rest: Future[list[int]] | None = None
+        self._failures, self._failed_at, self._not_before = 0, 0.0, 0.0
+        self._rate: float | None = None
+        self._end: float | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was seen is durable."""
+        return not self._waiting and self._job is None
+
+    def run(self, stop: Callable[[], bool], grace: float) -> bool:
+        """Until ``stop``; then what is there is copied within ``grace`` seconds, the newest first. Whether the newest
+        is durable."""
+        pause = LOOK_SECONDS if self._answers is not None else IDLE_SECONDS
+        try:
+            while not stop():
+                self.look()
+                time.sleep(pause)
+            self._end = self._ticks() + grace
+            self.look()
+            while not (self.is_idle and self._rest is None) and self._ticks() < self._end:
+                time.sleep(LOOK_SECONDS)
+                self.look()
+            return self.is_idle
+        finally:
+            if self._job is not None:
+                self._job[1].cancel()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def look(self) -> None:
+        """One round: what is new, what is done, what is next. Copying goes on in a thread."""
+        written = self._answers.written() if self._answers is not None else None
+        self._scan()
+        if written is not None:
+            self._heard(written)
+        self._take_result()
+        self._next()
+
+    def _scan(self) -> None:
+        """Manifests that were written since the last time; at the first, only the newest counts."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in self._source.names():
+            if step_of(name) is not None:
+                try:
+                    state = (self._source.path / name).stat()
+                except OSError:
+                    continue
+                found[name] = (state.st_mtime_ns, state.st_ino)
+        if found == self._marks:
+            return
+        before, self._marks = self._marks, found
+        new = [name for name in found if before is None or before.get(name) != found[name]]
+        new.sort(key=lambda name: (found[name][0], name))
+        for name in new[-1:] if before is None else new:
+            try:
+                manifest = parse(name, self._source.read(name, LARGEST_BYTES))
+            except (OSError, ValueError) as error:
+                self._tell(f"passed over {name}: {error}")
+                continue
+            self._waiting = [*(one for one in self._waiting if one.step != manifest.step), manifest]
+
+    def _heard(self, written: Written) -> None:
+        if written.failed is not None:
+            self._say({"id": written.id, "failed": written.failed})
+            return
+        known = [name for name, _, _ in self._asked]
+        if written.after and written.after not in (*known, self._after):
+            self._asked.append((written.after, written.step, written.seconds))
+        self._asked.append((written.id, written.step, written.seconds))
+        if self._last is not None and self._last.step == written.step and not self._waits_for(written.step):
+            self._answer(self._last, 0.0)
+
+    def _waits_for(self, step: int) -> bool:
+        return any(manifest.step == step for manifest in self._waiting)
+
+    def _seconds(self) -> float | None:
+        """How long there is; None: as long as it takes."""
+        ends = [] if self._end is None else [self._end]
+        request = self._answers.until() if self._answers is not None else None
+        if request is not None and request[0] != self._after and request[1] > self._ticks():
+            ends.append(request[1])
+        return min(ends) - self._ticks() if ends else None
+
+    def _next(self) -> None:
+        """Starts what is next; what is under way may have to give way to it."""
+        if not self._waiting:
+            return
+        seconds = self._seconds()
+        if not self._how.leads:
+            if self._job is None and self._ticks() >= self._not_before:
+                self._not_before = self._ticks() + IDLE_SECONDS
+                waiting = self._waiting
+                self._start(None, Pace(ticks=self._ticks), lambda: _there(waiting, self._target))
+            return
+        self._lead(seconds)
+
+    def _lead(self, seconds: float | None) -> None:
+        running, pace, _ = self._job or (None, None, None)
+        moved = pace.moved if pace is not None else 0
+        waiting = [Waiting(one.step, max(0, one.bytes - moved * (one is running))) for one in self._waiting]
+        # What was written anew in the meantime is another one.
+        step = next((one.step for one in self._waiting if one is running), None)
+        chosen = choose(waiting, step, (pace.rate if pace is not None else None) or self._rate, seconds)
+        if pace is not None:
+            if seconds is not None:
+                pace.lift()
+            if chosen != step:
+                pace.cancel()
+            return
+        if seconds is not None:
+            self._not_before = min(self._not_before, self._failed_at + _LONGEST_PRESSED)
+        if self._ticks() < self._not_before:
+            return
+        manifest = next(one for one in self._waiting if one.step == chosen)
+        most = self._how.bytes_per_second if seconds is None else None
+        own = Pace(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
+        self._start(manifest, own, lambda: (manifest, self._copy(manifest, own)))
+
+    def _start(self, manifest: Manifest | None, pace: Pace, do: Callable[[], Done | None]) -> None:
+        self._job = (manifest, pace, self._pool.submit(do))
+
+    def _copy(self, manifest: Manifest, pace: Pace) -> Moved:
+        return transfer(
+            self._source, manifest, self._target, pace, parallel=self._how.parallel, journal=self._journal,
+            sleep=self._sleep,
+        )  # fmt: skip
+
+    def _take_result(self) -> None:
+        if self._rest is not None and self._rest.done():
+            error, self._rest = self._rest.exception(), None
+            if error is not None:
+                self._tell(f"old checkpoints stay: {error}")
+        if self._job is None or not self._job[2].done():
+            return
+        manifest, pace, future = self._job
+        self._job = None
+        try:
+            done = future.result()
+        except CancelledError:
+            return
+        except NotWholeError as error:
+            self._tell(f"passed over {manifest.name if manifest is not None else ''}: {error}")
+            self._drop(manifest, str(error))
+            return
+        except (StorageError, OSError) as error:
+            self._failed_at, pause = self._ticks(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
+            self._failures, self._not_before = self._failures + 1, self._failed_at + pause
+            self._tell(f"not copied yet, again in {pause:g} s: {error}")
+            return
+        if done is not None:
+            self._rate = pace.rate if done[1].bytes else self._rate
+            self._durable(*done)
+
+    def _durable(self, manifest: Manifest, moved: Moved) -> None:
+        self._failures, self._not_before = 0, 0.0
+        if moved.bytes:
+            size = f"{moved.bytes / 1e6:,.1f} MB in {moved.seconds:.1f} s"
+            self._tell(f"step {moved.step} is durable: {moved.manifest} ({size})")
+        # Not there: it was written anew in the meantime, and waits as that.
+        at = next((n for n, one in enumerate(self._waiting) if one is manifest), None)
+        if at is None:
+            return
+        self._last, self._waiting = manifest, self._waiting[at + 1 :]
+        self._answer(manifest, moved.seconds)
+        if self._how.leads:
+            self._rest = self._pool.submit(retire, self._target, self._how.keep, moved.step)
+
+    def _answer(self, manifest: Manifest, seconds: float) -> None:
+        """Says that a checkpoint is durable, for its request and those before it; those after it wait on."""
+        later = {one.step for one in self._waiting}
+        ours = [entry for entry in self._asked if entry[1] not in later]
+        self._asked = [entry for entry in self._asked if entry[1] in later]
+        names = [name for name, _, _ in ours if name]
+        before = names[-2] if len(names) > 1 else self._after
+        written = next((spent for _, step, spent in reversed(ours) if step == manifest.step), 0.0)
+        self._say(
+            {
+                "id": names[-1] if names else "",
+                "step": manifest.step,
+                "manifest": self._target.where(manifest.name),
+                "seconds": round(written + seconds, 3),
+                "after": before,
+            }
+        )
+        self._after = names[-1] if names else self._after
+
+    def _drop(self, manifest: Manifest | None, why: str) -> None:
+        """A checkpoint that cannot be copied any more. A newer one answers for it, if there is one."""
+        self._waiting = [one for one in self._waiting if one is not manifest]
+        if self._waiting:
+            return
+        names = [name for name, _, _ in self._asked if name]
+        self._asked = []
+        if names:
+            self._after = names[-1]
+            self._say({"id": names[-1], "failed": why[:500]})
+
+    def _say(self, body: dict[str, object]) -> None:
+        if self._answers is not None:
+            self._answers.say(body)
+
+
+def _there(waiting: Sequence[Manifest], target: Depot) -> Done | None:
+    """The newest of them that is durable."""
+    for manifest in reversed(waiting):
+        there = manifest_at(target, manifest.step)
+        if there is not None and there.is_same(manifest):
+            files = len(manifest.files)
+            return manifest, Moved(manifest.step, target.where(manifest.name), files, 0, manifest.bytes, 0.0)
+    return None

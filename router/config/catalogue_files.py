@@ -1,0 +1,177 @@
+"""Price catalogues that a user gives as a file: SkyPilot's ``vms.csv``, gpuhunt's CSV, and offers in our own form.
+
+The form is known by the header. What is malformed refuses the file whole, with every place; what a catalogue holds
+besides (machines without accelerators, accelerators that no book knows) is left out and counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.book_check import did_you_mean
+from pricing.book_file import read_book
+from pricing.offer_csv import COLUMNS
+from pricing.places import Market
+from pricing.problems import InvalidInputError, Problem
+from providers.neoclouds.clouds import GPUHUNT, SKYPILOT, catalogued, cloud_of
+from providers.neoclouds.parse import catalogue, skypilot
+from providers.neoclouds.parse.listing import Terms, harvest_of
+from providers.neoclouds.parse.naming import Naming
+from providers.neoclouds.parse.reading import NotACatalogueError, Reading
+from providers.protocol import Dropped, Harvest
+from providers.registry import CLOUDS
+
+OTHER_CLOUD = "of a cloud that was not asked for"
+_BOTH = frozenset({Market.ON_DEMAND, Market.SPOT})
+_MOST_PROBLEMS = 50
+_FORMS = "SkyPilot's vms.csv, gpuhunt's catalogue or offers in our own columns"
+
+
+def read_catalogue(
+    path: Path, book: PriceBook, today: date, *, cloud: str | None = None, as_of: date | None = None
+) -> Mapping[str, Harvest]:
+    """The file's offers, by cloud; ``book`` knows the words (machines, accelerators, regions).
+
+    Whose prices they are: ``cloud`` (a key of the registry), else a column that says so, else the file's or its
+    folder's name (``lambdalabs.csv``, ``aws/vms.csv``). ``as_of`` dates all prices; without it a public catalogue is
+    undated, thus weak, while our own form dates each row. A public catalogue covers every region it names, our own
+    form covers nothing: it may hold a few rows only. InvalidInputError carries everything that is wrong.
+    """
+    if as_of is not None and as_of > today:
+        raise InvalidInputError.single(f"{as_of} lies in the future", field="as-of", remedy=f"today is {today}")
+    if cloud is not None:
+        _known(cloud, "--cloud")
+    text = _text(path)
+    header = {name.strip() for name in next(csv.reader([text.partition("\n")[0]]), [])}
+    if "InstanceType" in header:
+        return _read_vms(path, text, book, cloud or _by_name(path), today, as_of)
+    if "instance_name" in header:
+        return _read_gpuhunt(path, text, book, cloud, today, as_of)
+    if len(header & set(COLUMNS)) >= len(COLUMNS) // 2:
+        return _read_own(path, book, cloud, as_of)
+    raise InvalidInputError.single(
+        "is no catalogue that is known here", where=f"{path}:1", remedy=f"known are {_FORMS}"
+    )
+
+
+def _known(cloud: str, where: str) -> None:
+    if cloud not in CLOUDS:
+        raise InvalidInputError.single(f"unknown cloud {cloud!r}", where=where, remedy=did_you_mean(cloud, CLOUDS))
+
+
+def _by_name(path: Path) -> str:
+    for name in (path.stem, path.absolute().parent.name):
+        if cloud_of(name) in CLOUDS:
+            return cloud_of(name)
+    raise InvalidInputError.single(
+        "does not say of which cloud it is",
+        where=str(path),
+        remedy="give --cloud, or name its folder after the cloud, e.g. aws/vms.csv",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InvalidInputError.single("no such file", where=str(path)) from None
+    except UnicodeDecodeError:
+        raise InvalidInputError.single("is not UTF-8 text", where=str(path)) from None
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def _read_vms(
+    path: Path, text: str, book: PriceBook, cloud: str, today: date, as_of: date | None
+) -> Mapping[str, Harvest]:
+    machines = frozenset(m.instance_type for m in book.machines if m.cloud == cloud)
+    try:
+        reading = skypilot.read_vms(io.StringIO(text, newline=""), machines)
+    except NotACatalogueError as error:
+        raise _no_table(path, error) from None
+    return _harvests(path, {cloud: reading}, book, SKYPILOT, today, as_of)
+
+
+def _read_gpuhunt(
+    path: Path, text: str, book: PriceBook, cloud: str | None, today: date, as_of: date | None
+) -> Mapping[str, Harvest]:
+    def naming_of(provider: str) -> Naming:
+        entry = catalogued().get(cloud_of(provider) if provider else cloud or _by_name(path))
+        return entry.naming if entry else Naming()
+
+    try:
+        found = catalogue.read_catalogue(io.StringIO(text, newline=""), naming_of)
+    except NotACatalogueError as error:
+        raise _no_table(path, error) from None
+    readings: dict[str, Reading] = {}
+    left_out: list[Dropped] = []
+    for provider, reading in found.items():
+        name = cloud_of(provider) if provider else cloud or _by_name(path)
+        if name not in CLOUDS or cloud not in {None, name}:
+            left_out += [Dropped(f"{x.instance_type} of {provider}", OTHER_CLOUD) for x in reading.listings]
+        else:
+            readings[name] = reading
+    for reading in list(readings.values())[:1]:
+        reading.left_out += left_out
+    return _harvests(path, readings, book, GPUHUNT, today, as_of)
+
+
+def _harvests(
+    path: Path, readings: Mapping[str, Reading], book: PriceBook, form: str, today: date, as_of: date | None
+) -> Mapping[str, Harvest]:
+    problems = [
+        Problem(f"{path}:{bad.line}", bad.column, f"{bad.cell!r} {bad.what}" if bad.column else bad.what)
+        for reading in readings.values()
+        for bad in reading.bad
+    ]
+    if problems:
+        more = len(problems) - _MOST_PROBLEMS
+        if more > 0:
+            problems[_MOST_PROBLEMS:] = [Problem(str(path), "", f"and {more} more of the kind")]
+        raise InvalidInputError(problems)
+    harvests = {}
+    for cloud, reading in readings.items():
+        entry = catalogued().get(cloud)
+        terms = Terms(
+            cloud=cloud,
+            source=f"{form} catalogue {path.name}",
+            as_of=as_of,
+            today=today,
+            list_all=entry is not None and form in entry.list_all_in,
+            markets=entry.markets if entry is not None and form == GPUHUNT else _BOTH,
+        )
+        harvests[cloud] = harvest_of(reading, book, terms)
+    if not any(harvest.offers for harvest in harvests.values()):
+        why = "; ".join(sorted({d.why for h in harvests.values() for d in h.dropped})[:3])
+        raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
+    return harvests
+
+
+def _no_table(path: Path, error: NotACatalogueError) -> InvalidInputError:
+    return InvalidInputError.single(error.what, where=f"{path}:{error.line}", field=error.column)
+
+
+def _read_own(path: Path, book: PriceBook, cloud: str | None, as_of: date | None) -> Mapping[str, Harvest]:
+    if as_of is not None:
+        raise InvalidInputError.single(
+            "is for public catalogues", field="as-of", remedy="this form has a column as_of; write the date there"
+        )
+    found = read_book(path)
+    clouds = sorted({offer.cloud for offer in found.offers} & ({cloud} if cloud else CLOUDS.keys()))
+    if not clouds:
+        raise InvalidInputError.single(f"holds no offer of {cloud}", where=str(path))
+    return {
+        name: Harvest(
+            offers=tuple(offer for offer in found.offers if offer.cloud == name),
+            machines=tuple(
+                m for m in found.machines if m.cloud == name and book.machine(name, m.instance_type) is None
+            ),
+            rows_read=sum(offer.cloud == name for offer in found.offers),
+        )
+        for name in clouds
+    }

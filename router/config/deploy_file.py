@@ -1,0 +1,400 @@
+"""The deploy file: how machines are made in each cloud, where they call home, where Terraform keeps its state. No
+secret belongs into it: credentials come from each cloud's own chain."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from pricing.places import ANNOUNCING_CLOUDS, PROVISIONABLE_CLOUDS
+from pricing.problems import InvalidInputError
+from router.agent.config import LOOPBACK
+from router.config.notify_entry import NotifyEntry, Reference
+from router.config.secrets_entry import SecretsEntry
+from router.config.store_url import a_store, below
+from router.config.validation import problems_of, suggestion
+from router.config.yamlfile import read_documents
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
+from router.jobs.quantities import Duration
+from router.spot.policies.interface import QUOTED_RULE, Rule
+from terraform.backend import Backend
+from terraform.hosts import Host
+
+_LONGEST = timedelta(days=30)
+
+
+def _a_wait(value: timedelta) -> timedelta:
+    if not timedelta(0) < value <= _LONGEST:
+        raise RefusedError("is no time to wait: more than 0, at most 30 days", "write a duration such as 15m")
+    return value
+
+
+Wait = Annotated[Duration, AfterValidator(_a_wait)]
+
+
+def _a_folder(value: str) -> str:
+    if not re.fullmatch(r"/[\w./-]+", value):
+        raise RefusedError("is no absolute path of letters, digits and ._-", "write /mnt/scratch")
+    return value
+
+
+def _a_public_key(value: str) -> str:
+    # Not shown: somebody may have given the private one.
+    if not re.fullmatch(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: .*)?", value):
+        raise RefusedError("is not one line of a public key", "write it as in id_ed25519.pub: ssh-ed25519 AAAA... name")
+    return value
+
+
+def _no_password(value: str) -> str:
+    if ":" in value.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+        raise RefusedError("holds a password", "leave it to PGPASSWORD or ~/.pgpass")
+    return value
+
+
+def _a_queue(value: str) -> str:
+    if not re.fullmatch(r"https?://[\w.:-]+(?:/[\w.-]+)*/\d{12}/[\w-]{1,80}", value):
+        raise RefusedError(
+            "is no URL of an SQS queue",
+            "write https://sqs.REGION.amazonaws.com/ACCOUNT/NAME; FIFO queues take no events",
+        )
+    return value
+
+
+PublicKey = Annotated[Text, AfterValidator(_a_public_key)]
+StoreUrl = Annotated[Text, AfterValidator(a_store)]
+
+
+def _an_absolute_path(value: str) -> str:
+    if not Path(value).is_absolute() and not value.startswith("~/"):
+        raise RefusedError("is no absolute path", "begin it with / or ~/")
+    return value
+
+
+_URL = "write https://stepfare.example.com:7433"
+
+
+class CoordinatorEntry(Spec):
+    """Where the machines of a gang call home (docs/design/011-node-agent.md)."""
+
+    listen: Text = Field(
+        default="127.0.0.1:0",
+        description="Address and port of this machine; port 0: a free one, the same each time.",
+        examples=["0.0.0.0:7433"],
+    )
+    url: Text | None = Field(
+        default=None,
+        description="How machines reach it; left out: only those on this machine can.",
+        examples=["https://stepfare.example.com:7433"],
+    )
+    certificate: Text | None = Field(default=None, description="PEM file; without one it speaks plain http.")
+    key: Text | None = Field(default=None, description="PEM file of the certificate's key.")
+    ca: Text | None = Field(default=None, description="PEM file of the authority that machines have to trust.")
+    metrics_token: Reference | None = Field(
+        default=None,
+        description="What a Prometheus server has to show; left out: only one on this machine is answered.",
+        examples=["env:STEPFARE_METRICS_TOKEN"],
+    )
+
+    @field_validator("listen")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
+            raise RefusedError("is no address with a port", "write 127.0.0.1:7433")
+        return value
+
+    @model_validator(mode="after")
+    def _safe(self) -> CoordinatorEntry:
+        if (self.certificate is None) != (self.key is None):
+            raise RefusedError("a certificate and its key belong together", "give both, or none", at=("certificate",))
+        if self.url is not None:
+            try:
+                parts = urlsplit(self.url)
+                _ = parts.port
+            except ValueError:
+                raise RefusedError("is no URL", _URL, at=("url",)) from None
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise RefusedError("is not the URL of a service", _URL, at=("url",))
+            if parts.username is not None or parts.query or parts.fragment:
+                raise RefusedError("holds more than address and path", _URL, at=("url",))
+            if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+                raise RefusedError("would send tokens in the clear", "use https://", at=("url",))
+        return self
+
+    @property
+    def host(self) -> str:
+        """The address to listen on."""
+        return self.listen.rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        """The port to listen on; 0: any."""
+        return int(self.listen.rpartition(":")[2])
+
+
+class NetworkEntry(Spec):
+    """A network that is there already."""
+
+    id: Text
+    subnets: dict[str, Text] = Field(description='By zone, or "" for the whole region.', min_length=1)
+
+
+class RegionEntry(Spec):
+    """What differs from region to region."""
+
+    image: Text | None = None
+    zone: Text | None = Field(default=None, description="For a cloud that asks for one where no price names it.")
+    network: NetworkEntry | None = None
+    checkpoint_bucket: Text | None = None
+    checkpoint_url: StoreUrl | None = None
+    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = None
+
+
+class ReservedEntry(Spec):
+    """Capacity that was bought, as the cloud calls it."""
+
+    id: Text = Field(examples=["cr-0123456789abcdef0", "capacity-block:cr-0123456789abcdef0"])
+    region: Text
+    zone: Text | None = None
+    instance_type: Text
+
+
+class HostEntry(Spec):
+    """How to log in to one host of one's own."""
+
+    port: Count = 22
+    user: Text = "root"
+    host_key: PublicKey | None = Field(default=None, description="Its public key; without one any key is believed.")
+    private_address: Text | None = Field(default=None, description="How the other hosts reach it.")
+
+
+class CloudDeploy(Spec):
+    """How machines are made in one cloud. What is left out is made, or the cloud's own default."""
+
+    image: Text | None = Field(default=None, description="Machine image; left out: the cloud's current GPU image.")
+    zone: Text | None = Field(default=None, description="As below `regions`, which is where it mostly belongs.")
+    network: NetworkEntry | None = None
+    disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
+    checkpoint_bucket: Text | None = Field(default=None, description="What the machines may read and write.")
+    permissions_boundary: Text | None = Field(
+        default=None, description="aws: ARN of the policy that bounds the role made for the bucket (docs/accounts.md)."
+    )
+    instance_profile: Text | None = Field(
+        default=None, description="aws: name of an instance profile that is there; then no role is made."
+    )
+    checkpoint_url: StoreUrl | None = Field(
+        default=None,
+        description="Where checkpoints of jobs are kept, each below its job's name; by region, so that they are near.",
+        examples=["s3://example-checkpoints-us-east-1/stepfare"],
+    )
+    ssh_public_key: PublicKey | None = None
+    local_nvme: Annotated[Text, AfterValidator(_a_folder)] | None = Field(
+        default=None, description="Where to mount the machine's own disks.", examples=["/mnt/scratch"]
+    )
+    reservations: tuple[ReservedEntry, ...] = ()
+    regions: dict[Text, RegionEntry] = Field(default_factory=dict)
+    hosts: dict[Text, HostEntry] = Field(default_factory=dict, description="static: by address.")
+    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = Field(
+        default=None,
+        description="aws: URL of an SQS queue, for this state alone, that EventBridge feeds (docs/accounts.md).",
+        examples=["https://sqs.us-east-1.amazonaws.com/123456789012/stepfare-notices"],
+    )
+    private_key_path: Annotated[Text, AfterValidator(_an_absolute_path)] | None = Field(
+        default=None, description="static: file of the key to log in with."
+    )
+
+    @model_validator(mode="after")
+    def _hosts_that_can_be_reached(self) -> CloudDeploy:
+        for address, host in self.hosts.items():
+            try:
+                Host(address, host.port, host.user, host.host_key, host.private_address)
+            except ValueError as error:
+                raise RefusedError(str(error), "write ADDRESS: {port: 22, user: root}", at=("hosts", address)) from None
+        return self
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """URLs of queues of interruptions, by region; "" is for all."""
+        named = {
+            "": self.interruption_queue,
+            **{name: region.interruption_queue for name, region in self.regions.items()},
+        }
+        return {region: url for region, url in named.items() if url is not None}
+
+    def store_of(self, job: str) -> str | None:
+        """The URL below which the checkpoints of a job are kept; None where the training says that itself."""
+        return None if self.checkpoint_url is None else below(self.checkpoint_url, job)
+
+    def in_region(self, region: str) -> CloudDeploy:
+        """With what is written for that region in place of what is written for all."""
+        special = self.regions.get(region)
+        if special is None:
+            return self
+        return self.model_copy(
+            update={name: value for name in RegionEntry.model_fields if (value := getattr(special, name)) is not None}
+        )
+
+
+class BackendEntry(Spec):
+    """Where Terraform keeps its states; credentials by the environment only."""
+
+    kind: Text = Field(default="local", examples=["s3"])
+    settings: dict[Text, Text | Flag] = Field(
+        default_factory=dict, examples=[{"bucket": "states", "key": "stepfare/{attempt}", "use_lockfile": True}]
+    )
+
+    @model_validator(mode="after")
+    def _one_that_works(self) -> BackendEntry:
+        try:
+            Backend(self.kind, self.settings)
+        except ValueError as error:
+            what = str(error).removeprefix("backend ")
+            raise RefusedError(what, "see https://developer.hashicorp.com/terraform/language/backend") from None
+        return self
+
+
+class Patience(Spec):
+    """How long to wait for what."""
+
+    apply: Wait = Field(default=timedelta(minutes=30), description="For Terraform to make a gang.")
+    destroy: Wait = Field(default=timedelta(minutes=30), description="For Terraform to release one.")
+    meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
+    carry: Wait = Field(
+        default=timedelta(minutes=15),
+        description="For a checkpoint to be copied to where its job goes on; then it is read across regions.",
+    )
+    lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
+    shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
+    quarantine: Duration = Field(
+        default=timedelta(minutes=10),
+        description="For so long a pool is left that took machines back or lost them; twice as long each time again. "
+        "Under policy foresight that is all, of short pools too.",
+    )
+    again: Duration = Field(default=timedelta(days=1), description="For so long a job that lost its machines is tried.")
+    tries: Count = Field(default=20, description="Gangs made one after the other that saved nothing, then it is left.")
+    crashes: Count = Field(default=3, description="The same for a training that crashes.")
+    early: Duration = Field(
+        default=timedelta(0), description="So long before its start a gang is made; costs more than was planned."
+    )
+
+
+class Deploy(Spec):
+    """The deploy file; everything is optional."""
+
+    state: Annotated[Text, AfterValidator(_no_password)] | None = Field(
+        default=None, description="URL of the state database; left out: a file in STEPFARE_HOME.",
+        examples=["postgresql://stepfare@db.example.com/stepfare"],
+    )  # fmt: skip
+    engine: Text | None = Field(default=None, description="Path of terraform or tofu; left out: see README.")
+    backend: BackendEntry = BackendEntry()
+    coordinator: CoordinatorEntry = CoordinatorEntry()
+    heed_hints: Flag = Field(
+        default=True, description="Whether gangs move when a cloud only hints that it may take a machine back."
+    )
+    policy: Rule = Field(
+        default=QUOTED_RULE,
+        description="What decides between spot, on-demand and waiting for jobs with a deadline: docs/policies.md. Left "
+        "out: the policy that quotes are made for. A job keeps the policy that it was started with.",
+    )
+    parallel: Annotated[Count, Field(le=64)] = Field(default=4, description="Gangs that are made at the same time.")
+    plugin_cache: Text | None = Field(default=None, description="Folder in which providers are kept.")
+    plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
+    pass_environment: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
+        default=(), description="Variables that Terraform gets beside those that the clouds' own tools read."
+    )
+    secrets: dict[Text, SecretsEntry] = Field(
+        default_factory=dict,
+        description="By team: what its job files may refer to with secret:env:NAME and secret:file:PATH.",
+        examples=[{"research": {"env": ["HF_TOKEN"], "files": ["/etc/stepfare/secrets/research"]}}],
+    )
+    patience: Patience = Patience()
+    notify: NotifyEntry = NotifyEntry()
+    clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _a_rule(cls, value: Any) -> Any:
+        names = [rule.value for rule in Rule]
+        if isinstance(value, str) and value not in names:
+            raise RefusedError("is no policy", suggestion(value, names))
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_sections(cls, value: Any) -> Any:
+        """``coordinator:`` with nothing after it is the same as not writing it."""
+        return {k: item for k, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+    @field_validator("clouds", mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise RefusedError(f"{shown(value)} is not a mapping of clouds", "write e.g. `clouds: {aws: {}}`")
+        for name in value:
+            if name not in PROVISIONABLE_CLOUDS:
+                raise RefusedError(
+                    "no machines can be made there", suggestion(name, PROVISIONABLE_CLOUDS), at=(str(name),)
+                )
+        return {name: entry if entry is not None else {} for name, entry in value.items()}
+
+    @model_validator(mode="after")
+    def _queues_where_they_exist(self) -> Deploy:
+        for name, entry in self.clouds.items():
+            if entry.queues and name not in ANNOUNCING_CLOUDS:
+                those = ", ".join(sorted(ANNOUNCING_CLOUDS))
+                raise RefusedError(f"only {those} has queues of interruptions", "remove it", at=("clouds", name))
+        return self
+
+    @property
+    def names_policy(self) -> bool:
+        """Whether the file names a policy; else the default stands."""
+        return "policy" in self.model_fields_set
+
+    def stores_of(self, job: str) -> set[str]:
+        """Where the checkpoints of a job are kept, in whatever cloud and region."""
+        entries = [entry for cloud in self.clouds.values() for entry in map(cloud.in_region, ("", *cloud.regions))]
+        return {store for entry in entries if (store := entry.store_of(job)) is not None}
+
+    def secrets_of(self, team: str) -> SecretsEntry:
+        """What job files of the team may refer to."""
+        return self.secrets.get(team, SecretsEntry())
+
+    def cloud(self, name: str, region: str) -> CloudDeploy:
+        """What is written for a cloud and region; the defaults where nothing is."""
+        return self.clouds.get(name, CloudDeploy()).in_region(region)
+
+
+def deploy_path(given: Path | None, home: Path) -> tuple[Path, bool]:
+    """The deploy file to read, and whether somebody named it: as given, ``STEPFARE_DEPLOY``, else in ``home``."""
+    named = given or os.environ.get("STEPFARE_DEPLOY")  # noqa: TID251  this module is the edge
+    return (Path(named).expanduser(), True) if named else (home / "deploy.yaml", False)
+
+
+def load_deploy(path: Path, *, named: bool) -> Deploy:
+    """The deploy file at ``path``; one that was not ``named`` may be missing. InvalidInputError for what is wrong."""
+    if not named and not path.exists():
+        return Deploy()
+    documents = read_documents(path)
+    if not documents:
+        return Deploy()
+    if len(documents) > 1:
+        raise InvalidInputError.single(
+            "a deploy file is one document", where=documents[1].where(), remedy="remove the line `---`"
+        )
+    document = documents[0]
+    fields: Any = document.plain()
+    if not isinstance(fields, dict):
+        raise InvalidInputError.single(
+            f"a deploy file is a mapping of fields, not {shown(fields)}", where=document.where(),
+            remedy="see `stepfare schema deploy`",
+        )  # fmt: skip
+    try:
+        return Deploy.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, document, Deploy)) from None

@@ -1,0 +1,46 @@
+"""A file of one YAML document that is one value of a model: read with the place of everything that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pricing.problems import InvalidInputError, Problem
+from providers.user_files import MisplacedError
+from router.config.validation import dotted, problems_of
+from router.config.yamlfile import Document, read_documents
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read_one(path: Path, model: type[M]) -> M:
+    """The value in the file. InvalidInputError: no such file, not YAML, no or several documents, what the model
+    refuses; each problem with file, line and column."""
+    kind = model.__name__.lower()
+    documents = read_documents(path)
+    if not documents:
+        raise InvalidInputError.single(f"a {kind} file is empty", where=str(path))
+    if len(documents) > 1:
+        raise InvalidInputError.single(
+            f"a {kind} file is one document; here a second one begins",
+            where=documents[1].where(),
+            remedy="remove the line --- and join the lists",
+        )
+    fields: Any = documents[0].plain()
+    if not isinstance(fields, dict):
+        raise InvalidInputError.single(f"a {kind} file is a mapping of fields", where=documents[0].where())
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInputError(_problems(error, documents[0], model)) from None
+
+
+def _problems(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+    details = error.errors(include_url=False)
+    found = [(entry["loc"], entry.get("ctx", {}).get("error")) for entry in details]
+    misplaced = [((*loc, *cause.at), cause) for loc, cause in found if isinstance(cause, MisplacedError)]
+    if len(misplaced) < len(found):
+        return problems_of(error, document, model)
+    return [Problem(document.where(place), dotted(place), str(cause)) for place, cause in misplaced]

@@ -1,0 +1,21 @@
+"""What was learned of recorded weather, on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pricing.problems import InvalidInputError
+from router.config.plan_files import text_of
+from router.spot.availability.fit import WeatherFit, fit_from_json
+
+
+def read_fit(file: Path) -> WeatherFit | None:
+    """None where none was kept. InvalidInputError for a file that is none of ours."""
+    if not file.exists():
+        return None
+    try:
+        return fit_from_json(text_of(file))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidInputError.single(
+            f"is no fit of weather: {error}", where=str(file), remedy="learn it again: stepfare quotes fit"
+        ) from None

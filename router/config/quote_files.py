@@ -1,0 +1,96 @@
+"""Quotes on disk: a file each in one folder, never changed; beside it what became of it when it was accepted.
+
+A file appears whole or not at all, so that any number of commands may write at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pricing.problems import InvalidInputError
+from router.config.plan_files import text_of
+from router.quotes.quote import Quote
+from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
+
+_ACCEPTED = ".accepted.json"
+_LEAST_PREFIX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """That a quote was made a plan of: ``at`` (UTC, ISO), by whom, the plan's digest and that of the job in it, and the
+    ceiling of the job's cost in dollars."""
+
+    quote_id: str
+    at: str
+    who: str
+    plan: str
+    job_digest: str
+    ceiling_usd: str
+
+
+def keep_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
+    """Stores them; their ids. OSError where the folder cannot be written."""
+    found = []
+    for quote in quotes:
+        name: str = quote_content(quote)["quote_id"]
+        _put(folder / f"{name}.json", quote_to_json(quote))
+        found.append(name)
+    return tuple(found)
+
+
+def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, Acceptance | None], ...]:
+    """All of them by the moment at which they were asked, then id. InvalidInputError for a file that is damaged."""
+    paths = [p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED)]
+    found = [(path.stem, read_quote(path), acceptance(folder, path.stem)) for path in paths]
+    return tuple(sorted(found, key=lambda each: (each[1].asked_at, each[0])))
+
+
+def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
+    """By its id, or the first digits of it. InvalidInputError where there is none or are several."""
+    digits = name.removeprefix("quote-")
+    known = sorted(p.stem for p in folder.glob("quote-*.json") if not p.name.endswith(_ACCEPTED))
+    fitting = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
+    if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(fitting) != 1:
+        what = f"names {len(fitting)} quotes" if len(fitting) > 1 else "names no stored quote"
+        if len(digits) < _LEAST_PREFIX:
+            what = f"is too short: {_LEAST_PREFIX} digits at least"
+        raise InvalidInputError.single(f"{name!r} {what}", remedy="`stepfare quotes list` shows them")
+    return fitting[0], read_quote(folder / f"{fitting[0]}.json")
+
+
+def read_quote(path: Path) -> Quote:
+    """The quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
+    return quote_from_json(text_of(path), str(path))
+
+
+def accept(folder: Path, acceptance: Acceptance) -> None:
+    """Writes down that a quote was accepted; a later acceptance replaces an earlier one."""
+    _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(asdict(acceptance), indent=2, sort_keys=True) + "\n")
+
+
+def acceptance(folder: Path, name: str) -> Acceptance | None:
+    """Of the quote of that id; None where it was not accepted. InvalidInputError for a file that is damaged."""
+    path = folder / f"{name}{_ACCEPTED}"
+    try:
+        return Acceptance(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInputError.single(f"is no acceptance of a quote: {error}", where=str(path)) from None
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

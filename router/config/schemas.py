@@ -1,0 +1,42 @@
+"""The JSON Schema of every YAML file that a user writes, by the word that `stepfare schema` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from pydantic import BaseModel
+
+from providers.sandbox.script import Script
+from providers.static.pool import Pool
+from router.config.clouds_file import Clouds
+from router.config.deploy_file import Deploy
+from router.config.showback_file import Showback
+from router.jobs.schema import KINDS as JOB_KINDS
+from router.jobs.schema import Schema, or_one, schema_for, schema_of
+
+_MORE: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
+    {
+        "clouds": (Clouds, "A stepfare clouds file"),
+        "deploy": (Deploy, "How stepfare makes machines"),
+        "pool": (Pool, "A pool of hosts of one's own"),
+        "sandbox": (Script, "A script for the sandbox cloud"),
+        "showback": (Showback, "Whose accounts the clouds bill"),
+    }
+)
+KINDS = (*JOB_KINDS, *_MORE)
+
+
+def schema_of_file(kind: str) -> Schema:
+    """The schema of a file of this kind (one of ``KINDS``); KeyError for another."""
+    if kind in JOB_KINDS:
+        return schema_of(kind)
+    model, title = _MORE[kind]
+    schema = schema_for(model, kind, title)
+    if model is Clouds:
+        or_one(schema["$defs"]["CloudEntry"]["properties"], "regions")
+    if model is Deploy:
+        or_one(schema["properties"], "pass_environment")
+        for name in ("urls", "events"):
+            or_one(schema["$defs"]["NotifyEntry"]["properties"], name)
+    return schema

@@ -1,0 +1,44 @@
+"""Which of one's own hosts a gang gets: those that no other gang has.
+
+Two gangs at a time would take the same: whoever calls this records the nodes before anybody calls it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from router.controller.context import Site
+from router.state.records import Attempt, NodeRecord
+from terraform.module_metadata import needs_hosts
+from terraform.spec import Host
+
+
+class TooFewHostsError(ValueError):
+    """Not enough hosts that are free: another gang has them, or the pool lists no addresses."""
+
+
+def free_hosts(
+    site: Site, attempt: Attempt, nodes: tuple[NodeRecord, ...]
+) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
+    """A host for each rank, and the nodes with their addresses; none where machines are made.
+    TooFewHostsError."""
+    if not needs_hosts(attempt.cloud):
+        return {}, nodes
+    taken = {
+        node.address
+        for other in site.store.attempts(alive=True)
+        if other.cloud == attempt.cloud and other.id != attempt.id
+        for node in site.store.nodes(other.id)
+    }
+    hosts: dict[int, Host] = {}
+    for node in nodes:
+        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in taken)
+        host = next(free, None)
+        if host is None:
+            raise TooFewHostsError(
+                f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
+            )
+        taken.add(host.address)
+        hosts[node.rank] = host
+    return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)

@@ -1,0 +1,150 @@
+"""Ledger entries of what was planned and of what machines really ran. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from pricing.money import Usd
+from pricing.places import Market
+from router.controller.orders import Order
+from router.controller.time_use import Course, Stretch, course_of, stretches
+from router.controller.usage_entries import whose
+from router.jobs.spec import Job
+from router.ledger.entry import Entry, Kind, Use, utc
+from router.ledger.month import Month
+from router.state.records import Attempt, NodeRecord
+
+_HOUR = timedelta(hours=1)
+_TICK = timedelta(microseconds=1)
+SUNK = "sunk"
+
+
+def planned_entries(
+    plan: str, orders: Iterable[Order], jobs: dict[str, Job], digests: dict[str, str], at: datetime
+) -> tuple[Entry, ...]:
+    """One a line of every order, reservations at their amortised price.
+
+    ``jobs`` and ``digests`` by name: KeyError for a job that is missing.
+    """
+    return tuple(
+        _planned(plan, order, number, jobs[order.job], digests[order.job], at)
+        for order in orders
+        for number in range(len(order.lines))
+    )
+
+
+def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> Entry:
+    line = order.lines[number]
+    return Entry(
+        key=f"planned {plan} {order.gang} {utc(order.start).isoformat()} {number}",
+        kind=Kind.PLANNED,
+        recorded_at=utc(at),
+        plan=plan,
+        job=order.job,
+        job_digest=digest,
+        team=job.team,
+        project=job.project,
+        cost_center=job.cost_center,
+        gang=order.gang,
+        cloud=line.cloud,
+        region=line.region,
+        zone=line.zone,
+        instance_type=line.instance_type,
+        market=Market(line.market),
+        accelerator=line.accelerator,
+        accelerators=line.accelerators,
+        machines=line.machines,
+        period=Month.of(line.start),
+        start=utc(line.start),
+        end=utc(line.end),
+        quantity=line.hours,
+        usd_per_hour=line.amortised_usd_per_hour,
+        usd=line.amortised_usd or Usd(0),
+        unpriced=line.amortised_usd is None,
+        steps=line.steps,
+        price_as_of=line.price_as_of,
+        price_source=line.price_source,
+    )
+
+
+def metered_entries(
+    attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
+) -> tuple[Entry, ...]:
+    """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
+    that had one use, with the machine's id, what priced it, and what one such machine cost on demand. The stretches of
+    a machine have no gap or overlap, and their money adds up to that of its whole time, which is rounded once.
+    A reserved machine has its amortised price, and none (unpriced) where nobody knows that.
+    ``course``: how the training went; without it as the attempt and its machines say.
+
+    A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
+    on its work, those that were lost on its lost work.
+    """
+    course = course or course_of(attempt, nodes, (), None)
+    return tuple(
+        entry
+        for node in nodes
+        if node.made_at is not None and node.gone_at is not None
+        for entry in _of_machine(attempt, node, stretches(node.made_at, node.gone_at, course), at)
+    )
+
+
+def _of_machine(
+    attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at: datetime
+) -> Iterator[Entry]:  # fmt: skip
+    kept = (attempt.kept_step or attempt.first_step) - attempt.first_step
+    lost = (attempt.last_step or 0) - (attempt.kept_step or 0)
+    steps = _spread(kept if node.rank == 0 else 0, parts, (Use.WORK, Use.OVERRUN))
+    lost_steps = _spread(lost if node.rank == 0 else 0, parts, (Use.RESTART_LOST_WORK,))
+    before = Usd(0)
+    sunk = node.reservation_cost == SUNK
+    for number, part in enumerate(parts):
+        until = Usd(0) if node.unpriced else node.usd_per_hour.over(part.end - parts[0].start)
+        yield Entry(
+            key=f"metered {attempt.id} {node.rank} {part.start.isoformat()}",
+            use=part.use,
+            period=Month.of(part.start),
+            rank=node.rank,
+            cloud=attempt.cloud,
+            region=attempt.region,
+            zone=node.zone,
+            instance_type=node.instance_type,
+            market=node.market,
+            accelerator=node.accelerator,
+            accelerators=node.accelerators,
+            machines=1,
+            start=part.start,
+            end=part.end,
+            quantity=Fraction(part.ticks, _HOUR // _TICK),
+            usd_per_hour=None if node.unpriced else node.usd_per_hour,
+            usd=until - before,
+            unpriced=node.unpriced,
+            resource=node.machine_id or "",
+            price_as_of=node.price_as_of,
+            price_source=f"{node.price_source}, sunk".lstrip(", ") if sunk else node.price_source,
+            on_demand_usd_per_hour=node.on_demand_usd_per_hour,
+            steps=steps[number],
+            lost_steps=lost_steps[number],
+            **whose(attempt, at),
+        )
+        before = until
+
+
+def _spread(steps: int, parts: Sequence[Stretch], uses: Collection[Use]) -> list[int]:
+    """The steps over the stretches of these uses, by time; over the last of all where there are none."""
+    weights = [part.ticks if part.use in uses else 0 for part in parts]
+    if not any(weights):
+        weights = [0] * (len(parts) - 1) + [1] * bool(parts)
+    ends = [steps * done // sum(weights) for done in accumulate(weights)]
+    return [end - begin for begin, end in pairwise([0, *ends])]
+
+
+def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
+    """What machines have cost until now, those that still run included."""
+    return Usd.total(
+        node.usd_per_hour.over(max((node.gone_at or now) - node.made_at, timedelta(0)))
+        for node in nodes
+        if node.made_at is not None
+    )

@@ -1,0 +1,107 @@
+"""What a machine without cloud-init is told: a Python script that brings the node agent up where it stands. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from urllib.parse import urlsplit
+
+from router.agent.config import LOOPBACK, Config, parse
+from router.controller.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
+
+# What the script writes beside itself and nobody needs when the machine is gone.
+SECRET_FILES = ("token", "env.json")
+
+# Relative here: the script knows where it stands, we do not.
+_PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
+
+_SCRIPT = '''\
+#!/usr/bin/env python3
+"""stepfare: rank {rank} of {attempt}."""
+import hashlib, http.client, json, os, ssl, sys, time, urllib.request
+FOLDER = os.environ.get("STEPFARE_NODE_FOLDER") or os.path.dirname(os.path.abspath(__file__))
+FILES = {files}
+os.umask(0o077)
+config = json.loads(FILES["agent.json"])
+for name in {paths}:
+    if name in config:
+        config[name] = os.path.join(FOLDER, config[name])
+FILES["agent.json"] = json.dumps(config)
+for name, text in FILES.items():
+    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as stream:
+        stream.write(text)
+agent = os.path.join(FOLDER, "agent.pyz")
+limit = time.monotonic() + {seconds}
+handlers = []
+if {url}.startswith("https"):
+    handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile={ca})))
+if {loopback}:
+    handlers.append(urllib.request.ProxyHandler({{}}))
+opener = urllib.request.build_opener(*handlers)
+while True:
+    try:
+        with opener.open({url}, timeout=10) as answer:
+            data = answer.read()
+        if hashlib.sha256(data).hexdigest() != {sha256}:
+            sys.exit("stepfare: the agent is not the one that was ordered")
+        break
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() > limit:
+            sys.exit("stepfare: no agent to be had: %s" % error)
+        time.sleep(0.5)
+with open(agent, "wb") as stream:
+    stream.write(data)
+os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "agent.json")])
+'''
+
+
+def node_script(spec: Bootstrap, agent: AgentAt) -> str:
+    """The script, the same text for the same spec; it fetches the agent. Raises :class:`TooLarge`, and ``BadConfig``
+    for a configuration that the agent would refuse. ``local_nvme`` is not looked at: such machines are as they are."""
+    config = _where_it_stands(spec)
+    files = {
+        "agent.json": json.dumps(_changed(config)) + "\n",
+        "token": f"{spec.token}\n",
+        "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
+    }
+    if spec.ca is not None:
+        files["ca.pem"] = spec.ca
+    text = _SCRIPT.format(
+        rank=config.rank,
+        attempt=config.attempt,
+        files=repr(files),
+        paths=repr(_PATHS),
+        seconds=repr(config.gang_seconds),
+        ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
+        url=repr(agent.url),
+        loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
+        sha256=repr(agent.sha256),
+    )
+    if len(text.encode()) > LARGEST:
+        raise TooLarge(
+            f"{len(text.encode()):,} bytes for the node's script, at most {LARGEST:,} fit: "
+            "shorten the command and the environment of the job"
+        )
+    return text
+
+
+def _where_it_stands(spec: Bootstrap) -> Config:
+    config = replace(
+        spec.config,
+        workdir="work",
+        token_file="token",
+        env_file="env.json",
+        ca_file="ca.pem" if spec.ca is not None else None,
+        log_folder="log.d",
+        spool_folder="spool",
+    )
+    return parse(json.loads(json.dumps(asdict(config))))
+
+
+def _changed(config: Config) -> dict[str, object]:
+    bare = Config(
+        attempt="", job="", rank=-1, nodes=0, command="", workdir="", coordinator="", token_file="", log_folder="",
+        spool_folder="",
+    )  # fmt: skip
+    default = asdict(bare)
+    return {name: value for name, value in asdict(config).items() if value != default[name]}

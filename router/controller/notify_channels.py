@@ -1,0 +1,69 @@
+"""How a message reaches people: the library apprise, which knows their addresses."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pricing.problems import InvalidInputError
+from router.controller.events import Level
+
+_SEPARATOR = "://"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """``name`` can be shown; ``send`` (title, text, level) says whether the message was taken, and raises nothing."""
+
+    name: str
+    send: Callable[[str, str, Level], bool] = field(repr=False)
+
+
+def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
+    """One for each address, which may hold a secret and is never shown. InvalidInputError for one that apprise does not
+    know, and where apprise is missing."""
+    if not addresses:
+        return ()
+    try:
+        import apprise
+    except ModuleNotFoundError:
+        raise InvalidInputError.single(
+            "messages need the library apprise", field="notify.urls", remedy="pip install 'stepfare[notify]'"
+        ) from None
+    # It writes addresses into its log.
+    logging.getLogger("apprise").disabled = True
+    asset = apprise.AppriseAsset(
+        app_id="stepfare", app_desc="stepfare", app_url="", async_mode=False, storage_mode="memory", secure_logging=True
+    )
+    made = []
+    for number, address in enumerate(addresses):
+        scheme, separator, _ = address.partition(_SEPARATOR)
+        name = f"notify.urls[{number}]"
+        target = apprise.Apprise(asset=asset)
+        with warnings.catch_warnings():
+            # The first address makes it load a module of Python's that is on its way out.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            is_known = bool(separator) and target.add(address)
+        if not is_known:
+            raise InvalidInputError.single(
+                "is no address that apprise knows", field=name,
+                remedy="write it as https://github.com/caronc/apprise/wiki has it",
+            )  # fmt: skip
+        made.append(Channel(f"{name} ({scheme})", _sender(target)))
+    return tuple(made)
+
+
+def _sender(target: Any) -> Callable[[str, str, Level], bool]:
+    kinds = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "failure"}
+
+    def send(title: str, text: str, level: Level) -> bool:
+        try:
+            return bool(target.notify(title=title, body=text, notify_type=kinds[level], body_format="text"))
+        except Exception:
+            # A channel that fails in its own way is one that did not take it; its words may quote the address.
+            return False
+
+    return send

@@ -1,0 +1,265 @@
+"""Where a gang may be made: the plan's own place, then its next choices, each as machines with prices and ceilings.
+Pure.
+
+A next choice stands for the whole rest of the job; its ceiling on spot is 125 % of the price it was planned with. It is
+offered only while it is for sale within its ceiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fractions import Fraction
+
+from pricing.book import PriceBook
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market, RegionId
+from router.controller.orders import Order
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate
+from router.planning.costing import day_of
+from router.planning.listings import Listing
+from router.planning.plan import Alternative, Line, Plan
+from router.state.records import Shortage
+
+_SPOT_CEILING = Fraction(5, 4)
+_DIGEST_CHARACTERS = 12
+_FREE = UsdPerHour(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One machine to be made; prices are for it alone. ``price_as_of`` and ``price_source`` say what
+    ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by :func:`with_list_prices`. On a reservation
+    ``usd_per_hour`` is the amortised price, of which ``reservation_cost`` says what is known (amortised, sunk,
+    unknown)."""
+
+    zone: str | None
+    instance_type: str
+    market: Market
+    accelerator: str
+    accelerators: int
+    usd_per_hour: UsdPerHour
+    max_usd_per_hour: UsdPerHour
+    price_as_of: str = ""
+    price_source: str = ""
+    on_demand_usd_per_hour: UsdPerHour | None = None
+    reservation_cost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A gang in one place for one stretch of time. ``rank`` 0 is the plan's own; seats are in the order of the gang's
+    ranks."""
+
+    rank: int
+    cloud: str
+    region: str
+    seats: tuple[Seat, ...]
+    start: datetime
+    end: datetime
+
+    @property
+    def usd_per_hour(self) -> UsdPerHour:
+        """Of the whole gang, as planned."""
+        return UsdPerHour(sum(seat.usd_per_hour.nanos for seat in self.seats))
+
+    @property
+    def max_usd_per_hour(self) -> UsdPerHour:
+        """Of the whole gang, at its ceilings."""
+        return UsdPerHour(sum(seat.max_usd_per_hour.nanos for seat in self.seats))
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """The most that the stretch may cost."""
+        return self.max_usd_per_hour.over(self.end - self.start)
+
+    @property
+    def place(self) -> str:
+        """For a person: ``aws/us-east-1 4 x p5.48xlarge spot``."""
+        kinds: dict[tuple[str | None, str, Market], int] = {}
+        for seat in self.seats:
+            key = (seat.zone, seat.instance_type, seat.market)
+            kinds[key] = kinds.get(key, 0) + 1
+        zones = {zone for zone, _, _ in kinds}
+        where = next(iter(zones)) if len(zones) == 1 else None
+        parts = [
+            f"{count} x {kind} {market.value}" + (f" in {zone}" if where is None and zone else "")
+            for (zone, kind, market), count in kinds.items()
+        ]
+        return f"{self.cloud}/{where or self.region} {' + '.join(parts)}"
+
+
+def choices_of(
+    order: Order, plan: Plan, job: Job, market: Mapping[str, Sequence[Listing]], tries: int
+) -> tuple[Choice, ...]:
+    """At most ``tries`` places, best first: the order itself, then the job's alternatives that can be ordered, cheapest
+    plan first, none twice. ``market``: what is for sale now, by accelerator; alternatives that are not in it within
+    their ceilings are left out, and so are those that the plan does not describe machine by machine (an on-demand core
+    with a spot rest, a gang over several zones)."""
+    found = [_planned(order)]
+    summary = next((summary for summary in plan.jobs if summary.job == order.job), None)
+    for alternative in summary.alternatives if summary is not None else ():
+        choice = _next(order, plan, job, alternative, len(found))
+        if choice is None or any(_same(choice, other) for other in found):
+            continue
+        if _is_for_sale(choice.seats[0], choice, market.get(alternative.accelerator, ()), job):
+            found.append(choice)
+    return tuple(found[:tries])
+
+
+def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
+    """The gang of a candidate from now on; ``rank`` is 0: a plan of its own. Ceilings as those of next choices."""
+    seats = tuple(
+        Seat(
+            part.offer.zone, part.offer.instance_type, part.offer.market, candidate.accelerator,
+            part.machine.accelerator_count,
+            part.offer.usd_per_hour if part.listing.cost is None else part.listing.amortised or _FREE,
+            _ceiling(part.offer.usd_per_hour, part.offer.market), day_of(part.offer), part.offer.source,
+            reservation_cost=part.listing.cost or "",
+        )
+        for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
+        for _ in range(part.machines)
+    )  # fmt: skip
+    return Choice(0, candidate.region.cloud, candidate.region.region, seats, start, end)
+
+
+def most_at_risk(choices: Iterable[Choice]) -> Usd:
+    """The most that one gang may cost, wherever it is made and however often it is tried: at each moment it is in one
+    place, so at most the dearest of those whose stretch is not over."""
+    left = sorted(choices, key=lambda choice: choice.end)
+    total, at = Usd(0), min((choice.start for choice in left), default=None)
+    for number, choice in enumerate(left):
+        assert at is not None
+        if choice.end > at:
+            total += max(other.max_usd_per_hour for other in left[number:]).over(choice.end - at)
+            at = choice.end
+    return total
+
+
+def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
+    """The remembered shortage that this choice would run into, None where there is none."""
+    for shortage in shortages:
+        for seat in choice.seats:
+            same = (choice.cloud, choice.region, seat.instance_type, seat.market)
+            pool = (shortage.cloud, shortage.region, shortage.instance_type, shortage.market)
+            if same == pool and (shortage.zone is None or seat.zone in (None, shortage.zone)):
+                return shortage
+    return None
+
+
+def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
+    """The same with a zone on every machine, by instance type. KeyError names a type without one."""
+    seats = tuple(
+        seat if seat.zone is not None else replace(seat, zone=zones[seat.instance_type]) for seat in choice.seats
+    )
+    return replace(choice, seats=seats)
+
+
+def with_list_prices(choice: Choice, book: PriceBook) -> Choice:
+    """The same, each machine with what it costs there on demand by the book's list, where the book has that."""
+
+    def priced(seat: Seat) -> Seat:
+        price = book.on_demand(RegionId(choice.cloud, choice.region), seat.zone, seat.instance_type)
+        return replace(seat, on_demand_usd_per_hour=price)
+
+    return replace(choice, seats=tuple(priced(seat) for seat in choice.seats))
+
+
+def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
+    """For each instance type of the choice, the first zone in which the book sells it on every market that the choice
+    needs; ``otherwise`` where it knows none, and types without one are left out."""
+    sold: dict[tuple[str, str], set[Market]] = {}
+    for offer in book.offers:
+        if offer.zone and (offer.cloud, offer.region) == (choice.cloud, choice.region):
+            sold.setdefault((offer.instance_type, offer.zone), set()).add(offer.market)
+    found: dict[str, str] = {}
+    for kind in dict.fromkeys(seat.instance_type for seat in choice.seats):
+        needed = {seat.market for seat in choice.seats if seat.instance_type == kind}
+        zones = [zone for (name, zone), markets in sold.items() if name == kind and needed <= markets]
+        zone = min(zones, default=otherwise)
+        if zone is not None:
+            found[kind] = zone
+    return found
+
+
+def _planned(order: Order) -> Choice:
+    first = order.lines[0]
+    # Rank 0 leads the gang, so it sits where no spot machine is taken from under it.
+    lines = sorted(order.lines, key=lambda line: (line.market == Market.SPOT.value, line.zone or ""))
+    seats = tuple(seat for line in lines for seat in _seats_of(line))
+    return Choice(0, first.cloud, first.region, seats, order.start, order.end)
+
+
+def _seats_of(line: Line) -> Iterator[Seat]:
+    reserved = line.market == Market.RESERVED.value
+    rate = (line.amortised_usd_per_hour or _FREE) if reserved else line.usd_per_hour
+    prices, ceilings = (_shares(one, line.machines) for one in (rate, line.max_usd_per_hour))
+    for price, ceiling in zip(prices, ceilings, strict=True):
+        yield Seat(
+            line.zone, line.instance_type, Market(line.market), line.accelerator, line.accelerators // line.machines,
+            price, ceiling, line.price_as_of, line.price_source,
+            # Plans of before costs were named always had an amortised price.
+            reservation_cost=line.reservation_cost or ("amortised" if reserved else ""),
+        )  # fmt: skip
+
+
+def _shares(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
+    """Prices of single machines that add up to the price of all."""
+    return [UsdPerHour(share.nanos) for share in Usd(rate.nanos).split([1] * machines)]
+
+
+def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int) -> Choice | None:
+    market, spot = Market(alternative.market), alternative.market == Market.SPOT
+    if not alternative.provisionable or alternative.lacks or alternative.finish is None:
+        return None
+    if spot and job.gang.on_demand_share > 0:
+        return None  # a core of other machines at another price, of which an alternative tells no more
+    reserved = market is Market.RESERVED
+    own = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
+    ceiling = _ceiling(_FREE, market) if reserved else None
+    seats = tuple(
+        Seat(
+            alternative.zone, alternative.instance_type, market, alternative.accelerator,
+            alternative.accelerators // alternative.machines, price, ceiling or _ceiling(price, market),
+            plan.book_as_of.date().isoformat(), f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
+            reservation_cost=(alternative.reservation_cost or "unknown") if reserved else "",
+        )
+        for price in _shares(own, alternative.machines)
+    )  # fmt: skip
+    earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
+    # It needs no longer than the plan has it take, wherever in the plan it begins.
+    end = max(order.end, order.start + (alternative.finish - earliest))
+    return Choice(rank, alternative.cloud, alternative.region, seats, order.start, end)
+
+
+def _ceiling(price: UsdPerHour, market: Market) -> UsdPerHour:
+    return price.scaled(_SPOT_CEILING) if market is Market.SPOT else price
+
+
+def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: Job) -> bool:
+    fitting = [
+        listing
+        for listing in listings
+        if (listing.offer.cloud, listing.offer.region) == (choice.cloud, choice.region)
+        and (listing.offer.instance_type, listing.offer.market) == (seat.instance_type, seat.market)
+        and (seat.zone is None or listing.offer.zone in (None, seat.zone))
+    ]
+    # A plan spreads a gang over zones only where none of them has room for it.
+    if not job.gang.same_zone and seat.zone is not None:
+        fitting = [listing for listing in fitting if listing.cap is None or listing.cap >= len(choice.seats)]
+    return any(
+        listing.offer.usd_per_hour <= seat.max_usd_per_hour and listing.covers(choice.start, choice.end)
+        for listing in fitting
+    )
+
+
+def _same(one: Choice, other: Choice) -> bool:
+    return (one.cloud, one.region, sorted(map(_pool, one.seats))) == (
+        other.cloud, other.region, sorted(map(_pool, other.seats)),
+    )  # fmt: skip
+
+
+def _pool(seat: Seat) -> tuple[str, str, str]:
+    return (seat.zone or "", seat.instance_type, seat.market.value)

@@ -1,0 +1,107 @@
+"""Pools that took machines back, or lost them, are left alone for a while: longer each time, forgotten in a day.
+
+Under a policy that models availability it is the policy that decides when to try them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from pricing.offers import Offer
+from pricing.places import Market
+from router.controller.context import Site
+from router.controller.placement_options import Seat
+from router.planning.candidates import Candidate
+from router.spot.live.pool_backoff import REMEMBERED, is_closed, models_availability, until_left_alone
+from router.spot.policies.interface import Policy
+from router.state.records import Attempt, NodeRecord, Shortage
+
+_ANY = "*"
+UNHEALTHY = "unhealthy"
+
+
+def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -> None:
+    """Remembers the pools of these ranks as short; of several machines of one pool once."""
+    quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
+
+
+def quarantine_all(
+    site: Site, taken: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]
+) -> None:  # fmt: skip
+    """The same for many gangs at once: attempt, its machines, those ranks of it, why. What a pool that is left alone
+    already still loses was there before, and counts as the same time."""
+    now = site.clock()
+    pools: dict[Pool, tuple[Attempt, str]] = {}
+    for attempt, nodes, ranks, why in taken:
+        for node in nodes:
+            if node.rank in ranks:
+                pool = (attempt.cloud, attempt.region, node.zone, node.instance_type, node.market)
+                pools.setdefault(pool, (attempt, why))
+    if not pools:
+        return
+    lately: dict[Pool, list[Shortage]] = {}
+    for shortage in site.store.shortages_since(now - REMEMBERED):
+        lately.setdefault(_pool(shortage), []).append(shortage)
+    new = []
+    for pool, (attempt, why) in sorted(pools.items(), key=str):
+        stretches = [(shortage.at, shortage.until) for shortage in lately.get(pool, ())]
+        until = until_left_alone(stretches, now, site.deploy.patience.quarantine)
+        if until is not None:
+            new.append(Shortage(*pool, attempt.machines, now, until, why))
+    site.store.remember_short(*new)
+
+
+def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | NodeRecord], why: str) -> None:
+    """The pools of a gang that could not be had, or not even be asked for, are short for a while."""
+    now = site.clock()
+    until = now + site.deploy.patience.shortage
+    pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
+    site.store.remember_short(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
+
+
+Pool = tuple[str, str, str | None, str, Market]
+
+
+def _pool(shortage: Shortage) -> Pool:
+    return shortage.cloud, shortage.region, shortage.zone, shortage.instance_type, shortage.market
+
+
+class Short:
+    """The pools that are remembered as short, however often each was."""
+
+    def __init__(self, shortages: Iterable[Shortage]) -> None:
+        pools = {_pool(shortage) for shortage in shortages}
+        # A shortage of a whole region is one of each zone; an offer of a region may come from any zone.
+        self._pools = pools | {(cloud, region, _ANY, kind, market) for cloud, region, _, kind, market in pools}
+
+    def has(self, candidate: Candidate) -> bool:
+        """Whether a part of the gang would come from one of them."""
+        return any(self._has(part.offer) for part in candidate.parts)
+
+    def _has(self, offer: Offer) -> bool:
+        kind, market = offer.instance_type, offer.market
+        if offer.zone is None:
+            return (offer.cloud, offer.region, _ANY, kind, market) in self._pools
+        zones = (None, offer.zone)
+        return any((offer.cloud, offer.region, zone, kind, market) in self._pools for zone in zones)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortNow:
+    """The pools that are short at a moment: ``usual``, and ``modelled`` for policies that model availability."""
+
+    usual: Short
+    modelled: Short
+
+    def under(self, policy: Policy) -> Short:
+        """Those for attempts that the policy runs."""
+        return self.modelled if models_availability(policy) else self.usual
+
+
+def short_now(site: Site) -> ShortNow:
+    """The pools that are short; machines that were not well are left alone under every policy."""
+    now, first = site.clock(), site.deploy.patience.quarantine
+    known = site.store.shortages(now)
+    brief = [s for s in known if s.why == UNHEALTHY or is_closed((s.at, s.until), now, first, modelled=True)]
+    return ShortNow(Short(known), Short(brief))

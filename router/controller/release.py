@@ -1,0 +1,257 @@
+"""Releasing a gang: everything that an attempt made goes, is seen to be gone, and is written into the ledger.
+
+May be called again after any failure or crash: each step finds what the one before left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from providers.errors import ProviderError
+from providers.fleet import Found
+from router.agent import states
+from router.agent.config import Config
+from router.controller.context import Site
+from router.controller.deadlines import deadline_of
+from router.controller.errors import NotReleasedError
+from router.controller.inventory import Witness, look
+from router.controller.lifecycle import kept_step, last_step
+from router.controller.metering import metered_entries
+from router.controller.node_script import SECRET_FILES
+from router.controller.time_use import course_of
+from router.controller.usage_entries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, moved_entries
+from router.controller.workspaces import GRACE_SECONDS, workspace_to_release
+from router.coordinator.saves import SAVED
+from router.ledger.entry import Kind, What
+from router.state.records import Attempt, NodeRecord, Phase
+from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
+from terraform.module_metadata import Boot, boot_of, needs_hosts
+from terraform.orphans import stop_strays, strays
+from terraform.spec import Host
+from terraform.workdir import damaged, forget_secrets, forget_state, repair
+
+_TRIES = 3
+# Clouds bill no less.
+_LEAST_METERED = timedelta(seconds=1)
+_PAUSE_S = 2.0
+# Two heartbeats, and what a coordinator takes to write them down.
+_SILENT_S = 2 * Config.heartbeat_seconds + 5.0
+# An engine whose parent was killed still works; it ends by itself.
+_LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
+
+
+def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
+    """Releases every machine of the attempt; it is over afterwards. ``reason`` ``finished`` ends it as finished, any
+    other as failed. NotReleasedError: it stays in RELEASING."""
+    if attempt.phase.is_over:
+        return attempt
+    if attempt.phase is not Phase.RELEASING:
+        attempt = site.store.update(attempt.id, lambda a: _going(a, reason, message))
+        site.store.note(attempt.id, "releasing", site.clock(), reason=reason)
+    if attempt.made_at is not None:
+        _let_them_save(site, attempt)
+        _unmake(site, attempt)
+    return _over(site, attempt)
+
+
+def _let_them_save(site: Site, attempt: Attempt) -> None:
+    """Gives the training its grace: in RELEASING the coordinator orders every rank to stop. Machines that run a
+    script are stopped that way by their module; others would just be switched off. Ranks that do not call are not
+    waited for."""
+    if attempt.met_at is None or boot_of(attempt.cloud) is Boot.SCRIPT:
+        return
+    ends = time.monotonic() + Config.heartbeat_seconds + GRACE_SECONDS
+    heard: dict[int, tuple[datetime | None, float]] = {}
+    while time.monotonic() < ends:
+        now = time.monotonic()
+        waiting = False
+        for node in site.store.nodes(attempt.id):
+            known, since = heard.get(node.rank, (None, now))
+            if node.rank not in heard or known != node.heard_at:
+                heard[node.rank], since = (node.heard_at, now), now
+            waiting |= not node.ended_reason and now - since < _SILENT_S
+        if not waiting:
+            return
+        time.sleep(_PAUSE_S / 4)
+
+
+def _going(attempt: Attempt, reason: str, message: str) -> Attempt | None:
+    if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
+        return None
+    return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
+
+
+def _unmake(site: Site, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    trouble: Exception | None = None
+    by_terraform = _is_whole(site, attempt)
+    if not by_terraform:
+        _release_by_tag(site, attempt, surely=True)
+    for left in reversed(range(_TRIES) if by_terraform else ()):
+        try:
+            _destroy(site, attempt)
+            trouble = None
+            break
+        except StateLostError:
+            # What the state should have listed is found by its tag; then the next try begins from nothing.
+            _release_by_tag(site, attempt, surely=True)
+            stop_strays(directory)
+            forget_state(directory)
+            trouble = None
+            break
+        except TerraformError as error:
+            trouble = error
+            if left:
+                time.sleep(_PAUSE_S)
+    if trouble is not None:
+        raise NotReleasedError(f"{attempt.id}: {trouble}") from trouble
+    # Machines that were asked for when the engine was killed are in no state.
+    _release_by_tag(site, attempt, surely=False)
+    stop_strays(directory)
+    if left_over := strays(directory):
+        raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
+    with suppress(RunDirectoryError):
+        forget_secrets(directory)
+    for name in SECRET_FILES:
+        for file in directory.glob(f"nodes/*/{name}"):
+            file.unlink(missing_ok=True)
+
+
+def _is_whole(site: Site, attempt: Attempt) -> bool:
+    """Whether Terraform can read the run directory, made so again from the state where something of it was damaged.
+    False: only the tag leads to the machines. NotReleasedError where there is no tag either."""
+    directory = site.directory(attempt.directory)
+    if not (bad := damaged(directory)):
+        return True
+    site.store.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
+    site.tell(attempt.job, f"{', '.join(bad)} of {attempt.id} cannot be read: written again from the state")
+    nodes = site.store.nodes(attempt.id)
+    try:
+        spec = workspace_to_release(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
+        repair(directory, spec, plugins=site.plugins)
+        return True
+    except (ValueError, TerraformError) as error:
+        if needs_hosts(attempt.cloud):
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.note(attempt.id, "released by tag", site.clock(), why=str(error))
+        return False
+
+
+def _hosts(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
+    """The hosts that the machines are, by rank; none where they are not our own."""
+    groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
+    known = {host.address: host for group in groups for host in group}
+    own = needs_hosts(attempt.cloud)
+    return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
+
+
+def _destroy(site: Site, attempt: Attempt) -> None:
+    directory = site.directory(attempt.directory)
+    if not directory.exists():
+        return  # prepared nothing, or somebody removed it: tags decide
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            look(site, attempt)
+            site.runner.destroy(directory, Witness(site, attempt).saw)
+            return
+        except StateLockedError:
+            if not left:
+                raise
+            time.sleep(_LOCK_PAUSE_S)
+        except RunDirectoryError:
+            if any(directory.glob("*.tfstate")):
+                raise
+            return  # nothing was prepared, so nothing was made
+
+
+def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
+    """``surely``: nothing else can say what exists, so that a cloud which cannot be asked is an error."""
+    try:
+        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not surely)
+    except ProviderError as error:
+        if surely:
+            raise NotReleasedError(f"{attempt.id}: {error}") from error
+        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        return
+    for found, trouble in released.items():
+        if trouble is not None:
+            raise NotReleasedError(f"{attempt.id}: {found.what} {found.machine_id}: {trouble}")
+
+
+def release_tagged(
+    site: Site, cloud: str, region: str, attempts: set[str], *, machines_only: bool
+) -> Mapping[Found, ProviderError | None]:
+    """Releases the machines that carry the tag of one of these attempts and are ours. ProviderError when the cloud
+    cannot be asked; empty where a cloud knows no tags."""
+    fleet = site.fleet(cloud)
+    if fleet is None:
+        return {}
+    findings = fleet.found([region])
+    if findings.gaps:
+        raise findings.gaps[0].error
+    # Of what Terraform released, clouds may go on listing networks and the like for hours.
+    kinds = {"machine"} if machines_only else {"machine", "other"}
+    ours = [
+        f
+        for f in findings.found
+        if f.attempt in attempts and f.state_id == site.store.id and f.kind in kinds and not f.going
+    ]
+    return dict(zip(ours, fleet.release(ours), strict=True)) if ours else {}
+
+
+def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
+    """Now; where the clock was set back meanwhile, when it was last heard of: what was there has cost something."""
+    known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
+    return max(known) if max(known) > made_at else made_at + _LEAST_METERED
+
+
+def _meter(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+    """Writes the attempt into the ledger. A machine that is there from before stays as it is: what is told meanwhile
+    would cut its time another way."""
+    journal = site.store.journal(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
+    course = course_of(
+        attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
+    )
+    there = {
+        entry.rank
+        for entry in site.store.ledger.entries(attempt=attempt.id, kind=Kind.METERED)
+        if entry.what is What.MACHINE
+    }
+    new = [node for node in nodes if node.rank not in there]
+    site.store.ledger.add(
+        (
+            *metered_entries(attempt, new, now, course),
+            *disk_entries(attempt, new, disk_gib(journal), now),
+            *moved_entries(attempt, journal, now),
+        )
+    )
+
+
+def _over(site: Site, attempt: Attempt) -> Attempt:
+    now = site.clock()
+    for node in site.store.nodes(attempt.id):
+        if node.made_at is not None and node.gone_at is None:
+            site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
+    nodes = site.store.nodes(attempt.id)
+    last, kept = last_step(attempt, nodes), kept_step(attempt, nodes)
+    if attempt.result == states.FINISHED:
+        kept = last  # what it leaves behind is more than a checkpoint
+
+    def counted(current: Attempt) -> Attempt | None:
+        return None if current.kept_step is not None else replace(current, last_step=last, kept_step=kept)
+
+    attempt = site.store.update(attempt.id, counted)
+    _meter(site, attempt, nodes, now)
+    site.store.note(attempt.id, "released", now, reason=attempt.reason)
+    phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
+
+    def close(current: Attempt) -> Attempt | None:
+        if current.phase.is_over:
+            return None
+        return replace(current, phase=phase, gone_at=now)
+
+    return site.store.update(attempt.id, close)

@@ -1,0 +1,300 @@
+"""Where jobs go on that lost their gang: all that wait for a place at one moment are planned together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.places import RegionId
+from router.controller.accepted_limits import limits_text
+from router.controller.attempt_history import LEAST_INTERVAL_S, Chain
+from router.controller.budgets import with_hard
+from router.controller.context import Site
+from router.controller.deadlines import as_of
+from router.controller.job_history import past_of
+from router.controller.lifecycle import Reason
+from router.controller.metering import spent
+from router.controller.orders import Order
+from router.controller.placement_options import Choice, choice_from
+from router.controller.provision_order import Errand, Next, Outcome, Placed, place
+from router.controller.quarantine import short_now
+from router.controller.workspaces import job_of
+from router.coordinator.saves import Answers, saved_for_all
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.ledger.budget import holding
+from router.ledger.entry import Kind
+from router.ledger.month import Month
+from router.planning.candidates import Candidate, CandidateFinder
+from router.planning.current_use import Held, held_use
+from router.planning.remaining_work import checkpoint_interval, fits, job_left
+from router.planning.replacement import Want, reassign
+from router.planning.shared_limits import Use
+from router.planning.solver import PulpSolver, Solver
+from router.spot.options import parted
+from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.interface import Event, Greedy, Move, Observation, Policy
+from router.state.records import Attempt, NodeRecord, Shortage
+
+TICK = timedelta(minutes=5)
+_LATELY = timedelta(days=1)
+_EVENTS = {Reason.INTERRUPTED.value: Event.INTERRUPTION, Reason.LOST.value: Event.LOST}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanting:
+    """A job that needs a place. ``leaving``: its gang that is still there, None where all is gone, or where it stays
+    until the next is there. ``wish``: where the policy wants it to go; None: it is asked now."""
+
+    chain: Chain
+    leaving: Attempt | None = None
+    wish: Move | None = None
+
+    @property
+    def last(self) -> Attempt:
+        """Its newest attempt."""
+        return self.chain.last
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """There."""
+
+    errand: Errand
+    choice: Choice
+    checkpoint_seconds: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Nowhere now."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """It will not go on."""
+
+    why: str
+
+
+Answer = Go | Later | Never
+Alive = tuple[Sequence[Attempt], Sequence[NodeRecord]]
+
+
+@dataclass(slots=True)
+class Replanner:
+    """``book``: the prices of now. ``recorded``: the policy that an attempt was begun with; where that is None,
+    ``policy`` decides."""
+
+    site: Site
+    book: Callable[[], PriceBook]
+    policy: Policy = field(default_factory=lambda: SafetyNet(Greedy()))
+    solver: Solver = field(default_factory=lambda: PulpSolver("highs"))
+    recorded: Callable[[Attempt], Policy | None] = lambda _: None
+    _plans_as_of: dict[str, datetime] = field(default_factory=dict)
+
+    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
+        """An answer for each. One program for all jobs whose plans had the same limits."""
+        answers: dict[int, Answer] = {}
+        by_limits: dict[str, list[int]] = {}
+        texts = {plan: limits_text(self.site.store, plan) for plan in {want.last.plan for want in wanting}}
+        for number, want in enumerate(wanting):
+            by_limits.setdefault(texts[want.last.plan], []).append(number)
+        for text, numbers in by_limits.items():
+            limits = Limits.model_validate_json(text)
+            answers |= dict(zip(numbers, self._together([wanting[n] for n in numbers], limits), strict=True))
+        return [answers[number] for number in range(len(wanting))]
+
+    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed | Outcome]:
+        """Writes the answers down, all at once, before anything is done."""
+        return place(self.site, [Next(go.errand, go.choice, go.checkpoint_seconds, want.chain) for want, go in going])
+
+    def _together(self, wanting: Sequence[Wanting], limits: Limits) -> list[Answer]:
+        now, book = self.site.clock(), self.book()
+        finder = self.finder(limits)
+        short, lately = short_now(self.site), self.lately()
+        jobs = self._jobs(wanting)
+        alive = self.site.store.overview.alive()
+        answers: dict[int, Answer] = {}
+        wants: list[tuple[int, Want]] = []
+        for number, want in enumerate(wanting):
+            job = self._job(want, jobs)
+            if isinstance(job, Never):
+                answers[number] = job
+                continue
+            every = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
+            closed = short.under(self.policy_for(want.last))
+            found = tuple(candidate for candidate in every if not closed.has(candidate))
+            if want.wish is not None:
+                found = tuple(candidate for candidate in found if candidate.key in want.wish.to)
+            allowed = self._allowed(want, every, found, job, limits, lately)
+            if isinstance(allowed, Later):
+                answers[number] = allowed
+            else:
+                most = None if job.budget is None else job.budget - self._spent(job, alive, now)
+                order = allowed.to if allowed.ordered else ()
+                wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id, order)))
+        leaving = {want.leaving.id for want in wanting if want.leaving is not None}
+        staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
+        held = [_held(staying, alive[1], book, limits)]
+        money = self._money_left(limits, staying.values(), alive, now)
+        done = reassign([want for _, want in wants], limits, held, solver=self.solver, money_left=money)
+        saved = saved_for_all(
+            self.site.store, {want.last.id: want.last.order_id for want in wanting if want.last.order_id}
+        )
+        for number, want_ in wants:
+            chosen = done.placed.get(want_.name)
+            if chosen is not None:
+                answers[number] = self._go(wanting[number], want_.job, chosen, book, saved)
+            elif want_.most_usd is not None and want_.most_usd.nanos <= 0:
+                answers[number] = Never("its budget is spent")
+            else:
+                answers[number] = Later("every place that it may use is taken, or over its budget")
+        return [answers[number] for number in range(len(wanting))]
+
+    def _spent(self, job: Job, alive: Alive, now: datetime) -> Usd:
+        """By the ledger, and until now by what is there, whatever it was that the job was planned for."""
+        entries = self.site.store.ledger.entries(kind=Kind.METERED, job=job.name)
+        mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
+        return Usd.total(e.usd for e in entries) + spent([node for node in alive[1] if node.attempt in mine], now)
+
+    def _money_left(
+        self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime
+    ) -> dict[str, Usd]:  # fmt: skip
+        """What teams with a budget may still spend this month, beside what runs on, at its ceilings, and what was spent
+        on what leaves."""
+        teams = with_hard(limits, holding(self.site.store.budgets.all(), Month.of(now))).teams
+        if not teams:
+            return {}
+        month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
+        stays, left = {attempt.id for attempt in staying}, {}
+        for budget in teams:
+            metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
+            committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
+            gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}
+            committed += spent([node for node in alive[1] if node.attempt in gone], now)
+            left[budget.team] = budget.budget - max(metered, budget.spent) - committed
+        return left
+
+    def policy_for(self, attempt: Attempt) -> Policy:
+        """The policy that runs an attempt, and the next ones of its job."""
+        return self.recorded(attempt) or self.policy
+
+    def finder(self, limits: Limits) -> CandidateFinder:
+        """What finds places at the prices and the time of now."""
+        return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
+
+    def left_of(self, chain: Chain) -> Job | None:
+        """What is left of the job from its last confirmed step; None where its specification is not known."""
+        last = chain.last
+        return self._left(chain, self.site.store.job(last.job_digest))
+
+    def limits_of(self, attempt: Attempt) -> Limits:
+        """Those that its plan was accepted with."""
+        return Limits.model_validate_json(limits_text(self.site.store, attempt.plan))
+
+    def _left(self, chain: Chain, text: str | None) -> Job | None:
+        if text is None:
+            return None
+        step, where = chain.before.step, chain.saved_by
+        there = RegionId(where.cloud, where.region) if step else None
+        return job_left(_read_job(text), step, there, self._as_of(chain.last))
+
+    def _as_of(self, attempt: Attempt) -> datetime:
+        """When its plan was made; a plan never changes."""
+        if attempt.plan not in self._plans_as_of:
+            self._plans_as_of[attempt.plan] = as_of(self.site.store, attempt)
+        return self._plans_as_of[attempt.plan]
+
+    def _jobs(self, wanting: Sequence[Wanting]) -> dict[str, str]:
+        return self.site.store.jobs({want.last.job_digest for want in wanting})
+
+    def _job(self, want: Wanting, jobs: Mapping[str, str]) -> Job | Never:
+        if want.chain.in_vain >= self.site.deploy.patience.tries:
+            return Never(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
+        return self._left(want.chain, jobs.get(want.last.job_digest)) or Never("its specification is not in the state")
+
+    def lately(self) -> tuple[Shortage, ...]:
+        """Pools that ran short in the last day, whosoever gangs they were to be."""
+        return self.site.store.shortages_since(self.site.clock() - _LATELY)
+
+    def has_time(self, attempt: Attempt) -> bool:
+        """Whether its job has a deadline that is still ahead."""
+        text = self.site.store.job(attempt.job_digest)
+        deadline = None if text is None else _read_job(text).deadline
+        return deadline is not None and deadline.at(self._as_of(attempt)) > self.site.clock()
+
+    def _allowed(
+        self, want: Wanting, every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits,
+        lately: Sequence[Shortage],
+    ) -> Move | Later:  # fmt: skip
+        if want.wish is not None and want.wish.ordered:
+            return want.wish if found else Later("none of the places that it wants is left")
+        now = self.site.clock()
+        deadline = None if job.deadline is None else job.deadline.at(now)
+        event = _EVENTS.get(want.last.reason, Event.ENDED_SHORT)
+        places, closed = parted(every, found, job, limits)
+        past = past_of(want.chain, job, every, lately, now)
+        seen = Observation(
+            now, deadline, TICK, event, None, places, closed=closed, began=past.began, share=past.share,
+            lives=past.lives, answers=past.answers,
+        )  # fmt: skip
+        decision = self.policy_for(want.last).decide(seen)
+        if isinstance(decision, Move):
+            return decision
+        return Later(getattr(decision, "why", "") or "no place is left")
+
+    def _go(
+        self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]
+    ) -> Answer:  # fmt: skip
+        last, now = want.last, self.site.clock()
+        hours = chosen.reserved_hours(max(1, job.steps_left))
+        choice = choice_from(chosen, now, now + timedelta(hours=hours))
+        order = Order(last.job, last.gang, last.start, choice.end, ())
+        policies = (last.policy, last.quoted_policy)
+        errand = Errand(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
+        return Go(errand, choice, _interval(last, job, chosen, book, saved.get(last.id)))
+
+
+def _interval(
+    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None
+) -> float | None:  # fmt: skip
+    """How often it is to save there; half of what it was where the time of a notice was too short to save."""
+    part = chosen.parts[-1]
+    best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
+    known = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
+    if answers is not None and answers.step is None:
+        return max(LEAST_INTERVAL_S, min(known or [_ran_s(last)]) / 2)
+    return min(known, default=None)
+
+
+def _held(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits) -> Use:
+    """What goes on running takes of the limits."""
+    pools = Counter(
+        (staying[n.attempt].cloud, staying[n.attempt].region, n.zone, n.instance_type, n.market)
+        for n in nodes
+        if n.attempt in staying
+    )
+    return held_use((Held(*pool, machines) for pool, machines in pools.items()), book, limits)
+
+
+# Jobs are frozen, and large to read.
+@lru_cache(maxsize=2048)
+def _read_job(text: str) -> Job:
+    return job_of(text)
+
+
+def _ran_s(attempt: Attempt) -> float:
+    """How long it trained, for one that saved when it liked."""
+    if attempt.met_at is None or attempt.gone_at is None:
+        return 2 * LEAST_INTERVAL_S
+    return (attempt.gone_at - attempt.met_at).total_seconds()

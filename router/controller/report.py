@@ -1,0 +1,108 @@
+"""What runs and what it has cost so far, gathered for people and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pricing.money import Usd
+from router.config.deploy_file import Patience
+from router.controller.attempt_history import waits
+from router.controller.deadlines import deadline_of
+from router.controller.lifecycle import GOES_ON
+from router.controller.metering import spent
+from router.jobs.run_policy import RunPolicy
+from router.planning.candidates import LONGEST_RUN
+from router.spot.policies.interface import Rule
+from router.state.records import Attempt, NodeRecord, Phase
+from router.state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class GangReport:
+    """An attempt with its machines; ``spent_usd`` until now, ``quiet`` since the rank that was silent longest last
+    called (None while none has); ``waits``: its job is to go on, and has no machines."""
+
+    attempt: Attempt
+    nodes: tuple[NodeRecord, ...]
+    spent_usd: Usd
+    quiet: timedelta | None
+    waits: bool = False
+
+    @property
+    def state(self) -> str:
+        """Its phase for a person; a gang that was left is no failure of its job, which goes on, or ``waits`` to."""
+        left = self.attempt.phase is Phase.FAILED and self.attempt.reason in GOES_ON
+        return "waits" if self.waits else self.attempt.reason if left else self.attempt.phase.value
+
+    @property
+    def policy(self) -> RunPolicy | None:
+        """The policy that runs it; None where an earlier version began it."""
+        return RunPolicy.recorded(self.attempt.policy)
+
+    @property
+    def quoted_policy(self) -> RunPolicy | None:
+        """The policy of its quote, where another one runs."""
+        return RunPolicy.recorded(self.attempt.quoted_policy)
+
+    @property
+    def step(self) -> int | None:
+        """How far its training said it is; None where nobody says."""
+        return max((node.step for node in self.nodes if node.step is not None), default=None)
+
+    @property
+    def saved_step(self) -> int | None:
+        """The last step that it said is saved; None where nobody says."""
+        return max((node.saved_step for node in self.nodes if node.saved_step is not None), default=None)
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether it has machines whose price nobody knows: they are in no sum."""
+        return any(node.unpriced for node in self.nodes)
+
+    @property
+    def calling(self) -> int:
+        """Ranks that have called at all."""
+        return sum(bool(node.agent) for node in self.nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Attempts in the order in which they were begun; ``spent_usd`` of all of them."""
+
+    gangs: tuple[GangReport, ...]
+    spent_usd: Usd
+    now: datetime
+
+
+def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool) -> Report:
+    """Those of these jobs, attempts or plans (none: all); of what is over only the last of each job, unless
+    ``everything``."""
+    found = [a for a in store.attempts() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
+    if not everything and not wanted:
+        last = {attempt.job: attempt.id for attempt in found}
+        found = [a for a in found if not a.phase.is_over or last[a.job] == a.id]
+    waiting = {chain.last.id for chain in waits(store, _ended(store, now, patience), crashes=patience.crashes)}
+    gangs = tuple(replace(_gang(store, attempt, now), waits=attempt.id in waiting) for attempt in found)
+    return Report(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
+
+
+def _ended(store: Store, now: datetime, patience: Patience) -> list[Attempt]:
+    """The last attempts of jobs that may go on: gone lately, or waiting for spot until the deadline by their policy."""
+    gone = store.ended_last(now - LONGEST_RUN)
+    return [a for a in gone if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
+
+
+def _waits_long(store: Store, attempt: Attempt, now: datetime) -> bool:
+    policy = RunPolicy.recorded(attempt.policy)
+    if policy is None or policy.name == Rule.GREEDY:
+        return False
+    return (deadline_of(store, attempt) or now) > now
+
+
+def _gang(store: Store, attempt: Attempt, now: datetime) -> GangReport:
+    nodes = store.nodes(attempt.id)
+    heard = [node.heard_at for node in nodes if node.heard_at is not None]
+    quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
+    return GangReport(attempt, nodes, spent(nodes, now), quiet)

@@ -1,0 +1,172 @@
+"""Orphans: what exists and should not, and what should exist and does not, in state, journal and clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from providers.errors import ProviderError
+from providers.fleet import Found
+from router.controller.context import Site
+from router.controller.provision_order import is_interrupted
+from router.controller.run_folders import run_directories, state_of
+from router.state.errors import StateError, UnreadableError
+from router.state.records import Attempt
+from terraform.errors import TerraformError
+from terraform.orphans import stop_strays, strays
+from terraform.workdir import lists_resources
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """Something that no living attempt stands for. ``found`` in a cloud; ``attempt`` between two states;
+    ``directory`` with processes of an attempt that is over; ``terraform``: what a Terraform state lists there. ``ours``
+    False: it belongs to another state database, and is left alone."""
+
+    what: str
+    where: str
+    attempt: str
+    ours: bool
+    found: Found | None = None
+    interrupted: Attempt | None = None
+    directory: str | None = None
+    terraform: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What was found; ``gaps`` are places that could not be asked, with the reason; ``lost`` machines that the state
+    takes to exist and no cloud knows (attempt, rank)."""
+
+    orphans: tuple[Orphan, ...]
+    gaps: tuple[str, ...]
+    lost: tuple[tuple[str, int], ...]
+
+
+def look(
+    site: Site, clouds: Iterable[str], regions: Mapping[str, Sequence[str]], *, others_work: bool = False,
+    adopted: str = "",
+) -> Sweep:  # fmt: skip
+    """Looks everywhere; changes nothing. ``clouds`` to be asked, each in these ``regions`` (none: all it has).
+    ``others_work``: another command makes or releases machines, so that attempts between two states are its
+    business. ``adopted``: the id of a lost state, whose machines and run directories count as ours."""
+    skipped: list[UnreadableError] = []
+    attempts: dict[str, Attempt | None] = {attempt.id: attempt for attempt in site.store.attempts(skipped=skipped)}
+    # Nobody knows whether these are over: what is theirs is no orphan.
+    attempts |= {error.key[0]: None for error in skipped}
+    known = [attempt for attempt in attempts.values() if attempt is not None]
+    orphans = [
+        Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
+        for a in known
+        if is_interrupted(a) and not others_work
+    ]
+    gaps = [str(error) for error in skipped]
+    seen: set[tuple[str, str]] = set()
+    asked: set[str] = set()
+    for cloud in clouds:
+        try:
+            fleet = site.fleet(cloud)
+            if fleet is None:
+                continue
+            findings = fleet.found(list(regions.get(cloud, ())))
+        except ProviderError as error:
+            gaps.append(f"{cloud}: {error}")
+            continue
+        asked.add(cloud)
+        gaps += [f"{cloud}: {gap.subject}: {gap.error}" for gap in findings.gaps]
+        for found in findings.found:
+            seen.add((found.attempt, found.machine_id))
+            if not found.going and not _stands_for(attempts, found.attempt):
+                orphans.append(_orphan(site, found, adopted))
+    if adopted:
+        orphans += _adopted(site, attempts, adopted)
+    orphans += _processes(site, attempts)
+    lost = [
+        (attempt.id, node.rank)
+        for attempt in known
+        if not attempt.phase.is_over and not is_interrupted(attempt) and attempt.cloud in asked
+        for node in site.store.nodes(attempt.id)
+        if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
+    ]
+    return Sweep(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())
+
+
+def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
+    """Releases those that are ours, interrupted attempts first; each with what went wrong, "" when it is gone."""
+    from router.controller.errors import NotReleasedError
+    from router.controller.provision_order import release_interrupted
+
+    results: list[tuple[Orphan, str]] = []
+    mine = [orphan for orphan in orphans if orphan.ours]
+    for orphan in mine:
+        if orphan.interrupted is not None:
+            try:
+                release_interrupted(site, orphan.interrupted)
+                results.append((orphan, ""))
+            except (NotReleasedError, StateError, OSError) as error:
+                results.append((orphan, str(error)))
+    results += [(orphan, _destroyed(site, orphan)) for orphan in mine if orphan.terraform]
+    for cloud in sorted({o.found.cloud for o in mine if o.found is not None}):
+        results += _released(site, cloud, [o for o in mine if o.found is not None and o.found.cloud == cloud])
+    for orphan in mine:
+        if orphan.directory is not None and not orphan.terraform:
+            directory = site.directory(orphan.directory)
+            stop_strays(directory)
+            results.append((orphan, f"{len(left)} processes do not end" if (left := strays(directory)) else ""))
+    return tuple(results)
+
+
+def _released(site: Site, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
+    fleet = site.fleet(cloud)
+    found = [orphan.found for orphan in orphans if orphan.found is not None]
+    if fleet is None:
+        return []
+    try:
+        errors = fleet.release(found)
+    except ProviderError as error:
+        return [(orphan, str(error)) for orphan in orphans]
+    return [(orphan, "" if error is None else str(error)) for orphan, error in zip(orphans, errors, strict=True)]
+
+
+def _stands_for(attempts: Mapping[str, Attempt | None], name: str) -> bool:
+    """Whether machines of that attempt may exist. Those of an interrupted one go with it."""
+    if name not in attempts:
+        return False
+    attempt = attempts[name]
+    return attempt is None or not attempt.phase.is_over
+
+
+def _destroyed(site: Site, orphan: Orphan) -> str:
+    try:
+        site.runner.destroy(site.directory(orphan.directory or ""))
+    except TerraformError as error:
+        return str(error)
+    return ""
+
+
+def _adopted(site: Site, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
+    """Run directories of a lost state whose own Terraform state lists something: no tag leads to all of that."""
+    return [
+        Orphan("what Terraform made", str(path), path.name, ours=True, directory=path.name, terraform=True)
+        for path in run_directories(site.runs)
+        if path.name not in attempts and state_of(path) == state and lists_resources(path)
+    ]
+
+
+def _orphan(site: Site, found: Found, adopted: str) -> Orphan:
+    place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
+    return Orphan(
+        f"{found.what} {found.machine_id}", place, found.attempt,
+        ours=bool(found.state_id) and found.state_id in (site.store.id, adopted), found=found,
+    )  # fmt: skip
+
+
+def _processes(site: Site, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
+    """Processes in run directories of attempts that are over, or that nobody knows."""
+    if not site.runs.is_dir():
+        return []
+    return [
+        Orphan(f"{len(left)} processes", str(folder), folder.name, ours=True, directory=folder.name)
+        for folder in sorted(site.runs.iterdir())
+        if folder.is_dir() and not _stands_for(attempts, folder.name) and (left := strays(folder))
+    ]

@@ -1,0 +1,60 @@
+"""What machines that go on running take of the shared limits, so that it is not given away twice. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pricing.book import PriceBook
+from pricing.money import UsdPerHour
+from pricing.offers import Offer
+from pricing.places import Market, RegionId
+from router.jobs.limits import Limits
+from router.planning.candidates import Part
+from router.planning.listings import Listing, listings_by_accelerator
+from router.planning.shared_limits import Use, use_of_parts
+
+_FREE = UsdPerHour(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """So many machines of one type in one place, bought on one market; ``zone`` None where nobody knows it."""
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: Market
+    machines: int
+
+
+def held_use(held: Iterable[Held], book: PriceBook, limits: Limits) -> Use:
+    """What they take of quotas, stock, reservations and the capacity of offers, also where they are not for sale any
+    more. Machines of a type, region or accelerator that the book does not know are left out."""
+    listings = listings_by_accelerator(book, limits)
+    parts = [part for part in (_part(item, book, listings) for item in held) if part is not None]
+    return use_of_parts(parts, limits)
+
+
+def _part(item: Held, book: PriceBook, listings: Mapping[str, Sequence[Listing]]) -> Part | None:
+    machine = book.machine(item.cloud, item.instance_type)
+    region = book.region(RegionId(item.cloud, item.region))
+    accelerator = book.accelerator(machine.accelerator) if machine is not None else None
+    if machine is None or region is None or accelerator is None:
+        return None
+    place = (item.cloud, item.region, item.instance_type, item.market)
+    fitting = [
+        listing
+        for listing in listings.get(machine.accelerator, ())
+        if (listing.offer.cloud, listing.offer.region, listing.offer.instance_type, listing.offer.market) == place
+        and (item.zone is None or listing.offer.zone in (None, item.zone))
+    ]
+    # The offer of its own zone before one of the whole region.
+    listing = min(fitting, key=lambda one: (one.offer.zone != item.zone, one.name), default=None)
+    if listing is None:
+        offer = Offer(
+            item.cloud, item.region, item.zone, item.instance_type, item.market, _FREE, "not for sale any more", None
+        )
+        listing = Listing(offer, machine, region, accelerator, _FREE, None)
+    return Part(listing.offer, machine, item.machines, listing)

@@ -1,0 +1,200 @@
+"""Solving in stages: who can be placed at all (strict tiers of priority), then at what cost; with an honest bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pricing.money import Usd
+from router.planning.column_generation import Shortlist
+from router.planning.costing import compute_usd, moves_of
+from router.planning.effort import Effort
+from router.planning.formulation import Formulation, free_starts
+from router.planning.greedy import greedy, start_values
+from router.planning.left_shift import compacted
+from router.planning.problem import Scene
+from router.planning.program import Program, Row
+from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
+from router.planning.solver import Solution, usd_below
+
+PLACEMENT = "placement"
+_STAYING = "staying"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the program answered, as runs by job. ``bound_usd`` is a proven floor of cost + thresholds for the
+    jobs placed."""
+
+    scene: Scene
+    stage_two: Program
+    runs: Mapping[str, tuple[Run, ...]]
+    holdings: Mapping[str, tuple[Hold, ...]]
+    bound_usd: Usd
+    threshold: Usd
+    stage_one_proven: bool
+    hit_time_limit: bool
+
+    @property
+    def spent(self) -> Usd:
+        """Cost plus thresholds, exact: for comparing two answers."""
+        compute = Usd.total(compute_usd(found) for found in self.runs.values())
+        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
+
+
+def solve_in_stages(
+    scene: Scene, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
+) -> Answer:
+    """All jobs first; only where that is impossible, tier by tier from the highest priority down; then the cost.
+
+    Half of the effort may go into the first attempt.
+    """
+    program, u = formulation.program, formulation.layout.u
+    if not scene.jobs:
+        return _nothing(scene, program, proven=True)
+    everyone = program.fixed(dict.fromkeys(u.values(), 0.0))
+    quick = greedy(scene)
+    start = start_values(scene, formulation.layout, quick)
+    whole = len(quick) == len(scene.jobs)
+    first = effort if whole else effort.within(1 / 2, 1 / 2)
+    solution = first.solve(phase, everyone, _inner(gap), start if whole else None)
+    if solution.values:
+        return _answer(scene, formulation, everyone, solution, proven=True)
+    if whole:
+        # Everyone has a place, so stage one is proven whatever the search found in time.
+        return replace(_by_hand(scene, everyone, quick, solution), stage_one_proven=True)
+    proven, hit = True, solution.hit_time_limit
+    narrowed = program
+    tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
+    best: Solution | None = None
+    for number, tier in enumerate(tiers):
+        out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
+        share = 1 / (len(tiers) - number + 1)
+        part = effort.within(share, share)
+        stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
+        hit = hit or stage.hit_time_limit
+        if not stage.values:
+            proven = False
+            break
+        proven = proven and stage.outcome == "optimal"
+        best = stage
+        most = float(round(stage.objective))
+        narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
+    solution = effort.solve(phase, narrowed, _inner(gap))
+    hit = hit or solution.hit_time_limit
+    if not solution.values and best is None:
+        return replace(_by_hand(scene, program, quick, solution), hit_time_limit=True)
+    if not solution.values and best is not None:
+        solution = replace(best, bound=0.0, hit_time_limit=True)
+    answer = _answer(scene, formulation, narrowed, solution, proven=proven)
+    return replace(answer, hit_time_limit=hit or answer.hit_time_limit)
+
+
+def resolve(
+    scene: Scene,
+    formulation: Formulation,
+    program: Program,
+    effort: Effort,
+    gap: float,
+    before: Answer,
+) -> Answer | None:
+    """Another answer under more rows, with ``before``'s bound and stages; None when none was found."""
+    solution = effort.solve(_STAYING, program, _inner(gap))
+    if not solution.values:
+        return None
+    answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
+    return replace(
+        answer,
+        stage_two=before.stage_two,
+        bound_usd=before.bound_usd,
+        hit_time_limit=before.hit_time_limit or solution.hit_time_limit,
+    )
+
+
+def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
+    """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven
+    only if nobody is left out."""
+    left_out = len(answer.scene.jobs) - len(answer.runs)
+    bound = usd_below(shortlist.bound(left_out))
+    return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
+
+
+def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
+    """The better of two answers. Over a ``complete`` choice of candidates the second one's own bound holds for all:
+    what was left out of it cannot be part of a plan cheaper than the first. Otherwise only the first one's
+    bound does."""
+    if not found.runs or left_out(found) > left_out(before):
+        return before
+    same = left_out(found) == left_out(before)
+    if same and found.spent > before.spent and not complete:
+        return before
+    better = found if not same or found.spent <= before.spent else before
+    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.scene.jobs))
+    floor = min(found.bound_usd, better.spent) if complete else Usd(0)
+    least = before.bound_usd if same else Usd(0)
+    return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
+
+
+def left_out(answer: Answer) -> tuple[int, ...]:
+    """How many jobs of each priority are left out, highest first."""
+    tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
+    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
+
+
+def _inner(gap: float) -> float:
+    """The solver measures its gap against the plan's cost; ask a little more, so that cost <= bound x (1 + gap) too."""
+    return gap / (1 + gap)
+
+
+def _nothing(scene: Scene, program: Program, *, proven: bool) -> Answer:
+    return Answer(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
+
+
+def _answer(scene: Scene, formulation: Formulation, program: Program, solution: Solution, *, proven: bool) -> Answer:
+    holdings = compacted(scene, holdings_of(scene, formulation.layout, solution.values))
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return Answer(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(solution.bound),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=proven,
+        hit_time_limit=solution.hit_time_limit,
+    )
+
+
+def _by_hand(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...]], late: Solution) -> Answer:
+    """The plan made without the program, and as its bound what the program's search has proven so far."""
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return Answer(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=False,
+        hit_time_limit=True,
+    )
+
+
+def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
+    """``min_saving`` for every start beyond the free ones."""
+    total = 0
+    for name, found in runs.items():
+        job = scene.job[name]
+        more = max(0.0, starts_of(found) - free_starts(job))
+        total += round(more * job.gang.min_saving.nanos)
+    return Usd(total)
+
+
+def with_holdings(answer: Answer, holdings: Mapping[str, tuple[Hold, ...]]) -> Answer:
+    """The answer with other holdings of the same jobs; bound and stages stay."""
+    scene = answer.scene
+    runs = {
+        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)
+        for name, holds in holdings.items()
+    }
+    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(scene, runs))

@@ -1,0 +1,36 @@
+"""A job that runs stays where it is unless moving it is proven to save its ``min_saving``: nothing flips
+within the gap."""
+
+from __future__ import annotations
+
+from router.planning.effort import Effort
+from router.planning.formulation import Formulation
+from router.planning.problem import Scene
+from router.planning.program import Row
+from router.planning.schedule import Run
+from router.planning.solve import Answer, resolve
+
+_SAME = 1e-8  # costs that differ by no more are the same but for the solver's arithmetic
+
+
+def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: float, answer: Answer) -> Answer:
+    """The answer, or one with the moved jobs held in place where that is within the gap of the bound as well."""
+    moved = [job.name for job in scene.jobs if _left_its_place(scene, job.name, answer.runs.get(job.name, ()))]
+    if not moved:
+        return answer
+    rows = []
+    for name in moved:
+        here = next(c for c in scene.candidates[name] if c.running)
+        x = formulation.layout.x.get((name, here.key, 0))
+        if x is not None:
+            rows.append(Row(f"stay {name}", ((x, 1.0),), ">=", 1.0))
+    steady = resolve(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
+    if steady is None:
+        return answer
+    off = (steady.spent - answer.bound_usd).nanos
+    return steady if off <= max(gap, _SAME) * steady.spent.nanos else answer
+
+
+def _left_its_place(scene: Scene, name: str, runs: tuple[Run, ...]) -> bool:
+    here = next((c for c in scene.candidates[name] if c.running), None)
+    return here is not None and bool(runs) and not (runs[0].candidate.running and runs[0].startups == 0)

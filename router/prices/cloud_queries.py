@@ -1,0 +1,68 @@
+"""Short questions to several clouds at once: how they are (doctor), what we may have there (quotas)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TypeVar
+
+from pricing.book import PriceBook
+from providers.calling import Caller
+from providers.errors import ProviderError
+from providers.protocol import Allowances, Diagnosis, Provider, StockHint, Wanted
+from providers.registry import open_provider
+from providers.session import Session
+from router.config.clouds_file import LoadedClouds
+
+T = TypeVar("T")
+
+
+def diagnose(
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
+) -> dict[str, Diagnosis | ProviderError]:
+    """What each adapter says of itself; an error where it could not even be opened."""
+    return _ask_all(names, clouds, words, now, limit_s, lambda provider: provider.diagnose())
+
+
+def allowances(
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
+) -> dict[str, Allowances | ProviderError]:
+    """Quotas and held capacity, in the regions that the clouds file names or else in all."""
+
+    def ask(provider: Provider) -> Allowances:
+        return provider.allowances(clouds.settings(provider.cloud).regions)
+
+    return _ask_all(names, clouds, words, now, limit_s, ask)
+
+
+def stock_hints(
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: Wanted
+) -> dict[str, tuple[StockHint, ...] | ProviderError]:
+    """What each cloud says of its stock for this gang."""
+    return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([wanted])))
+
+
+def _ask_all(
+    names: Sequence[str],
+    clouds: LoadedClouds,
+    words: PriceBook,
+    now: datetime,
+    limit_s: float,
+    question: Callable[[Provider], T],
+) -> dict[str, T | ProviderError]:
+    callers: Mapping[str, Caller] = {name: Caller(name, limit_s) for name in names}
+
+    def ask(name: str) -> T | ProviderError:
+        try:
+            return question(open_provider(name, Session(clouds.settings(name), words, now, callers[name])))
+        except ProviderError as error:
+            return error
+
+    pool = ThreadPoolExecutor(max_workers=max(1, len(names)))
+    try:
+        return dict(zip(names, pool.map(ask, names), strict=True))
+    finally:
+        for caller in callers.values():
+            caller.cancel()
+        pool.shutdown(wait=False, cancel_futures=True)

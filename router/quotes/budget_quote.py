@@ -1,0 +1,81 @@
+"""The reverse of a quote: how many steps a budget is enough for by a deadline, and how sure that is. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pricing.money import Usd
+from router.quotes.explanation import conditions, sizes_alone
+from router.quotes.quote import BudgetQuote, Reach, Refused
+from router.quotes.request import Ask, Asking, Trade, reasons
+from router.quotes.runner import Case, Stage, clock_for
+from router.quotes.statistics import quantiles, usd
+from router.spot.simulator.inputs import HOUR_S
+
+CONFIDENCES: Final = (0.5, 0.8, 0.95)
+DRAWS: Final = 200
+_TICKS: Final = 64
+_LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
+_COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
+_ROOM: Final = 1.25  # above what the cheapest place could do for the money
+
+
+def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refused:
+    """Steps within ``budget`` and on time in 50, 80 and 95 % of the draws; more than the job has left are told too."""
+    asking, name = Asking(ask, trade), ask.job.name
+    hours = asking.window_h
+    if asking.steps == 0 or hours <= 0 or not asking.venues:
+        return asking.refused() or Refused(
+            name, "nothing can run it", "see stepfare plan", reasons=reasons(asking.dropped)
+        )
+    within = [v for v in asking.venues if v.startup_hours < hours]
+    most = max((int((hours - v.startup_hours) * v.steps_per_hour) for v in within), default=0)
+    rate = min((v.usd_per_hour / v.steps_per_hour for v in within), default=1.0)
+    most = min(most, int(_ROOM * budget.dollars() / rate))
+    if most < 1:
+        what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
+        return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
+    clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
+    everything = asking.menu(asking.venues, max(1, most // 2), hours)
+    alone = sizes_alone(asking, everything)
+    menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest size that can be in time
+    asking.least_steps = max(1, min(asking.steps, most // _COARSE))
+    stage = asking.stage(menu, clock, DRAWS)
+    reaches = _reaches(stage, most, budget.dollars())
+    if not any(r.steps for r in reaches):
+        what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
+        return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
+    return BudgetQuote(
+        job=name, job_digest=ask.job.digest, asked_at=trade.now, start=asking.start, deadline=ask.deadline,
+        budget=budget, steps=asking.steps, reaches=reaches,
+        places=asking.somewhere(menu), conditions=conditions(asking, menu, stage.weather, trade.policy_name),
+        policy=trade.policy_name, draws=DRAWS, book_digest=trade.book.digest, run_policy=trade.run_policy,
+    )  # fmt: skip
+
+
+def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:
+    """The most steps, to about a part in 1,000 of ``most``, of which the share of draws within the money and on time is
+    as sure; 0 for none. Where the share is not monotone, the farthest of a coarse grid is refined."""
+    known: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
+    found = dict.fromkeys(CONFIDENCES, 0)
+    _look(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
+    for _ in range(_ROUNDS):
+        wanted: set[int] = set()
+        for confidence in CONFIDENCES:
+            low = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+            high = min((n for n in known if n > low), default=low)
+            wanted |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
+        _look(stage, wanted, dollars, known)
+    for confidence in CONFIDENCES:
+        found[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+    return tuple(Reach(c, n, usd(known[n][1]) if n else Usd(0)) for c, n in found.items())
+
+
+def _look(stage: Stage, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]) -> None:
+    """What comes of so many steps each."""
+    new = sorted({n for n in wanted if n > 0} - known.keys())
+    if not new:
+        return
+    for n, got in zip(new, stage.plays([Case(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
+        share = float(((got.usd <= dollars) & ~got.late).mean())
+        known[n] = share, float(quantiles(got.usd, (0.5,))[0])

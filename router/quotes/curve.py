@@ -1,0 +1,103 @@
+"""What deadlines cost: a curve from the earliest possible to where more time is of no more use. A later deadline never
+costs more than an earlier one: its run is the best of those simulated for it and for all before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from router.quotes.quote import Point
+from router.quotes.runner import Clock, Played, Stage
+from router.quotes.statistics import Levels, knee, likely, quantiles
+from router.spot.simulator.traces import Floats
+
+LATER: Final = 0.02  # of the probability of being on time: as good as
+POINTS: Final = 8  # beside the deadline that was asked for
+_LONGEST: Final = 3.0  # times the longer of what was asked for and the earliest
+_SPARE: Final = 1.3  # of the hours that the cheapest place is expected to need
+
+
+def loosest_h(earliest_h: float, asked_h: float, cheapest_h: float) -> float:
+    """Hours to the loosest deadline worth asking: the cheapest place is expected to be done well before."""
+    useful = max(_SPARE * cheapest_h, 1.5 * earliest_h)
+    return min(max(useful, 1.1 * asked_h), _LONGEST * max(asked_h, earliest_h))
+
+
+def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
+    """Hours of the windows, the same factor apart."""
+    return tuple(float(x) for x in np.geomspace(earliest_h, max(loosest_h, earliest_h), POINTS))
+
+
+def ticks_of(hours: float, clock: Clock) -> int:
+    """In whole ticks, rounded up; no more than the clock has."""
+    return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Simulated:
+    """A choice of places as it was simulated with a deadline ``window_s`` after the start. ``usd`` and ``finish_s``:
+    what is quoted of its draws, in order. ``cost`` orders simulations: expected dollars, then the 90 % figure, where
+    the first has no end. ``by_s``: the deadline that it is offered for, this one or a later one."""
+
+    stage: Stage
+    played: Played
+    usd: Floats
+    finish_s: Floats
+    cost: tuple[float, float]
+    window_s: int
+    by_s: int
+
+    @classmethod
+    def of(cls, stage: Stage, played: Played, window_s: int, levels: Levels) -> Simulated:
+        """As it came out, read at these levels."""
+        dollars, finish_s = levels.cost.quoted(played.usd), levels.finish.quoted(played.finish_s)
+        cost = float(dollars.mean()), float(quantiles(dollars, (0.9,))[0])
+        return cls(stage, played, dollars, finish_s, cost, window_s, window_s)
+
+    @property
+    def on_time(self) -> float:
+        """The share of draws that are done by the deadline that it is offered for."""
+        return float(1 - self.played.late.mean())
+
+    def offered_by(self, seconds: int) -> Simulated:
+        """The same run, offered for a later deadline: none of its draws is later for it."""
+        late = self.played.late & (self.played.finish_s > seconds)
+        return replace(self, played=replace(self.played, late=late), by_s=seconds)
+
+
+def least(found: Sequence[Simulated]) -> Simulated:
+    """The cheapest of those that are as good as on time; none that may never end, unless all may."""
+    ends = [s for s in found if math.isfinite(s.cost[0])] or found
+    sure = max(s.on_time for s in ends) - LATER
+    return min((s for s in ends if s.on_time >= sure), key=lambda s: s.cost)
+
+
+def by_deadline(found: Mapping[int, Sequence[Simulated]]) -> dict[int, Simulated]:
+    """``found``: by seconds to the deadline all that was simulated for it. The best for each, and never one that costs
+    more than the best for an earlier deadline: what is done by then is done by the later one too."""
+    best: dict[int, Simulated] = {}
+    before: Simulated | None = None
+    for seconds in sorted(found):
+        new = least(found[seconds])
+        before = best[seconds] = before.offered_by(seconds) if before and before.cost < new.cost else new
+    return best
+
+
+def curve(best: Mapping[int, Simulated], start: datetime, asked_s: int, asked: datetime) -> tuple[Point, ...]:
+    """A point for each of these, the one of ``asked_s`` at the very deadline that was asked for."""
+    points = [point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
+    dollars = [p.mean.dollars() if p.mean is not None else float("inf") for p in points]
+    at = knee([p.hours for p in points], dollars)
+    return tuple(replace(p, knee=i == at) for i, p in enumerate(points))
+
+
+def point(s: Simulated, start: datetime, deadline: datetime | None = None) -> Point:
+    """Of the curve. ``deadline``: the exact one, where it is not a whole number of ticks."""
+    deadline = deadline or start + timedelta(seconds=s.by_s)
+    cost, hours = likely(s.usd), (deadline - start) / timedelta(hours=1)
+    return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean)

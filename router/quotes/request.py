@@ -1,0 +1,236 @@
+"""What a quote is asked for, and what all quotes of a command share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from pricing.book import PriceBook
+from pricing.places import RegionId
+from router.jobs.limits import Limits
+from router.jobs.quantities import Moment
+from router.jobs.run_policy import RunPolicy
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
+from router.planning.remaining_work import transfer_usd
+from router.planning.transfers import checkpoint_transfer
+from router.quotes.quote import Refused, Somewhere
+from router.quotes.runner import Clock, PolicyFor, Stage
+from router.quotes.statistics import Levels, usd
+from router.spot.availability.fit import WeatherFit
+from router.spot.availability.hazard_model import Outlook
+from router.spot.availability.observed import Sighting, Weather, weather_of
+from router.spot.simulator.inputs import Scene
+from router.spot.simulator.simulation import VectorPolicy
+from router.spot.venues import Venue, chosen, fastest, untold, venues_of
+
+_REASONS: Final = 4
+_MENUS_TRIED: Final = 32  # regions kept in turn until all places of a choice are linked
+Seen = Callable[[Sequence[Venue]], Mapping[str, Sighting]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One job by one deadline. ``files``: where the job is written, to find it again when the quote is accepted."""
+
+    job: Job
+    deadline: datetime
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trade:
+    """``seen``: what history there is of the pools of these venues. ``policy_name``: of ``policy_for``, in words.
+    ``fit``: what was learned of recorded weather, where it is fresh. ``run_policy``: what runs an accepted quote."""
+
+    finder: CandidateFinder
+    book: PriceBook
+    limits: Limits
+    now: datetime
+    seen: Seen
+    policy_for: PolicyFor
+    policy_name: str
+    seed: int = 0
+    fit: WeatherFit | None = None
+    run_policy: RunPolicy | None = None
+
+
+class Asking:
+    """One job's venues, and stages for them."""
+
+    def __init__(self, ask: Ask, trade: Trade) -> None:
+        self.trade, self.ask = trade, ask
+        earliest = ask.job.earliest_start
+        self.start = trade.now if earliest is None else max(trade.now, earliest.at(trade.now))
+        self.job = ask.job.model_copy(update={"deadline": Moment(absolute=ask.deadline)})
+        self.steps = steps_to_do(ask.job, running=False)
+        self.candidates, self.dropped = trade.finder.find(self.job)
+        hours = (self.start, max(self.start, ask.deadline))
+        self.venues = venues_of(self.job, self.candidates, trade.limits, hours)
+        self.untold = tuple(filter(None, (untold(c, hours) for c in self.candidates)))
+        self.horizon_s = 0
+        self.least_steps = self.steps
+        self._weather: dict[tuple[str, ...], Weather] = {}
+        self._policies: dict[tuple[str, ...], VectorPolicy] = {}
+        self._linked: dict[tuple[RegionId, RegionId], bool] = {}
+
+    @property
+    def window_h(self) -> float:
+        """Hours from the start to the deadline."""
+        return (self.ask.deadline - self.start) / timedelta(hours=1)
+
+    def after(self, hours: float) -> datetime:
+        """So long after the start, to the next second."""
+        return self.start + timedelta(seconds=math.ceil(hours * 3600))
+
+    def again(self, **changes: object) -> tuple[Venue, ...]:
+        """Venues of the job with some fields changed."""
+        job = self.job.model_copy(update=changes)
+        hours = (self.start, max(self.start, self.ask.deadline))
+        return venues_of(job, self.trade.finder.find(job)[0], self.trade.limits, hours)
+
+    def refused(self) -> Refused | None:
+        """Why there can be no quote; None where there can."""
+        name = self.ask.job.name
+        if self.steps == 0:
+            return Refused(name, "has no steps left", "nothing is to be done")
+        if self.window_h <= 0:
+            return Refused(name, "its deadline is not after its start", "ask for a later one with --by")
+        if not self.candidates:
+            return Refused(name, "no offer passes the job's rules", "see the reasons", reasons=reasons(self.dropped))
+        if not self.venues and self.untold and len(self.untold) == len(self.candidates):
+            what = "it fits reservations alone, of which a quote can say nothing"
+            return Refused(name, what, "plan it; or state usd_per_hour and dates that reach", reasons=self.untold)
+        if not self.venues:
+            what = "it may run on spot alone and cannot resume: each loss begins all over"
+            return Refused(name, what, "add `checkpoint:`, or `market: {spot: allowed}`")
+        best = fastest(self.venues, self.steps)
+        hours = best.hours(self.steps)
+        if hours <= self.window_h:
+            return None
+        what = f"cannot be done by then: {hours:.1f} h on the fastest, {self.window_h:.1f} h left"
+        at = self.after(hours)
+        return Refused(name, what, "ask for a later deadline with --by", at, usd(best.whole_usd(self.steps)),
+                       f"{best.candidate.key}")  # fmt: skip
+
+    def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
+        """Of these venues. All stages of the same ones have one policy: it is made for ``horizon_s``, the longest
+        window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
+        trade = self.trade
+        weather = self.weather(venues)
+        key = keys(venues)
+
+        def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+            if key not in self._policies:
+                share = self.least_steps / max(self.steps, 1)
+                deadline_s = max(like.task.deadline_s, self.horizon_s)
+                task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
+                self._policies[key] = trade.policy_for(outlook, replace(like, task=task))
+            return self._policies[key]
+
+        return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
+
+    def weather(self, venues: Sequence[Venue]) -> Weather:
+        """What is expected there."""
+        key = keys(venues)
+        if key not in self._weather:
+            self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
+        return self._weather[key]
+
+    def levels(self, venues: Sequence[Venue]) -> Levels:
+        """How draws there are read: as past quotes held, where weather was observed and learned from."""
+        fit = self.trade.fit
+        return Levels() if fit is None or not self.weather(venues).observed else Levels(fit.cost, fit.finish)
+
+    def move_usd(self, source: RegionId, to: RegionId) -> float:
+        """Of one move of the checkpoint; infinite where no tariff is known."""
+        try:
+            moved = checkpoint_transfer(self.job, source, to, self.trade.book)
+        except LookupError:
+            return float("inf")
+        return 0.0 if moved is None else transfer_usd(moved.tariff, moved.volume_bytes, self.trade.limits).dollars()
+
+    def linked(self, a: RegionId, b: RegionId) -> bool:
+        """Whether moving the checkpoint has a known price both ways."""
+        if a == b:
+            return True
+        key = (min(a, b), max(a, b))
+        if key not in self._linked:
+            self._linked[key] = math.isfinite(self.move_usd(a, b)) and math.isfinite(self.move_usd(b, a))
+        return self._linked[key]
+
+    def menus(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[tuple[Venue, ...], ...]:
+        """A few places to hold in mind within ``hours``, all linked to each other; the choices of these, none a part of
+        another, the most promising first. Empty for no venues.
+
+        One choice where all that look good are linked. Else one for each way to keep a region and what is linked to it.
+        """
+        found: dict[tuple[str, ...], tuple[Venue, ...]] = {}
+        todo: list[tuple[RegionId, ...]] = [()]
+        seen: set[frozenset[RegionId]] = set()
+        while todo and len(seen) < _MENUS_TRIED:
+            kept = todo.pop(0)
+            if frozenset(kept) in seen:
+                continue
+            seen.add(frozenset(kept))
+            among = [v for v in venues if all(self.linked(v.region, a) for a in kept)] if kept else venues
+            picked = chosen(among, steps, hours)
+            regions = list(dict.fromkeys(v.region for v in picked))
+            torn = [a for a in regions if not all(self.linked(a, b) for b in regions)]
+            if picked and not torn:
+                found[keys(picked)] = picked
+            todo += [(*kept, a) for a in torn]
+        return tuple(sorted(found.values(), key=lambda menu: _promise(menu, steps, hours)))
+
+    def menu(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, ...]:
+        """The most promising of :meth:`menus`; empty for no venues."""
+        return next(iter(self.menus(venues, steps, hours)), ())
+
+    def plan_usd(self) -> float | None:
+        """What a plan of this job alone expects: its cheapest place by which it is done with the job's confidence."""
+        fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
+        return min((v.whole_usd(self.steps) for v in fits), default=None)
+
+    def somewhere(self, venues: Sequence[Venue]) -> tuple[Somewhere, ...]:
+        """As a quote names them."""
+        basis = self.weather(venues).basis
+        return tuple(_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
+
+
+def _promise(menu: Sequence[Venue], steps: float, hours: float) -> tuple[bool, float, tuple[str, ...]]:
+    """What sorts choices of places: those that can be in time first, then by the least that one of them may cost."""
+    late = menu[0].hours(steps) > hours
+    return late, min(v.whole_usd(steps) for v in menu), keys(menu)
+
+
+def keys(venues: Sequence[Venue]) -> tuple[str, ...]:
+    """What tells choices of places apart."""
+    return tuple(v.candidate.key for v in venues)
+
+
+def where(candidate: Candidate) -> str:
+    """``aws/us-east-1/p5.48xlarge``, with the zone where the offer has one."""
+    offer = candidate.offer
+    return "/".join(p for p in (offer.cloud, offer.region, offer.zone, offer.instance_type) if p)
+
+
+def _somewhere(v: Venue, weather: str) -> Somewhere:
+    offer, c = v.candidate.offer, v.candidate
+    price = usd(v.usd_per_hour)
+    assert price is not None
+    return Somewhere(
+        where=where(c), market=offer.market.value, accelerator=c.accelerator, accelerators=c.accelerators,
+        usd_per_hour=price, steps_per_hour=v.steps_per_hour,
+        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated", weather=weather, weak=c.weak,
+    )  # fmt: skip
+
+
+def reasons(dropped: Sequence[Dropped]) -> tuple[str, ...]:
+    """The commonest reasons for which offers were left out, each with an example."""
+    count = Counter(d.code for d in dropped)
+    example = {d.code: f"{d.reason} ({d.listing.name})" for d in reversed(dropped)}
+    return tuple(f"{n:,} offers: {example[code]}" for code, n in count.most_common(_REASONS))

@@ -1,0 +1,82 @@
+"""Numbers of a simulation as a quote states them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from pricing.money import Usd
+from router.quotes.quote import LEVELS, Likely
+from router.spot.availability.recalibration import Calibrating
+from router.spot.simulator.traces import Floats
+
+_AS_THEY_ARE: Final = Calibrating()
+_NANOS_PER_CENT: Final = 10_000_000
+_Z95: Final = 1.959964
+_MOST_USD: Final = 1e13
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """How the draws of a cost and of a finish are read: as they are, or with other levels of them for those that are
+    quoted, where earlier quotes did not hold as often as they said."""
+
+    cost: Calibrating = _AS_THEY_ARE
+    finish: Calibrating = _AS_THEY_ARE
+
+
+def usd(amount: float) -> Usd | None:
+    """To the cent; None for one without end."""
+    if not math.isfinite(amount) or amount > _MOST_USD:
+        return None
+    return Usd(round(amount * 100) * _NANOS_PER_CENT)
+
+
+def quantiles(values: Floats, levels: Sequence[float]) -> Floats:
+    """Of the values themselves, none between two: some may be infinite."""
+    found: Floats = np.quantile(values, levels, method="inverted_cdf")
+    return found
+
+
+def likely(values: Floats) -> Likely:
+    """Of dollars."""
+    p50, p90 = quantiles(values, (0.5, 0.9))
+    return Likely(usd(float(p50)), usd(float(p90)), usd(float(values.mean())))
+
+
+def usd_levels(values: Floats) -> tuple[Usd | None, ...]:
+    """At the levels of a quote."""
+    return tuple(usd(float(v)) for v in quantiles(values, LEVELS))
+
+
+def moment(start: datetime, seconds: float) -> datetime | None:
+    """So long after; None for never."""
+    if not math.isfinite(seconds):
+        return None
+    return start + timedelta(seconds=round(seconds))
+
+
+def interval(share: float, draws: int) -> tuple[float, float]:
+    """Of a share that was seen in so many draws, 95 %: Wilson (JASA 22, 1927)."""
+    z2 = _Z95**2 / draws
+    centre, half = share + z2 / 2, _Z95 * math.sqrt(share * (1 - share) / draws + z2 / (4 * draws))
+    return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
+
+
+def knee(hours: Sequence[float], dollars: Sequence[float]) -> int | None:
+    """Which point lies farthest below the line from the first to the last, both axes scaled to one; None where none
+    does, or there are fewer than three. Hours rise."""
+    if len(hours) < 3 or not all(map(math.isfinite, dollars)):
+        return None
+    x, y = np.array(hours), np.array(dollars)
+    fall = y[0] - y[-1]
+    if fall <= 0:
+        return None
+    below = 1 - (x - x[0]) / (x[-1] - x[0]) - (y - y[-1]) / fall
+    best = int(np.argmax(below))
+    return best if below[best] > 1e-9 else None

@@ -1,0 +1,197 @@
+"""Pictures of a back-test as SVG: cost against deadline, against zones; one window as it was played."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from router.backtest.scores import Pooled
+from router.backtest.timeline import Shown, Timeline
+from router.cli import console
+from router.render.backtest_text import Judged
+from router.render.history_plot import DASHES
+from router.render.svg import COLOURS
+from router.spot.simulator.bootstrap import interval
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.simulation import IDLE, ON_DEMAND
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKS = "osD^vP*X"
+_DEMAND, _DOWN, _UP, _OPTIMUM = "#3a3a3a", "#f3f1ec", "#b9dfc9", "#777777"
+_MOST_FACETS = 6
+_MOST_STANDS = 13  # labelled one by one
+_MOST_ZONES = 16  # strips of weather
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.parse_math": False,  # a name may hold dollar signs
+}
+Facet = Sequence[tuple[float, Pooled]]  # along the axis
+
+
+def check() -> None:
+    """CommandError that says what to install where nothing can draw."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        remedy = "pip install 'stepfare[plot]'"
+        raise console.CommandError("--html needs matplotlib, which is not installed", remedy=remedy) from None
+
+
+def by_deadline(judged: Judged) -> str:
+    """A part a job and place with several deadlines; "" without any."""
+    facets: dict[str, list[tuple[float, Pooled]]] = {}
+    for pooled, _ in judged:
+        cell = pooled.cell
+        at = cell.task.deadline_s / cell.task.work_s
+        facets.setdefault(f"{cell.job}, {cell.place}", []).append((at, pooled))
+    return _lines(facets, "deadline over work", "share of on-demand", shares=True)
+
+
+def by_zones(judged: Judged) -> str:
+    """A part a job and deadline with several numbers of zones; "" without any."""
+    facets: dict[str, list[tuple[float, Pooled]]] = {}
+    for pooled, _ in judged:
+        cell = pooled.cell
+        ratio = cell.task.deadline_s / cell.task.work_s
+        facets.setdefault(f"{cell.job}, deadline {ratio:.3g} x work", []).append((float(cell.zones), pooled))
+    return _lines(facets, "zones that may be used", "dollars a window", shares=False)
+
+
+def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) -> str:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    drawn = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
+    shown = dict(list(drawn.items())[:_MOST_FACETS])
+    if len(shown) < len(drawn):
+        console.note(f"the page shows {len(shown)} of {len(drawn)} pictures of cost against {along}")
+    if not shown:
+        return ""
+    across = min(2, len(shown))
+    down = -(-len(shown) // across)
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": f"stepfare {along}"}):
+        figure = Figure(figsize=(4.9 * across + (1.6 if across == 1 else 0), 3.1 * down + 0.5), layout="constrained")
+        axes = figure.subplots(down, across, squeeze=False).ravel()
+        for ax in axes[len(shown) :]:
+            ax.set_visible(False)
+        for ax, (name, points) in zip(axes, shown.items(), strict=False):
+            _facet(ax, sorted(points, key=lambda p: p[0]), shares=shares)
+            ax.set_title(name, fontsize=9, loc="left")
+            ax.set_xlabel(along)
+            ax.set_ylabel(up)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
+        return _svg(figure)
+
+
+def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
+    """A line a policy."""
+    names = list(points[0][1].played)
+    spread = (points[-1][0] - points[0][0]) * 0.006
+    for number, name in enumerate(names):
+        x, y, low, high = [], [], [], []
+        for at, pooled in points:
+            usd = pooled.played[name].usd / (pooled.demand_usd if shares else 1.0)
+            found = interval(usd, pooled.stretch)
+            x.append(at + spread * (number - (len(names) - 1) / 2))
+            y.append(found.mean)
+            low.append(found.mean - found.low)
+            high.append(found.high - found.mean)
+        style: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)], "ls": DASHES[number // len(COLOURS) % len(DASHES)],
+            "marker": _MARKS[number % len(_MARKS)], "ms": 4, "lw": 1.3, "label": name,
+        }  # fmt: skip
+        if shares:
+            ax.errorbar(x, y, yerr=(low, high), fmt="none", ecolor=style["color"], elinewidth=0.9, alpha=0.45)
+        ax.plot(x, y, **style)
+    least = [float((p.least_usd / (p.demand_usd if shares else 1.0)).mean()) for _, p in points]
+    ax.plot([at for at, _ in points], least, color=_OPTIMUM, ls=":", lw=1.4, label="optimum")
+    ax.grid(axis="y", color="#dddddd", lw=0.6)
+    ax.margins(x=0.05, y=0.08)
+    stands = sorted({at for at, _ in points})
+    if len(stands) <= _MOST_STANDS:
+        ax.set_xticks(stands, [f"{at:.3g}" for at in stands])
+    if not shares:
+        ax.yaxis.set_major_formatter("${x:,.0f}")
+
+
+def runs(shown: Shown, timelines: Sequence[Timeline]) -> str:
+    """A strip a policy: in which zone spot ran, on demand, nothing; ticks mark launches. Below, the zones' weather."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    site = shown.cell.sites[shown.site]
+    hours = site.series.tick_s / HOUR_S
+    names = [zone.zone for zone in site.series.zones]
+    used = [int(z) for z in dict.fromkeys(np.concatenate([t.zone for t in timelines]).tolist()) if z >= 0]
+    weather = sorted(used)[:_MOST_ZONES] or [0]
+    hue = {zone: COLOURS[:6][number % 6] for number, zone in enumerate(sorted(used))}
+    heights = [0.42 * len(timelines) + 0.1, 0.17 * len(weather) + 0.1]
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": "stepfare runs"}):
+        figure = Figure(figsize=(9.8, sum(heights) + 1.5), layout="constrained")
+        top, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
+        for row, line in enumerate(timelines):
+            _strip(top, row, line, hours, hue)
+        top.set_yticks(range(len(timelines)), [f"{t.policy}  ${t.usd:,.2f}" for t in timelines])
+        top.set_ylim(len(timelines) - 0.5, -0.5)
+        for row, zone in enumerate(weather):
+            for begin, length in _stretches(shown.up[zone]):
+                below.broken_barh(
+                    [(begin * hours, length * hours)], (row - 0.4, 0.8), color=hue.get(zone, _UP), alpha=0.45, lw=0
+                )
+        below.set_facecolor(_DOWN)
+        below.set_yticks(range(len(weather)), [names[zone] for zone in weather], fontsize=8)
+        below.set_ylim(len(weather) - 0.5, -0.5)
+        below.set_xlabel("hours since the start; below: when spot could be had")
+        end = shown.cell.task.deadline_s / HOUR_S
+        for ax in (top, below):
+            ax.axvline(end, color="#c0392b", lw=1.2)
+            ax.spines["left"].set_visible(False)
+            ax.tick_params(axis="y", length=0)
+        longest = max(end, max(line.kind.size for line in timelines) * hours)
+        below.set_xlim(0, longest * 1.01)
+        top.annotate("deadline", (end, 1.0), xycoords=("data", "axes fraction"), ha="right", va="bottom", fontsize=8,
+                     color="#c0392b")  # fmt: skip
+        patches = [Patch(color=hue[zone], label=f"spot {names[zone]}") for zone in sorted(used)[:8]]
+        patches += [
+            Patch(color=_DEMAND, label="on demand"),
+            Patch(facecolor="white", edgecolor="#bbbbbb", label="nothing"),
+        ]
+        figure.legend(handles=patches, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+        return _svg(figure)
+
+
+def _strip(ax: Axes, row: int, line: Timeline, hours: float, hue: Mapping[int, str]) -> None:
+    state = np.where(line.kind == ON_DEMAND, -2, np.where(line.kind == IDLE, -3, line.zone))
+    edges = [0, *(np.flatnonzero(np.diff(state)) + 1).tolist(), state.size]
+    for begin, after in pairwise(edges):
+        what = int(state[begin])
+        if what != -3:
+            colour = _DEMAND if what == -2 else hue[what]
+            ax.broken_barh([(begin * hours, (after - begin) * hours)], (row - 0.34, 0.68), color=colour, lw=0)
+    ax.plot([0, state.size * hours], [row + 0.36] * 2, color="#bbbbbb", lw=0.6)
+    at = np.flatnonzero(line.fresh) * hours
+    ax.plot(at, np.full(at.size, row - 0.41), ls="", marker="v", ms=3, color="#222222", clip_on=False)
+
+
+def _stretches(up: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+    """Where it is true: begin and length."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(np.int8)))
+    return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _svg(figure: Figure) -> str:
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Creator": None, "Date": None, "Format": None, "Type": None})
+    text = stream.getvalue().decode()
+    return text[text.index("<svg") :]

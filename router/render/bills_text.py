@@ -1,0 +1,113 @@
+"""Bills and what is wrong with them, for people: rows of tables, lines, one spelling of money. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any
+
+from router.render.tables import columns, wrapped
+from router.showback.bills import Bill, Fall, Gap, Standing
+from router.showback.focus.counts import Finding
+from router.showback.focus.rules import RULES
+
+_WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
+_RIGHT = frozenset({"ROWS", "BILLED"})
+_ID = "bill-"
+# Of an id, in tables; any four that are enough to tell it will do for a command.
+_DIGITS = 8
+
+
+def plain(text: str) -> str:
+    """Of a bill, with nothing in it that a terminal would obey."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def money(text: str | None) -> str:
+    """``1,234.56`` to the hundredth; nothing where nothing is known."""
+    return "" if text is None else f"{Decimal(text):,.2f}"
+
+
+def period(bill: Bill) -> str:
+    """``2026-11`` for a month, else the day it begins."""
+    if bill.start is None:
+        return ""
+    month = bill.start[8:] == "01T00:00:00Z" and bill.end is not None and bill.end[8:] == "01T00:00:00Z"
+    return bill.start[:7] if month else bill.start[:10]
+
+
+def table(standings: list[Standing]) -> str:
+    """A line for each bill and currency."""
+    header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
+    rows = [
+        (_short(s.bill.id), plain(s.bill.issuer or s.bill.label), plain(s.bill.account or ""), period(s.bill),
+         str(s.bill.rows), money(sums["BilledCost"]), currency, _by(s))
+        for s in standings
+        for currency, sums in s.bill.sums.items()
+    ]  # fmt: skip
+    return columns(header, rows, _RIGHT, _WIDTHS)
+
+
+def _short(identity: str) -> str:
+    return identity.removeprefix(_ID)[:_DIGITS]
+
+
+def _by(standing: Standing) -> str:
+    return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
+
+
+def whose(bill: Bill) -> str:
+    """``AWS, 111122223333, 2026-11``: whose bill, and of when."""
+    words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", period(bill))
+    return ", ".join(plain(word) for word in words if word)
+
+
+def fall_lines(before: Bill, after: Bill, found: tuple[Fall, ...]) -> Iterator[str]:
+    """That rows and sums of a bill are lower than those of the one before it, with both figures."""
+    for each in found:
+        if each.what == "rows":
+            yield f"{whose(after)}: rows fall from {before.rows:,} to {after.rows:,}"
+        else:
+            kind = each.what.removesuffix("Cost").lower()
+            said = f"{kind} cost falls from {money(each.before)} to {money(each.after)} {plain(each.currency)}"
+            yield f"{whose(after)}: {said}".rstrip()
+
+
+def sums_of(bill: Bill) -> str:
+    """``220 rows, 9,282.35 USD billed``."""
+    said = [f"{money(sums['BilledCost']) or 'unknown'} {plain(code)} billed" for code, sums in bill.sums.items()]
+    return ", ".join([f"{bill.rows:,} rows", *said])
+
+
+def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
+    """One of each kind of gap, with how often it is there; columns that a file need not have in one line."""
+    for name in dict.fromkeys(gap.file for gap in gaps):
+        of_file = [gap for gap in gaps if gap.file == name]
+        yield f"{plain(name)}:"
+        absent = [gap.column for gap in of_file if gap.rule == "absent-column"]
+        if absent:
+            yield wrapped(f"not in the file: {', '.join(absent)}", "  ")
+        for gap in of_file:
+            if gap.rule != "absent-column":
+                finding = Finding(gap.rule, gap.column, gap.row, gap.line, gap.value)
+                what = finding.what if gap.rule in RULES else gap.rule
+                often = "" if gap.row is None else f" ({_often(gap)})"
+                yield wrapped(f"{plain(gap.column)} {what}{often}", "  ")
+
+
+def _often(gap: Gap) -> str:
+    place = f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
+    return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
+
+
+def as_record(standing: Standing) -> dict[str, Any]:
+    """For JSON."""
+    bill, delivery = standing.bill, standing.delivery
+    return {
+        "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
+        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums,
+        "data_through": bill.data_through, "imported_at": delivery.imported_at, "delivery": delivery.number,
+        "replaces": standing.replaces, "replaced_by": standing.replaced_by, "stands": standing.stands,
+        "removed": None if standing.removed is None else asdict(standing.removed),
+    }  # fmt: skip

@@ -1,0 +1,38 @@
+"""The HTML page around a picture of prices."""
+
+from __future__ import annotations
+
+import html
+
+from router.render.history_text import Shown, cells, place
+from router.render.tables import stamp
+from router.render.web_page import document
+
+_STYLE = """
+body { max-width: 70em }
+svg { width: 100% }
+th, td { text-align: left; padding: 0.2em 0.8em 0.2em 0; border-bottom: 1px solid #ddd }
+"""
+
+
+def page(shown: Shown, svg: str) -> str:
+    """One file without scripts, links or fonts of others: the picture, and its figures as text."""
+    header = ("place", "machine", "market", "last", "lowest", "highest", "mean", "stock", "source")
+    rows = [(place(s), s.instance_type, s.market.value, *cells(s), s.source) for s in shown.series]
+    head = "".join(f"<th>{name}</th>" for name in header)
+    body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    title = f"Price history, {stamp(shown.since)} to {stamp(shown.until)}"
+    picture = svg[svg.index("<svg") :]
+    return document(
+        title,
+        _STYLE,
+        f"""<h1>{title}</h1>
+{picture}
+<p>Dollars an hour of one machine; the mean is over time. Stock: share of observations that found machines.</p>
+<table>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table>""",
+    )

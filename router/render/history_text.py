@@ -1,0 +1,161 @@
+"""Series of a price history as text: a table of 80 columns, a wide one, JSON, CSV. Pure: values in, one string out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pricing.money import UsdPerHour
+from router.prices.history_stats import Bucketed, SeriesName, SeriesStats
+from router.render.offers_rows import cents
+from router.render.sparkline import sparkline
+from router.render.tables import MARKETS, WIDTH, columns, stamp
+
+SCHEMA_VERSION = 1
+NARROW, BROAD = 8, 40
+_RIGHT = frozenset({"LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "LOOKS", "SCORE"})
+_LEAST = {"MACHINE": 11, "PLACE": 14}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The series to show, between two moments, and their course for the lines of blocks."""
+
+    since: datetime
+    until: datetime
+    series: tuple[SeriesStats, ...]
+    course: Mapping[SeriesName, Bucketed]
+
+
+def table(shown: Shown) -> str:
+    """At most 80 columns wide."""
+    header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
+    rows = [
+        (
+            place(s), s.instance_type, MARKETS[s.market.value], _price(s.last), _price(s.least), _price(s.most),
+            _price(s.mean), str(s.changes) if s.points else "", _share(s.available), _course(shown, s),
+        )
+        for s in shown.series
+    ]  # fmt: skip
+    places = {s.name[:5] for s in shown.series}
+    legend = [
+        f"{stamp(shown.since)} to {stamp(shown.until)}; dollars an hour of one machine",
+        "MEAN over time; MOVES: price changes; STOCK: observations that found machines",
+    ]
+    if len(places) < len(rows):
+        legend.append("a place with two rows has prices from two sources, -o wide names them")
+    return "\n".join([columns(header, rows, _RIGHT, _room(header, rows)), "", *legend]) + "\n"
+
+
+def wide(shown: Shown) -> str:
+    """Everything, as wide as it needs to be."""
+    header = (
+        "PLACE", "MACHINE", "MARKET", "LAST", "SAID AT", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "LOOKS", "SCORE",
+        "COURSE", "SOURCE",
+    )  # fmt: skip
+    rows = [
+        (
+            place(s), s.instance_type, s.market.value, _price(s.last), "" if s.last_at is None else stamp(s.last_at),
+            _price(s.least), _price(s.most), _price(s.mean), str(s.changes) if s.points else "", _share(s.available),
+            str(s.observations) if s.observations else "", "" if s.score is None else f"{s.score:.2f}",
+            _course(shown, s), s.source,
+        )
+        for s in shown.series
+    ]  # fmt: skip
+    return columns(header, rows, _RIGHT, {}) + "\n"
+
+
+def as_json(shown: Shown) -> str:
+    """One object with ``schema_version``, the stretch of time and the series."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "since": shown.since.isoformat(),
+        "now": shown.until.isoformat(),
+        "series": [record(series) for series in shown.series],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_csv(shown: Shown) -> str:
+    """A header and a row a series, the fields of the JSON records; unknown is blank."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(record(series) for series in shown.series)
+    return stream.getvalue()
+
+
+FIELDS = (
+    "cloud", "region", "zone", "instance_type", "market", "source", "last_usd_per_hour", "last_at", "min_usd_per_hour",
+    "max_usd_per_hour", "mean_usd_per_hour", "changes", "points", "available", "observations", "score",
+)  # fmt: skip
+
+
+def record(series: SeriesStats) -> dict[str, str | int | float | None]:
+    """One series as JSON and CSV carry it: money as exact decimal strings (the mean to the nano-dollar)."""
+
+    def exact(price: UsdPerHour | None) -> str | None:
+        return None if price is None else str(price)
+
+    return {
+        "cloud": series.cloud,
+        "region": series.region,
+        "zone": series.zone,
+        "instance_type": series.instance_type,
+        "market": series.market.value,
+        "source": series.source or None,
+        "last_usd_per_hour": exact(series.last),
+        "last_at": None if series.last_at is None else series.last_at.isoformat(),
+        "min_usd_per_hour": exact(series.least),
+        "max_usd_per_hour": exact(series.most),
+        "mean_usd_per_hour": exact(series.mean),
+        "changes": series.changes,
+        "points": series.points,
+        "available": series.available,
+        "observations": series.observations,
+        "score": series.score,
+    }
+
+
+def place(series: SeriesStats) -> str:
+    """``aws/us-east-1a``: the zone where it says its region, else both."""
+    zone = series.zone or series.region
+    return f"{series.cloud}/{zone if zone.startswith(series.region) else f'{series.region}/{zone}'}"
+
+
+def cells(series: SeriesStats) -> tuple[str, str, str, str, str]:
+    """Last, lowest, highest and mean price, and the stock, for people."""
+    prices = (series.last, series.least, series.most, series.mean)
+    last, least, most, mean = (_price(price) for price in prices)
+    return last, least, most, mean, _share(series.available)
+
+
+def _price(price: UsdPerHour | None) -> str:
+    return "" if price is None else cents(price)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _course(shown: Shown, series: SeriesStats) -> str:
+    """The price over time; the stock where there is no price."""
+    course = shown.course.get(series.name)
+    if course is None:
+        return ""
+    if series.last is None:
+        return sparkline(course.available)
+    return sparkline([None if price is None else price.dollars() for price in course.prices])
+
+
+def _room(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+    """How wide machine and place may be, so that the table keeps to its width."""
+    sizes = {name: max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(header)}
+    for name, least in _LEAST.items():
+        over = sum(sizes.values()) + len(sizes) - 1 - WIDTH
+        sizes[name] -= max(0, min(over, sizes[name] - least))
+    return {name: sizes[name] for name in _LEAST}

@@ -1,0 +1,123 @@
+"""Offers as text: a table of 80 columns, a wide one, JSON, CSV. Pure: values in, one string out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import textwrap
+from collections.abc import Sequence
+from datetime import datetime
+
+from pricing.book import PriceBook
+from pricing.places import Market
+from router.render.offers_rows import ShownOffer, cents, record, sources_of
+
+WIDTH = 80
+SCHEMA_VERSION = 1
+_MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
+# Which columns give way when a row is too wide, and how narrow they may become.
+_SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
+
+
+def table(shown: Sequence[ShownOffer]) -> str:
+    """At most 80 columns wide; sources are numbered below, weak prices carry ``~``."""
+    sources = sources_of(shown)
+    number = {source: str(i) for i, source in enumerate(sources, start=1)}
+    rows = [
+        {
+            "PLACE": _place(s),
+            "MACHINE": s.offer.instance_type,
+            "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
+            "MARKET": _MARKETS[s.offer.market],
+            "$/GPU-H": ("~" if s.offer.weak else "") + cents(s.usd_per_accelerator_hour),
+            "$/H": cents(s.offer.usd_per_hour),
+            "AGE": s.age,
+            "SRC": number[s.offer.source],
+        }
+        for s in shown
+    ]
+    legend = ["~ weak price: -o wide says why; AGE ? is undated, <= is at most that old"]
+    legend += [line for i, source in enumerate(sources, start=1) for line in _numbered(i, source)]
+    return "\n".join([*_lines(rows, WIDTH), "", *legend]) + "\n"
+
+
+def wide(shown: Sequence[ShownOffer]) -> str:
+    """Everything on one line an offer, as wide as it needs to be."""
+    rows = [
+        {
+            "PLACE": _place(s),
+            "MACHINE": s.offer.instance_type,
+            "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
+            "MARKET": _MARKETS[s.offer.market],
+            "$/GPU-H": ("~" if s.offer.weak else "") + cents(s.usd_per_accelerator_hour),
+            "$/H": cents(s.offer.usd_per_hour),
+            "AGE": s.age,
+            "BAND": s.offer.interruption_band or "",
+            "CAP": "" if s.offer.machines_cap is None else str(s.offer.machines_cap),
+            "ORDERS": "yes" if s.offer.provisionable else "shown only",
+            "BASIS": s.offer.price_basis,
+            "SOURCE": s.offer.source,
+            "WEAK BECAUSE": s.offer.weak,
+        }
+        for s in shown
+    ]
+    return "\n".join(_lines(rows, None)) + "\n"
+
+
+def as_json(shown: Sequence[ShownOffer], book: PriceBook, now: datetime) -> str:
+    """One object with ``schema_version``, the book's name and the offers."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
+        "now": now.isoformat(),
+        "offers": [record(s) for s in shown],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_csv(shown: Sequence[ShownOffer]) -> str:
+    """A header and a row an offer, the fields of the JSON records; unknown is blank."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, RECORD_FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for s in shown:
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in record(s).items()})
+    return stream.getvalue()
+
+
+RECORD_FIELDS = (
+    "cloud", "region", "zone", "instance_type", "market", "accelerator", "accelerator_count", "usd_per_hour",
+    "usd_per_accelerator_hour", "as_of", "not_before", "age_days", "source", "price_basis",
+    "interruption_band", "interruptions_per_hour", "machines_cap", "provisionable", "weak",
+)  # fmt: skip
+
+
+def _place(shown: ShownOffer) -> str:
+    offer = shown.offer
+    return f"{offer.cloud}/{offer.zone or offer.region}"
+
+
+def _numbered(number: int, source: str) -> list[str]:
+    """``[1] source``, wrapped to the table's width."""
+    head = f"[{number}] "
+    return textwrap.wrap(source, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+
+
+def _lines(rows: Sequence[dict[str, str]], limit: int | None) -> list[str]:
+    if not rows:
+        return []
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
+    for name, least in _SHRINKABLE.items():
+        over = 0 if limit is None else sum(widths.values()) + len(widths) - 1 - limit
+        widths[name] -= max(0, min(over, widths[name] - least))
+    header = {name: name for name in widths}
+    return [
+        " ".join(_cell(name, row[name], width) for name, width in widths.items()).rstrip() for row in (header, *rows)
+    ]
+
+
+def _cell(name: str, text: str, width: int) -> str:
+    if len(text) > width:  # sizes and numbers are at the end of names, what all share at the front
+        text = f"…{text[len(text) - width + 1 :]}"
+    return text.rjust(width) if name in {"$/GPU-H", "$/H", "AGE", "SRC", "CAP"} else text.ljust(width)

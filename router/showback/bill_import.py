@@ -1,0 +1,227 @@
+"""Bills of clouds into the store: read once, a batch at a time, every gap counted, nothing made up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+
+from pricing.problems import InvalidInputError, Problem
+from router.showback.bill_parts import Owner, Part, Parts, period_text
+from router.showback.bill_store import BillStore, file_sha256
+from router.showback.bills import Bill, Delivery, Gap, Source, Standing
+from router.showback.duplicates import RowHashes, Twice, refusal, row_hashes, same_rows
+from router.showback.focus.arrow_types import arrow_schema
+from router.showback.focus.batches import LIMITS, Batch, Limits
+from router.showback.focus.columns import COSTS
+from router.showback.focus.counts import Finding, Tally
+from router.showback.focus.feed import open_feed
+from router.showback.focus.survey import Opened, recognised, survey
+from router.showback.focus.texts import decimal_text, moment_text
+from router.showback.focus.typed_rows import Typed, typed
+from router.showback.focus.versions import NEWEST, written_columns
+
+_ID_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """``delivery`` was stored, or had been before: then ``new`` is False and nothing was changed. ``twice``: rows that
+    stand there twice, and were taken as they are."""
+
+    delivery: Delivery
+    new: bool
+    twice: Twice | None = None
+
+
+def import_bills(
+    paths: Sequence[Path], store: BillStore, now: datetime, limits: Limits = LIMITS, *, duplicates: bool = False
+) -> Imported:
+    """The files as one delivery: parts of a bill, or bills of several. What stands already is not stored again; a bill
+    with the issuer, account and billing period of one that stands takes its place, be it new, or an earlier one that
+    stands again. ``duplicates``: rows that stand there twice are fine.
+
+    InvalidInputError, and nothing is stored: a file that :func:`~router.showback.focus.feed.open_feed` refuses or
+    that is no Cost and Usage, a cost that cannot be read, the same contents or whole rows twice, a file that changes
+    while it is read. OSError where the store cannot be written."""
+    before = [_sealed(path) for path in paths]
+    digests = [digest for digest, _ in before]
+    twice = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    if twice is not None:
+        raise InvalidInputError.single("is given twice: its rows would count twice", where=twice)
+    with store.incoming() as incoming:
+        stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
+        for old in reversed(store.deliveries()):
+            if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
+                return Imported(old, new=False)
+        read = _delivery(paths, digests, incoming, store.number(), now, limits)
+        if before != [_sealed(path) for path in paths]:
+            raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
+        if read.twice is not None and not duplicates:
+            raise refusal(read.twice)
+        delivery = _compared(read.delivery, store, incoming)
+        new = bool(delivery.bills or delivery.again)
+        if new:
+            store.commit(delivery, incoming)
+    return Imported(delivery, new, read.twice)
+
+
+def _compared(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
+    """Without the bills that the store has row for row already: those stand still, or again."""
+    history = store.bills()
+    used = {each.bill.id for each in history}
+    # What stands first, then the newest.
+    order = sorted(history, key=lambda each: (each.stands, each.delivery.number), reverse=True)
+    bills, again, same = list[Bill](), list[str](), list[str]()
+    for bill in delivery.bills:
+        known = next((each for each in order if each.bill.key == bill.key and _is(bill, each, store, incoming)), None)
+        if known is not None:
+            (same if known.stands else again).append(known.bill.id)
+        else:
+            # An id is in use where an earlier version of stepfare read something else of the same file.
+            new = replace(bill, id=_id(bill.id, str(delivery.number))) if bill.id in used else bill
+            bills.append(new)
+    return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(same))
+
+
+def _is(bill: Bill, known: Standing, store: BillStore, incoming: Path) -> bool:
+    if (bill.rows, bill.sums) != (known.bill.rows, known.bill.sums) or not store.whole(known):
+        return False
+    return same_rows(incoming / bill.file, store.path(known))
+
+
+def _sealed(path: Path) -> tuple[str, int]:
+    """What the file holds, and how much. A pipe or a device would not end."""
+    try:
+        if not path.is_file():
+            raise InvalidInputError.single("is no file", where=str(path))
+        return file_sha256(path), path.stat().st_size
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    delivery: Delivery
+    twice: Twice | None
+
+
+def _delivery(
+    paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: Limits
+) -> _Read:
+    together = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+    extras = _extras(paths, limits)
+    fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(kept, pa.string()) for kept in extras.values())]
+    sources, gaps = [], []
+    with row_hashes() as hashes, Parts(incoming, f"{number:06}-{together[:_ID_DIGITS]}", pa.schema(fields)) as parts:
+        for path, digest in zip(paths, digests, strict=True):
+            source, some = _read(path, digest, parts, extras, limits, hashes)
+            sources.append(source)
+            gaps += some
+        parts.finish()
+        bills = [_bill(owner, part, incoming, together) for owner, part in parts.parts.items()]
+        twice = hashes.find(_rows_again(paths, extras, limits))
+    bills.sort(key=lambda bill: tuple(each or "" for each in bill.key))
+    return _Read(Delivery(number, together, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), twice)
+
+
+def _rows_again(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -> Iterator[tuple[pa.Table, list[str]]]:
+    """The rows of the files once more, each with its place."""
+    for path in paths:
+        with open_feed(path, limits) as feed:
+            opened = recognised(feed, str(path))
+            for batch in feed.batches:
+                table = _table(batch, typed(batch, opened.sources), extras)
+                ends = batch.lines
+                places = [
+                    f"{path}: row {batch.first + n}" if ends is None else f"{path}:{ends[n]}" for n in range(batch.rows)
+                ]
+                yield table, places
+
+
+def _extras(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
+    """Columns that are neither FOCUS nor ours, and the name under which they are kept: DuckDB knows no capitals."""
+    taken = {column.name.lower() for column in written_columns(NEWEST)}
+    found: dict[str, str] = {}
+    for path in paths:
+        with open_feed(path, limits) as feed:
+            for name in recognised(feed, str(path)).unknown:
+                if name not in found:
+                    kept = name
+                    while kept.lower() in taken:
+                        kept = f"x_{kept}"
+                    taken.add(kept.lower())
+                    found[name] = kept
+    return found
+
+
+def _read(
+    path: Path, digest: str, parts: Parts, extras: dict[str, str], limits: Limits, hashes: RowHashes
+) -> tuple[Source, list[Gap]]:
+    tally, rows = Tally(1), 0
+    with open_feed(path, limits) as feed:
+        opened = recognised(feed, str(path))
+        for batch, found in survey(feed, opened, tally, absent=True):
+            _refuse_lost_costs(path, batch, found, opened)
+            table = _table(batch, found, extras)
+            parts.add(table, path.name)
+            hashes.add(table)
+            rows += batch.rows
+        source = Source(path.name, digest, path.stat().st_size, feed.form, opened.version, rows)
+    return source, [_gap(path.name, finding, tally) for finding in tally.findings]
+
+
+def _gap(name: str, finding: Finding, tally: Tally) -> Gap:
+    count = tally.counts[finding.rule, finding.column]
+    return Gap(name, finding.rule, finding.column, count, finding.row, finding.line, finding.value)
+
+
+def _refuse_lost_costs(path: Path, batch: Batch, rows: Typed, opened: Opened) -> None:
+    """A cost that is written but cannot be read must not leave the sum."""
+    problems = []
+    for mark in rows.marks:
+        if mark.rule == "unreadable" and mark.column in COSTS:
+            tally = Tally(len(mark.rows))
+            tally.add_mark(mark, batch, opened.sources)
+            problems += [Problem(each.place(str(path)), each.column, each.what, each.why) for each in tally.findings]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _table(batch: Batch, rows: Typed, extras: dict[str, str]) -> pa.Table:
+    columns = {column.name: rows.column(column.name) for column in written_columns(NEWEST)}
+    for name, kept in extras.items():
+        columns[kept] = batch.columns.get(name, pa.nulls(rows.rows, pa.string()))
+    return pa.table(columns)
+
+
+def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
+    start, end = period_text(owner.start), period_text(owner.end)
+    told = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
+    return Bill(
+        id=_id(told),
+        issuer=owner.issuer,
+        account=owner.account,
+        start=start,
+        end=end,
+        label=owner.label,
+        rows=part.rows,
+        sums={code: _texts(sums) for code, sums in sorted(part.sums.items())},
+        data_through=period_text(part.through),
+        file=part.file,
+        sha256=file_sha256(incoming / part.file),
+    )
+
+
+def _id(*told: str) -> str:
+    together = "\x1f".join(told)
+    return f"bill-{hashlib.sha256(together.encode()).hexdigest()[:_ID_DIGITS]}"
+
+
+def _texts(sums: dict[str, Decimal | None]) -> dict[str, str | None]:
+    return {name: None if amount is None else decimal_text(amount) for name, amount in sums.items()}

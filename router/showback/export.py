@@ -1,0 +1,168 @@
+"""What a state's books came to as a FOCUS file: read in parts, written whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from router.config.duckdb_session import rows_of
+from router.config.showback_file import Account, Showback
+from router.ledger.entry import Entry, Kind
+from router.ledger.month import Month
+from router.showback.bill_charges import charge_of_correction, charges_of_row
+from router.showback.facts_from_focus import facts_of_charges
+from router.showback.focus.charge import Charge
+from router.showback.focus.versions import NEWEST, written_columns
+from router.showback.focus.write import WRITERS
+from router.showback.focus_from_ledger import Books, Left, charge_of, charges, part_of
+from router.showback.focus_from_ledger import Part as TimePart
+from router.state.ledger_rows import entry_of
+from router.state.store import Store
+
+if TYPE_CHECKING:
+    import duckdb
+
+_BATCH = 16_384
+# More than any correction has.
+_MOST_ROWS = 1 << 62
+Fact = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many charges were written, and what was left out."""
+
+    charges: int
+    left: Left
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A connection with the table ``actual`` (:mod:`router.showback.reconcile.matching`), where the rows of the bills
+    in it are, by the bill's id, and the ids of the corrections in it."""
+
+    connection: duckdb.DuckDBPyConnection
+    bills: Mapping[str, Path] = field(default_factory=dict)
+    corrections: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The months after one and up to another. ``months``: those of them that the ledger has, None: any. ``knows`` says
+    of an entry, by its number and when it was recorded, whether it counts. Without ``matched`` no bill does."""
+
+    after: str = ""
+    upto: str = "~"
+    months: Sequence[Month] | None = None
+    knows: Callable[[int, datetime], bool] = lambda _seq, _recorded_at: True
+    matched: Matched | None = None
+
+
+def export(
+    store: Store, path: Path, accounts: Showback, version: str, parts: Iterable[Part] = (Part(),),
+    closed: Month | None = None,
+) -> Exported:  # fmt: skip
+    """Writes what the ``parts`` of the books came to, as FOCUS ``version`` (KeyError for another than those that are
+    written) in the form that the name's ending says (:data:`WRITERS`; KeyError): rows of bills and what they do not
+    have, where there are any; else the ledger's charges. ``closed``: the last closed month, which decides what is a
+    correction. The same books and bills give the same file. OSError where it cannot be written."""
+    left = Left()
+    written = WRITERS[path.suffix.removeprefix(".").lower()]
+    found = (charge for part in parts for charge in _charges(store, accounts, left, part, closed))
+    return Exported(written(path, found, version), left)
+
+
+def _charges(store: Store, accounts: Showback, left: Left, part: Part, closed: Month | None) -> Iterator[Charge]:
+    if part.matched is not None:
+        yield from _counted(store, accounts, left, part, part.matched, closed)
+        return
+    for entries, books in _entries(store, part, closed):
+        yield from charges([entry for _, entry in entries], accounts, books, left)
+
+
+def _entries(store: Store, part: Part, closed: Month | None) -> Iterator[tuple[list[tuple[int, Entry]], Books]]:
+    """Entries with their numbers, some at a time, and what decides which of them are corrections."""
+    for month in [None] if part.months is None else part.months:
+        for rows in store.ledger.batches(period=month):
+            every = [(int(row[0]), entry_of(row[1:-2])) for row in rows]
+            entries = [(seq, each) for seq, each in every if part.knows(seq, each.recorded_at)]
+            months = store.ledger.months_of(sorted({entry.corrects for _, entry in entries if entry.corrects}))
+            yield entries, Books(closed, months)
+
+
+def _counted(
+    store: Store, accounts: Showback, left: Left, part: Part, matched: Matched, closed: Month | None
+) -> Iterator[Charge]:
+    """What is on no bill, in the order of the ledger, then the rows of each bill and correction in theirs."""
+    known: dict[str, Account] = {}
+
+    def account(cloud: str) -> Account:
+        return known.setdefault(cloud, accounts.account(cloud))
+
+    for entries, books in _entries(store, part, closed):
+        numbers = [seq for seq, _ in entries]
+        pieces = _pieces(matched, "ledger", numbers[0], numbers[-1]) if numbers else {}
+        for seq, entry in entries:
+            if entry.kind is Kind.PLANNED or seq not in pieces:  # all of it is on a bill
+                continue
+            if entry.unpriced:
+                left.add(entry)
+                continue
+            yield from _of_entry(entry, account(entry.cloud), pieces[seq], corrects=books.corrected(entry))
+    for bill, path in sorted(matched.bills.items()):
+        yield from _of_bill(bill, path, part, matched)
+    for name in matched.corrections:
+        for facts in _pieces(matched, name, 1, _MOST_ROWS, part).values():
+            for fact in facts:
+                yield charge_of_correction(fact, account(fact["cloud"] or ""))
+
+
+def _of_entry(entry: Entry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
+    if [(each["start"], each["end"]) for each in pieces] == [(entry.start, entry.end)]:
+        yield charge_of(entry, account, corrects=corrects)
+        return
+    for each in pieces:
+        part = TimePart(each["start"], each["end"], each["billed"], each["effective"], each["useful"])
+        yield part_of(entry, account, part, corrects=corrects)
+
+
+def _of_bill(bill: str, path: Path, part: Part, matched: Matched) -> Iterator[Charge]:
+    first = 1
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(_BATCH, columns=[column.name for column in written_columns(NEWEST)]):
+            table = pa.Table.from_batches([batch])
+            pieces = _pieces(matched, bill, first, first + batch.num_rows - 1, part)
+            if pieces:
+                alone = facts_of_charges(table, bill, first, str(path))
+                for number, (row, fact) in enumerate(_rows(table, alone), first):
+                    if number in pieces:
+                        yield from charges_of_row(row, fact, pieces[number])
+            first += batch.num_rows
+
+
+def _rows(table: pa.Table, alone: pa.Table) -> Iterator[tuple[Fact, Fact]]:
+    """Rows of both, as values."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield from zip(
+            rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(alone)), strict=True
+        )  # fmt: skip
+
+
+def _pieces(matched: Matched, origin: str, first: int, last: int, part: Part = Part()) -> dict[int, list[Fact]]:
+    """What counts of the rows with these numbers, by number, in the order of time."""
+    found = matched.connection.sql(
+        'SELECT * FROM actual WHERE origin = $origin AND "row" BETWEEN $first AND $last '
+        'AND month > $after AND month <= $upto ORDER BY "row", "start", "end", billed, key',
+        params={"origin": origin, "first": first, "last": last, "after": part.after, "upto": part.upto},
+    )
+    return {number: list(rows) for number, rows in groupby(rows_of(found), key=lambda row: int(row["row"]))}

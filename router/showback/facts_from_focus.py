@@ -1,0 +1,315 @@
+"""Facts of FOCUS files and of imported bills: their rows, a column at a time. Nothing is made up.
+
+What a row does not say is null. Words are read so:
+
+- ``what``: a volume of data (GB, TiB, ...) of the category Networking, or whose meter or description names a transfer,
+  is egress; usage of the category Compute in hours, or with a machine's SKU details, is a machine; storage of blocks is
+  a disk, other storage storage. Public addresses, which clouds charge by the hour under Networking, Compute and others,
+  are other; so are the rest of networking (gateways, load balancers by the hour) and all that is no usage.
+- ``use``: ``x_WasteKind``; without one an Unused commitment or reservation; else work where a machine's usage names our
+  job (x_JobId), for that comes from our metering. A bill that names no job does not say what the time went into.
+- ``market``, of machines: a reservation or a commitment that is named makes it reserved; else Dynamic is spot and
+  Standard on demand.
+- team, project, cost center and job: of ``AllocatedTags``, else ``Tags``, whatever their capitals, dashes and
+  ``user:`` before them; ``x_JobId`` goes before the tag, and AllocatedResourceId is the job of a part of a split.
+- ``cloud``: our name of ServiceProviderName where we have one.
+- ``state``: ``x_RecordState``; else Invoiced where there is an InvoiceId, else Provisional.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pricing.places import Market
+from pricing.problems import InvalidInputError
+from providers.registry import cloud_called
+from router.ledger.entry import HOURS, Use, What
+from router.showback.facts import AMOUNT, COLUMNS, TEXT, Source, State
+from router.showback.focus.feed import open_feed
+from router.showback.focus.survey import recognised
+from router.showback.focus.texts import read_json
+from router.showback.focus.typed_rows import typed
+from router.showback.focus.versions import NEWEST, written_columns
+
+# ISO 4217: no currency.
+NO_CURRENCY: Final = "XXX"
+_OWN: Final = "stepfare_"
+_CACHED = 1 << 16
+Reader = Callable[[str], pa.Array]
+# What the provider, not its customer, writes about a charge: a resource's own name says nothing of what it is.
+_PROVIDERS_WORDS: Final = ("SkuMeter", "ChargeDescription", "SkuId", "ResourceType")
+# AWS "In-use public IPv4 address", "PublicIPv4:InUseAddress", "ElasticIP:IdleAddress"; Google "External IP Charge on a
+# Standard VM", "Static Ip Charge"; Azure "Standard IPv4 Static Public IP", "IP Addresses". Gateways and load balancers
+# stand beside machines, also under Compute ("$0.045 per NAT Gateway Hour").
+_HOURLY: Final = re.compile(
+    r"(public|external|static|elastic|idle|reserved)[ _-]*ip(v[46])?\b|\bip(v[46])?[ _-]*address"
+    r"|(public|external|inuse|idle|elastic)[ _-]*address|publicipv[46]|elasticip|publicipaddress"
+    r"|nat[ _-]*gateway|load[ _-]*balancer",
+    re.IGNORECASE,
+)
+_TRANSFER: Final = re.compile(r"data[ _-]*transfer|transfer[ _-]*(in|out)\b|egress|ingress|bandwidth", re.IGNORECASE)
+# FOCUS units of data, and the words that exports write for them; ``GB-Months`` and ``GB-Hours`` are none.
+_VOLUME: Final = re.compile(
+    r"^((\d+ )?[KMGTPE]i?B|(kilo|mega|giga|tera|peta|kibi|mebi|gibi|tebi|pebi)?bytes?)$", re.IGNORECASE
+)
+
+
+def read_focus(path: Path) -> pa.Table:
+    """Facts of a file of FOCUS 1.0 to 1.4 (source ``billed``, origin its name). InvalidInputError: what
+    :func:`~router.showback.focus.feed.open_feed` refuses, no Cost and Usage, or a row without a period."""
+    tables = [COLUMNS.empty_table()]
+    with open_feed(path) as feed:
+        opened = recognised(feed, str(path))
+        for batch in feed.batches:
+            rows = typed(batch, opened.sources)
+            table = pa.table({column.name: rows.column(column.name) for column in written_columns(NEWEST)})
+            tables.append(facts_of_charges(table, path.name, batch.first, str(path)))
+    return pa.concat_tables(tables)
+
+
+def read_bill(path: Path, origin: str) -> pa.Table:
+    """Facts of a bill that was imported (one file of :meth:`~router.showback.bill_store.BillStore.current`)."""
+    names = [column.name for column in written_columns(NEWEST)]
+    return facts_of_charges(pq.read_table(path, columns=names), origin, 1, str(path))
+
+
+def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa.Table:
+    """Of rows with the columns of FOCUS 1.4 and ours, as :mod:`router.showback.focus.typed_rows` makes them.
+    ``first`` is
+    the number of the first row, ``where`` what an error calls their file."""
+    rows = table.num_rows
+
+    def said(name: str) -> pa.Array:
+        column = table[name]
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    numbers = pa.array(range(first, first + rows), pa.int64())
+    made = {
+        "source": pa.repeat(pa.scalar(Source.BILLED.value), rows),
+        "origin": pa.repeat(pa.scalar(origin), rows),
+        "row": numbers,
+        **_times(said, numbers, where),
+        **_whose(said),
+        **_things(said),
+        **_money(said),
+    }
+    made |= _uses(said, made)
+    columns = [_fit(made[f.name], f) if f.name in made else pa.nulls(rows, f.type) for f in COLUMNS]
+    return pa.table(columns, schema=COLUMNS)
+
+
+def _times(said: Reader, numbers: pa.Array, where: str) -> dict[str, pa.Array]:
+    start = pc.coalesce(said("ChargePeriodStart"), said("BillingPeriodStart"))
+    end = pc.coalesce(said("ChargePeriodEnd"), said("BillingPeriodEnd"))
+    lost = pc.or_(pc.is_null(start), pc.is_null(end))
+    if pc.any(lost).as_py():
+        row = numbers.filter(lost)[0].as_py()
+        what = "has neither a charge period nor a billing period"
+        raise InvalidInputError.single(what, where=f"{where}: row {row}", remedy="say when the charge was")
+    return {
+        "start": start,
+        "end": end,
+        "month": pc.strftime(pc.coalesce(said("BillingPeriodStart"), start), "%Y-%m"),
+    }
+
+
+def _whose(said: Reader) -> dict[str, pa.Array]:
+    parts, tags = said("AllocatedTags"), said("Tags")
+    named = pc.coalesce(said("x_JobId"), said("AllocatedResourceId"))
+
+    def tagged(*keys: str) -> pa.Array:
+        return pc.coalesce(_mapped(parts, _tag, keys), _mapped(tags, _tag, keys))
+
+    return {
+        "team": tagged("team"),
+        "project": tagged("project"),
+        "cost_center": tagged("costcenter", "costcentre"),
+        "job": pc.coalesce(named, tagged(f"{_OWN}job", "job")),
+        "plan": pc.coalesce(said("x_PlanId"), tagged(f"{_OWN}plan")),
+        "attempt": pc.coalesce(said("x_Attempt"), tagged(f"{_OWN}attempt")),
+        "account": pc.coalesce(said("SubAccountId"), said("BillingAccountId")),
+    }
+
+
+def _things(said: Reader) -> dict[str, pa.Array]:
+    details = said("SkuPriceDetails")
+    unit = pc.coalesce(said("ConsumedUnit"), said("PricingUnit"))
+    quantity = pc.if_else(pc.is_valid(said("ConsumedUnit")), said("ConsumedQuantity"), said("PricingQuantity"))
+    is_usage = _is(said("ChargeCategory"), "Usage")
+    what = _what(said, is_usage, unit, details)
+    machine = pc.equal(what, What.MACHINE.value)
+    hours = pc.if_else(pc.and_(machine, _is(unit, HOURS)), quantity, None)
+    held = pc.or_(pc.is_valid(said("CapacityReservationId")), pc.is_valid(said("CommitmentDiscountId")))
+    category = said("PricingCategory")
+    market = pc.case_when(
+        pc.make_struct(pc.or_(held, _is(category, "Committed")), _is(category, "Dynamic"), _is(category, "Standard")),
+        Market.RESERVED.value,
+        Market.SPOT.value,
+        Market.ON_DEMAND.value,
+    )
+    count = _mapped(details, _gpus, ())
+    gpus = pa.array(
+        [
+            None if each is None or some is None else each * int(some)
+            for each, some in zip(hours.to_pylist(), count.to_pylist(), strict=True)
+        ],
+        AMOUNT,
+    )
+    return {
+        "category": pc.fill_null(said("ChargeCategory"), "Usage"),
+        "corrects": pc.if_else(_is(said("ChargeClass"), "Correction"), pa.scalar(""), pa.scalar(None, TEXT)),
+        "what": what,
+        "cloud": _mapped(said("ServiceProviderName"), _cloud, ()),
+        "region": said("RegionId"),
+        "zone": said("AvailabilityZone"),
+        "instance_type": _mapped(details, _detail, ("InstanceType",)),
+        "market": pc.if_else(machine, market, None),
+        "accelerator": pc.coalesce(said("x_GpuModel"), _mapped(details, _detail, ("x_GpuModel",))),
+        "resource": said("ResourceId"),
+        "sku": said("SkuId"),
+        "quantity": quantity,
+        "unit": unit,
+        "hours": hours,
+        "gpu_hours": pc.coalesce(said("x_GpuHours"), gpus),
+        "useful": said("x_UsefulUnits"),
+        "useful_unit": said("x_UsefulUnit"),
+        "reason": said("ChargeDescription"),
+        "reference": said("InvoiceId"),
+        "split_origin": said("x_SplitOriginId"),
+        "split_method": said("AllocatedMethodId"),
+        "price_source": said("x_PriceSource"),
+        "price_as_of": pc.strftime(said("x_PriceObservedAt"), "%Y-%m-%dT%H:%M:%SZ"),
+        "state": pc.coalesce(
+            said("x_RecordState"),
+            pc.if_else(pc.is_valid(said("InvoiceId")), State.INVOICED.value, State.PROVISIONAL.value),
+        ),
+    }
+
+
+def _money(said: Reader) -> dict[str, pa.Array]:
+    billed, effective = said("BilledCost"), said("EffectiveCost")
+    return {
+        "currency": pc.fill_null(said("BillingCurrency"), NO_CURRENCY),
+        "billed": billed,
+        "effective": effective,
+        "list": said("ListCost"),
+        "on_demand": said("x_OnDemandEquivalentCost"),
+        "unpriced": pc.and_(pc.is_null(billed), pc.is_null(effective)),
+    }
+
+
+def _what(said: Reader, is_usage: pa.Array, unit: pa.Array, details: pa.Array) -> pa.Array:
+    category, sub = said("ServiceCategory"), said("ServiceSubcategory")
+    gpus = pc.is_valid(_mapped(details, _gpus, ()))
+    volume = _matches(unit, _VOLUME)
+    transfer, hourly = _named(said, _TRANSFER), pc.and_(_named(said, _HOURLY), pc.invert(pc.or_(gpus, volume)))
+    networking, storage = _is(category, "Networking"), _is(category, "Storage")
+    machine = pc.or_(pc.or_(_is(sub, "Virtual Machines"), _is(unit, HOURS)), gpus)
+    return pc.case_when(
+        pc.make_struct(
+            pc.or_(hourly, pc.invert(is_usage)),
+            pc.and_(volume, pc.or_(networking, transfer)),
+            pc.and_(pc.and_(networking, transfer), pc.invert(_is(unit, HOURS))),
+            pc.and_(_is(category, "Compute"), pc.and_(machine, pc.invert(volume))),
+            pc.and_(storage, _is(sub, "Block Storage")),
+            storage,
+        ),
+        What.OTHER.value,
+        What.EGRESS.value,
+        What.EGRESS.value,
+        What.MACHINE.value,
+        What.DISK.value,
+        What.STORAGE.value,
+        What.OTHER.value,
+    )
+
+
+def _named(said: Reader, words: re.Pattern[str]) -> pa.Array:
+    """Whether a cell that the provider writes about the charge has one of the words."""
+    cells = [_matches(said(name), words) for name in _PROVIDERS_WORDS]
+    return functools.reduce(pc.or_, cells)
+
+
+def _matches(column: pa.Array, words: re.Pattern[str]) -> pa.Array:
+    """Each different text is looked at once; null matches nothing."""
+    encoded = column.dictionary_encode()
+    found = [text is not None and words.search(text) is not None for text in encoded.dictionary.to_pylist()]
+    return pc.fill_null(pa.array(found, pa.bool_()).take(encoded.indices), fill_value=False)
+
+
+def _uses(said: Reader, made: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    machine = pc.equal(made["what"], What.MACHINE.value)
+    ours = pc.and_(machine, pc.is_valid(said("x_JobId")))
+    unused = pc.case_when(
+        pc.make_struct(
+            _is(said("CommitmentDiscountStatus"), "Unused"), _is(said("CapacityReservationStatus"), "Unused"), ours
+        ),
+        Use.COMMITMENT_UNUSED.value,
+        Use.RESERVATION_UNUSED.value,
+        Use.WORK.value,
+    )
+    return {"use": pc.coalesce(said("x_WasteKind"), unused)}
+
+
+def _is(column: pa.Array, word: str) -> pa.Array:
+    return pc.fill_null(pc.equal(column, word), fill_value=False)
+
+
+def _mapped(column: pa.Array, find: Callable[[str, Sequence[str]], str | None], keys: Sequence[str]) -> pa.Array:
+    """Each different text is looked at once."""
+    encoded = column.dictionary_encode()
+    found = [None if text is None else find(text, tuple(keys)) for text in encoded.dictionary.to_pylist()]
+    return pa.array(found, TEXT).take(encoded.indices)
+
+
+@lru_cache(maxsize=_CACHED)
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        return read_json(text)
+    except ValueError:  # `bills import` tells it; here it says nothing
+        return {}
+
+
+@lru_cache(maxsize=_CACHED)
+def _plain_keys(text: str) -> Mapping[str, Any]:
+    return {owner_key(key): value for key, value in reversed(list(_object(text).items()))}
+
+
+def owner_key(key: str) -> str:
+    """The key of a tag as owners are looked for: without capitals, dashes and ``user:``."""
+    name = key.casefold().removeprefix("user:")
+    return name if name.startswith(_OWN) else name.replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _tag(text: str, keys: Sequence[str]) -> str | None:
+    said = _plain_keys(text)
+    return next((str(said[key]) for key in keys if said.get(key) not in (None, "")), None)
+
+
+def _detail(text: str, keys: Sequence[str]) -> str | None:
+    found = _object(text).get(keys[0])
+    return None if found in (None, "") else str(found)
+
+
+def _gpus(text: str, _keys: Sequence[str]) -> str | None:
+    found = _object(text).get("GpuCount")
+    return str(found) if isinstance(found, int | Decimal) and found == int(found) and found > 0 else None
+
+
+@lru_cache(maxsize=_CACHED)
+def _cloud(name: str, _keys: Sequence[str]) -> str | None:
+    return cloud_called(name) or name
+
+
+def _fit(column: Any, field: pa.Field) -> Any:
+    return column if column.type == field.type else pc.cast(column, field.type)

@@ -1,0 +1,148 @@
+"""What is asked of a report, and what it is told beside facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from router.ledger.month import Month
+from router.showback.report.values import added, ratio
+from router.showback.shared_costs import Group, Method
+
+# By what a report can be grouped: columns of facts.
+GROUPS = (
+    "team", "project", "cost_center", "job", "plan", "attempt", "cloud", "account", "region", "instance_type", "market",
+    "accelerator", "what", "use", "category", "state",
+)  # fmt: skip
+# Of these, who it is for: where nobody is named it is nobody's, not unknown.
+OWNERS = frozenset({"team", "project", "cost_center", "job"})
+
+
+class Basis(StrEnum):
+    """Which cost sums, unit costs and waste are reckoned with; groups always show both."""
+
+    BILLED = "billed"  # cash: what invoices charge
+    EFFECTIVE = "effective"  # accrual: commitments spread over what they cover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A month of the books as of ``now`` (UTC). ``as_of``: what was recorded after it (entries, bills, budgets,
+    closings) is left out; None: nothing is. ``fixed``: shares of 1 by group, for the method fixed alone. ValueError for
+    what cannot be asked."""
+
+    month: Month
+    now: datetime
+    as_of: datetime | None = None
+    by: tuple[str, ...] = ("team",)
+    basis: Basis = Basis.EFFECTIVE
+    share: Method = Method.NONE
+    fixed: Mapping[Group, Decimal] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.by if name not in GROUPS]
+        if unknown or not self.by or len(set(self.by)) < len(self.by):
+            wrong = f"{unknown[0]!r} is no group" if unknown else "one group at least, each once"
+            raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}")
+        if (self.share is Method.FIXED) != (self.fixed is not None):
+            raise ValueError("fixed shares are for the method fixed, which needs them")
+
+    @property
+    def before(self) -> Month:
+        """The month before it."""
+        month = self.month
+        return Month(month.year - 1, 12) if month.month == 1 else Month(month.year, month.month - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """A budget of the month and what counts towards it: ``scope`` as people write it (``team research``); ``spent``,
+    ``running`` (of machines that no entry has yet) and ``forecast`` None where not known."""
+
+    scope: str
+    currency: str
+    budget: Decimal
+    hard: bool
+    spent: Decimal | None = None
+    running: Decimal | None = None
+    forecast: Decimal | None = None
+
+    @property
+    def used(self) -> Decimal | None:
+        """What is spent and what runs, as a share of the budget."""
+        return None if self.spent is None else ratio(added((self.spent, self.running)), self.budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """When a job had to be done, and when it was. ``done_at`` None: it was not, or nobody knows (``known`` False)."""
+
+    job: str
+    deadline: datetime | None
+    done_at: datetime | None
+    known: bool = True
+
+    @property
+    def met(self) -> bool | None:
+        """None where nobody knows, or nothing was asked."""
+        if self.deadline is None or not self.known:
+            return None
+        return self.done_at is not None and self.done_at <= self.deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quoted:
+    """An accepted quote whose job is over: dollars of machines and the end, as promised (half and nine of ten courses
+    at most) and as they were. ``done_at`` None: given up."""
+
+    quote: str
+    job: str
+    deadline: datetime
+    promised: Decimal
+    p50: Decimal | None
+    p90: Decimal | None
+    cost: Decimal
+    p50_at: datetime | None
+    p90_at: datetime | None
+    done_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variance:
+    """Why what a job was planned to cost is not what was invoiced. The buckets add up to ``invoiced`` - ``planned``.
+    ``credit``: credits, taxes, corrections and other currencies."""
+
+    job: str
+    currency: str
+    planned: Decimal | None
+    metered: Decimal | None
+    invoiced: Decimal | None
+    price: Decimal | None = None
+    quantity: Decimal | None = None
+    mix: Decimal | None = None
+    waste: Decimal | None = None
+    unplanned: Decimal | None = None
+    credit: Decimal | None = None
+    timing: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is known beside the facts. ``origin``: what they were made from, for people; ``input_hash`` names it
+    exactly. ``data_through``: until when bills reach; None where there are none. ``warnings`` say what is missing.
+    What is None was not looked at, and the report says so. ``past``: the state knows of what was recorded after the
+    moment of the report, and nothing is forecast."""
+
+    origin: str
+    input_hash: str
+    past: bool = False
+    bills_through: datetime | None = None
+    closed: bool | None = None
+    budgets: tuple[Budgeted, ...] | None = None
+    dues: Mapping[str, Due] = field(default_factory=dict)
+    quotes: tuple[Quoted, ...] | None = None
+    variance: tuple[Variance, ...] | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,116 @@
+"""What a job will cost and when it will be done: a policy played on made-up weather of an outlook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from router.spot.availability.hazard_model import Outlook, Sky, Swings, play
+from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.simulator.simulation import Net, VectorPolicy, simulate
+from router.spot.simulator.traces import Bools, Floats, Ints, Series
+
+PAST_H: Final = 24
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Forecast:
+    """One entry a draw. ``usd``: all, ``egress_usd`` among it. ``finish_s``: from now to the end of the last billed
+    tick. A ``late`` draw goes on demand after the deadline; what that costs is in it."""
+
+    usd: Floats
+    finish_s: Floats
+    late: Bools
+    spot_ticks: Ints
+    on_demand_ticks: Ints
+    launches: Ints
+    egress_usd: Floats
+
+    @property
+    def on_time(self) -> float:
+        """The probability of being done by the deadline."""
+        return float(1 - self.late.mean())
+
+
+def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
+    """``draws`` made-up windows of the task, ways and last prices of ``like``, one after the other in one series.
+
+    Each has hazards of its own. Of several zones those of a region swing together. ``sky`` is [zone], or [draw, zone]
+    where each has its own: at the last tick before a window; None: after usual weather. Before each window lie
+    ``PAST_H`` hours that agree with its sky, so that :meth:`Scene.before` tells what was seen; further back lies
+    another window. ValueError where ``outlook`` or ``sky`` is not of as many zones as ``like``.
+    """
+    zones, tick_s = len(like.series.zones), like.tick_s
+    if outlook.zones != zones or (sky is not None and sky.up.shape not in {(zones,), (draws, zones)}):
+        raise ValueError(f"an outlook and a sky of the {zones} zones of the scene")
+    hazards, past = outlook.draw(draws, rng), PAST_H * HOUR_S // tick_s
+    swings = _swings(like, draws, rng)
+    if sky is None:
+        up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
+    else:
+        now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
+        older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng, swings)
+        up = np.concatenate([older, newer], axis=2)
+    return _joined(up, like, past)
+
+
+def forecast(
+    outlook: Outlook,
+    sky: Sky | None,
+    like: Scene,
+    policy: VectorPolicy,
+    draws: int,
+    rng: np.random.Generator,
+    net: Net = Net.EXACT,
+) -> Forecast:
+    """What ``policy`` makes of such windows; see :func:`windows`."""
+    scene = windows(outlook, sky, like, draws, rng)
+    got = simulate(scene, policy, net)
+    return Forecast(
+        usd=got.usd,
+        finish_s=(got.finish_tick * like.tick_s).astype(np.float64),
+        late=got.late,
+        spot_ticks=got.spot_ticks,
+        on_demand_ticks=got.on_demand_ticks,
+        launches=got.launches,
+        egress_usd=got.egress_usd,
+    )
+
+
+def _swings(like: Scene, draws: int, rng: np.random.Generator) -> Swings | None:
+    """None for one zone: how it wanders is in its drift, and there is none that it could go with."""
+    if len(like.series.zones) < 2:
+        return None
+    names = list(dict.fromkeys(like.series.regions))
+    return Swings.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
+
+
+def _before(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+    """[draw, zone, tick]: weather that ends in ``sky``. Up and down times that follow each other independently are the
+    same backwards: before the present one lies a whole one of the other kind."""
+    step = tick_s / HOUR_S
+    other = ~sky.up
+    older = play(hazards, Sky(other, np.full(other.shape, step)), max(ticks - 1, 0), tick_s, rng)
+    older = np.concatenate([other[..., None], older], axis=2)
+    lasted = np.maximum(np.rint(sky.age_h / step), 1).astype(np.int64)[..., None]
+    ago = np.arange(ticks)[None, None]
+    backwards = np.where(
+        ago < lasted, sky.up[..., None], np.take_along_axis(older, np.maximum(ago - lasted, 0), axis=2)
+    )
+    found: Bools = backwards[..., ::-1]
+    return found
+
+
+def _joined(up: Bools, like: Scene, past: int) -> Scene:
+    draws, zones, length = up.shape
+    joined = np.ascontiguousarray(up.transpose(1, 0, 2)).reshape(zones, draws * length)
+    usd = np.array([z.spot_usd_per_hour[-1] for z in like.series.zones])[:, None]
+    made = tuple(
+        replace(z, counts=joined[i] * np.int64(like.task.size), spot_usd_per_hour=np.full(draws * length, usd[i, 0]))
+        for i, z in enumerate(like.series.zones)
+    )
+    prices: Floats = np.broadcast_to(like.task.size * usd, joined.shape)
+    starts = past + length * np.arange(draws)
+    return replace(like, series=Series(like.tick_s, made), starts=starts, up=joined, spot_usd=prices)

@@ -1,0 +1,177 @@
+"""What is expected of the weather of several zones, and how sure that is: hazards of losing spot and of its return.
+
+A hazard is a rate an hour, by zone, by whether spot is there, and by how long that has been so. What is known of each
+is a gamma distribution: events over hours seen, to which the rate of all zones together counts as a few events more. On
+top comes drift: weather to come is not drawn from the same urn as weather past, and a draw of the future multiplies all
+hazards of a zone by a factor of its own and one common to all zones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.traces import Bools, Floats, Ints, Series
+
+AGES_H: Final = (0.5, 2.0, 8.0)  # where one class of age ends and the next begins
+CLASSES: Final = len(AGES_H) + 1
+POOL_EVENTS: Final = 0.5
+_PRIOR_EVENTS, _PRIOR_H = 1.0, 5.0
+DRIFT: Final = 0.5
+SWING: Final = 0.5
+SWING_H: Final = 24.0
+_NEVER_PER_HOUR: Final = 1e-5
+
+
+@dataclass(eq=False, slots=True)
+class Sky:
+    """Of zones at one moment, any shape: whether spot is ``up``, and since how many hours that is so."""
+
+    up: Bools
+    age_h: Floats
+
+    def copy(self) -> Sky:
+        """One that can be changed."""
+        return Sky(self.up.copy(), self.age_h.copy())
+
+    def pass_on(self, up: Bools, hours: float) -> None:
+        """``hours`` later it is ``up``."""
+        self.age_h = np.where(up == self.up, self.age_h + hours, hours)
+        self.up = up
+
+
+def age_class(age_h: Floats) -> Ints:
+    """Which of the classes of age."""
+    found: Ints = np.searchsorted(np.array(AGES_H), age_h - 1e-9, side="left")
+    return found
+
+
+def ages_h(up: Bools, tick_s: int) -> Floats:
+    """[zone, tick]: since how many hours it is as it is, the tick itself included; known from the first tick on."""
+    ticks = np.arange(up.shape[1])
+    began = np.where(np.diff(up, axis=1, prepend=~up[:, :1]), ticks, 0)
+    lasted = ticks - np.maximum.accumulate(began, axis=1) + 1
+    return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
+
+
+def pooled(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
+    """Of the gamma distributions, from what each zone [zone, up, class] showed: the rate of all of them together counts
+    for ``pool_events`` more."""
+    rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
+    return events + pool_events, hours + pool_events / rate
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outlook:
+    """``events`` and ``hours``: [zone, up, class of age] of the gamma distributions of the hazards an hour. ``drift``:
+    standard deviation of the logarithm of the factors, half of its variance common to all zones."""
+
+    events: Floats
+    hours: Floats
+    drift: float = DRIFT
+
+    @classmethod
+    def of(cls, past: Series, size: int = 1) -> Outlook:
+        """From what a series showed of a gang of ``size``."""
+        return cls.seen(past.up(size), past.tick_s)
+
+    @classmethod
+    def seen(cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
+             drift: float = DRIFT) -> Outlook:  # fmt: skip
+        """From [zone, tick]; what was ``forget_h`` ago counts for 1/e. ``pool_events``: what the rate of all zones
+        together counts for."""
+        zones, ticks = up.shape
+        step = tick_s / HOUR_S
+        cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(ages_h(up, tick_s))
+        weight = np.exp(-(np.arange(ticks)[::-1] * step) / forget_h)[None, :-1].repeat(zones, 0)
+        at, changed = cell[:, :-1].ravel(), (up[:, 1:] != up[:, :-1]).ravel()
+        count = zones * 2 * CLASSES
+        shape = (zones, 2, CLASSES)
+        hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
+        events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
+        return cls(*pooled(events, hours, pool_events), drift)
+
+    @classmethod
+    def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:
+        """[zone] rates that are known as well as from that many ``hours`` of watching; age tells nothing."""
+        rate: Floats = np.stack([back_per_hour, lost_per_hour], axis=1)[:, :, None].repeat(CLASSES, axis=2)
+        return cls(rate * hours, np.full(rate.shape, float(hours)), drift)
+
+    @property
+    def zones(self) -> int:
+        """How many there are."""
+        return len(self.events)
+
+    def only(self, which: Ints) -> Outlook:
+        """Of these zones."""
+        return replace(self, events=self.events[which], hours=self.hours[which])
+
+    def mean(self) -> Floats:
+        """[zone, up, class]: hazards an hour."""
+        return self.events / self.hours
+
+    def comes(self) -> Ints:
+        """The zones where spot is expected ever to come."""
+        return np.flatnonzero(self.mean()[:, 0].max(axis=1) >= _NEVER_PER_HOUR)
+
+    def draw(self, draws: int, rng: np.random.Generator) -> Floats:
+        """[draw, zone, up, class]: hazards as they may be."""
+        sure = rng.gamma(self.events[None].repeat(draws, 0)) / self.hours
+        half = self.drift / np.sqrt(2)
+        own = rng.normal(0, half, (draws, self.zones, 2, 1)) + rng.normal(0, half, (draws, 1, 2, 1))
+        return np.asarray(sure * np.exp(own))
+
+    def usual(self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0) -> Sky:
+        """[draw, zone]: after a long while."""
+        found = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
+        sky = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
+        for _ in range(int(hours)):
+            run(found, sky, 1.0, rng)
+        return sky
+
+
+@dataclass(eq=False, slots=True)
+class Swings:
+    """How scarce spot is at the moment, by draw and region, forgetting what it was: an Ornstein-Uhlenbeck process
+    (Physical Review 1930) of standard deviation ``SWING`` that forgets in ``SWING_H``. Scarcity a makes losses exp(a)
+    times as frequent, and returns exp(-a) times."""
+
+    now: Floats
+    regions: Ints
+
+    @classmethod
+    def begin(cls, regions: Ints, draws: int, rng: np.random.Generator) -> Swings:
+        """As scarce as it usually is; ``regions``: [zone] the number of its region."""
+        return cls(rng.normal(0, SWING, (draws, int(regions.max()) + 1)), regions)
+
+    def step(self, hours: float, rng: np.random.Generator) -> Floats:
+        """[draw, zone]: that much later."""
+        keeps = np.exp(-hours / SWING_H)
+        self.now = keeps * self.now + np.sqrt(1 - keeps**2) * rng.normal(0, SWING, self.now.shape)
+        return self.now[:, self.regions]
+
+
+def play(
+    hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
+) -> Bools:
+    """[draw, zone, tick]: weather of these hazards [draw, zone, up, class] after ``sky``, which is left as it is."""
+    now, hours = sky.copy(), tick_s / HOUR_S
+    found = np.empty((*sky.up.shape, ticks), dtype=bool)
+    for i in range(ticks):
+        run(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
+        found[..., i] = now.up
+    return found
+
+
+def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
+    """``sky`` that much later."""
+    draws, zones = sky.up.shape
+    at = (np.arange(draws)[:, None], np.arange(zones)[None], sky.up.astype(np.int64), age_class(sky.age_h))
+    rate = hazards[at]
+    if scarcity is not None:
+        rate = rate * np.exp(np.where(sky.up, scarcity, -scarcity))
+    changes = rng.random(sky.up.shape) < -np.expm1(-rate * hours)
+    sky.pass_on(sky.up ^ changes, hours)

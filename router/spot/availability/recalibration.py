@@ -1,0 +1,61 @@
+"""Quotes from forecasts: levels moved by how often earlier forecasts of the same kind held.
+
+A forecast's p-quantile is quoted as the value below which outcomes will lie with probability p only if p of them did.
+Where they did not, another level of the forecast is read, the one below which p of the past outcomes lay (Kuleshov,
+Fenner and Ermon, ICML 2018), drawn towards p itself as far as the past is short.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.spot.availability.calibration import Places
+from router.spot.simulator.bootstrap import interval
+from router.spot.simulator.traces import Floats, Ints
+
+TRUST: Final = 20.0  # outcomes that a forecast is trusted as much as
+_TAIL: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05)
+KNOTS: Final = (*_TAIL, *(round(0.05 * i, 2) for i in range(2, 19)), *(round(1 - p, 3) for p in reversed(_TAIL)))
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrating:
+    """``held``: the share of outcomes within each of the levels ``KNOTS`` of their forecasts; it grows. ValueError
+    where it does not, or does not go from 0 to 1."""
+
+    held: tuple[float, ...] = KNOTS
+
+    def __post_init__(self) -> None:
+        found = np.array(self.held)
+        if found.size != len(KNOTS) or found[0] != 0 or found[-1] != 1 or (np.diff(found) <= 0).any():
+            raise ValueError(f"{len(KNOTS)} shares that grow from 0 to 1")
+
+    @classmethod
+    def learned(cls, places: Places, groups: Ints, trust: float = TRUST) -> Calibrating:
+        """From forecasts that did not see their outcomes. Those of a group depend on each other: all count as many as
+        the interval of the share within the middle level says, and no more than there are groups. Without any:
+        forecasts as they are."""
+        if not places.below.size:
+            return cls()
+        level = np.array(KNOTS)
+        count = min(interval(places.within(0.5), groups).effective, float(np.unique(groups).size))
+        seen = np.array([float(places.within(p).mean()) for p in KNOTS])
+        held = (trust * level + count * seen) / (trust + count)
+        held[0], held[-1] = 0.0, 1.0
+        return cls(tuple(held.tolist()))
+
+    def level(self, p: Floats) -> Floats:
+        """The level of a forecast to quote for ``p``."""
+        found: Floats = np.interp(p, np.array(self.held), np.array(KNOTS))
+        return found
+
+    def quoted(self, values: Floats) -> Floats:
+        """[..., value]: equally likely values of a forecast made into those of a quote, in order."""
+        count = values.shape[-1]
+        at = self.level((np.arange(count) + 0.5) / count)
+        which = np.clip(np.ceil(at * count).astype(np.int64) - 1, 0, count - 1)
+        found: Floats = np.sort(values, axis=-1)[..., which]
+        return found

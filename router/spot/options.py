@@ -1,0 +1,79 @@
+"""A candidate as a policy sees it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, time
+
+from pricing.places import Market
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.remaining_work import left_usd, moves_usd
+from router.spot.policies.interface import Chances, Place
+
+# What one stream between two regions carries, where nobody measured it; clouds advertise several times as much.
+TRANSFER_GIB_PER_S = 0.25
+_STREAMED = "stream"
+
+
+def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
+    """Where the rest of the job could be done; ``job`` with the steps that are confirmed. What is streamed while it
+    runs holds nothing up."""
+    steps = steps_to_do(job, running=candidate.running)
+    moved = sum(t.gib for t in candidate.transfers if t.what != _STREAMED)
+    return Place(
+        key=candidate.key,
+        market=candidate.market,
+        usd_per_hour=candidate.usd_per_hour,
+        hours=steps / candidate.on_time_steps_per_hour,
+        startup_hours=candidate.startup_hours,
+        expected_usd=left_usd(job, candidate, limits),
+        transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
+        interruptions_per_hour=candidate.risk.interruptions_per_hour,
+        moves_usd=moves_usd(candidate, limits),
+        site=_site(candidate),
+        region=str(candidate.region),
+        usd_since=_since(candidate),
+        chances=_chances(candidate, steps),
+    )
+
+
+def parted(
+    every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
+) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """Those of the candidates that may be had now (``found``), and the others."""
+    keys = {candidate.key for candidate in found}
+    closed = tuple(place_of(candidate, job, limits) for candidate in every if candidate.key not in keys)
+    return tuple(place_of(candidate, job, limits) for candidate in found), closed
+
+
+def _site(candidate: Candidate) -> str:
+    """Machines of these types and numbers in that region: on-demand is mostly sold for a region, spot by zone."""
+    machines: Counter[str] = Counter()
+    for part in candidate.parts:
+        machines[part.machine.instance_type] += part.machines
+    kinds = " + ".join(f"{count} x {kind}" for kind, count in sorted(machines.items()))
+    return f"{candidate.region} {kinds}"
+
+
+def _chances(candidate: Candidate, steps: float) -> Chances:
+    """As a quote has them, see :func:`router.spot.venues.venue`."""
+    risk = candidate.risk
+    if candidate.market is not Market.SPOT:
+        return Chances(steps / candidate.steps_per_hour)
+    saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
+    pools = {(p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+             for p in candidate.parts if p.offer.market is Market.SPOT}  # fmt: skip
+    lost = risk.interval_hours / 2 + risk.loss_extra_hours
+    return Chances(
+        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
+    )  # fmt: skip
+
+
+def _since(candidate: Candidate) -> datetime | None:
+    """The day of the newest of its prices; None where one has no date."""
+    days = [part.offer.as_of for part in candidate.parts]
+    known = [day for day in days if day is not None]
+    return datetime.combine(max(known), time(), UTC) if len(known) == len(days) else None

@@ -1,0 +1,149 @@
+"""What :class:`~router.spot.policies.foresight.Foresight` says of each choice at a moment, in dollars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.spot.policies.backward_induction import NEVER, Singles
+from router.spot.policies.foresight import Foresight, Sight
+from router.spot.policies.market import SAME
+from router.spot.simulator.blind_policy import Known
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.simulation import ON_DEMAND, SPOT, Now
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+_MARGIN_H: Final = 0.02  # of the price on demand: the least that a move off spot has to save
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Choices:
+    """Dollars, [window], more than waiting with the checkpoint where it is costs; :data:`NEVER` where it cannot be.
+    ``stay``: going on with what runs; ``spot`` [zone, window]: a launch there; ``demand``: on demand in the best
+    ``place``."""
+
+    wait: Floats
+    stay: Floats
+    spot: Floats
+    demand: Floats
+    place: Ints
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Moment:
+    """Of each window: what is seen; what is left (``slack``: between which points of the grid); where the checkpoint is
+    (the first zone where there is none yet: ``homeless``); ``homes`` [group, window]: dollars of waiting with it there,
+    more than in the first, and ``home_usd`` where it is. ``takes_s``, ``egress_usd``: [zone, window] of a launch
+    there."""
+
+    row: int
+    seen: Sight
+    slack_s: Floats
+    slack: tuple[Ints, Singles]
+    running_s: Floats
+    left_h: Floats
+    homeless: Bools
+    home: Ints
+    homes: Floats
+    home_usd: Floats
+    takes_s: Floats
+    egress_usd: Floats
+
+
+class Weigher:
+    """Of one foresight; works with what is seen and with what is believed."""
+
+    def __init__(self, mind: Foresight) -> None:
+        self.mind = mind
+        self._market, self._tables, self._spots = mind.market, mind.tables, mind.spots
+        self._spot_of = np.full(mind.market.zones, -1)  # [zone] which of the spots it is
+        self._spot_of[mind.spots] = np.arange(len(mind.spots))
+        self._group, first = self._market.homes()
+        self._groups = range(len(first))
+        self._places = self._market.on_demand_zones()
+        self._margin_usd = _MARGIN_H * float(self._market.on_demand_usd[self._places].min())
+        self._takes_s = self._market.launch_s[None, :] + self._market.ways.transfer_s
+        reference = self._places[self._market.speed[self._places] >= 1 - SAME]
+        self._rescue_s = self._takes_s[:, reference].min(axis=1)  # [zone] with the checkpoint there
+        self._loses_s = np.maximum(1 - self._market.speed, 0.0) * self._tables.clock_s  # of slack in a tick there
+
+    def margin_usd(self, now: Now | Known) -> Floats:
+        """[window]: what another choice has to save, that what runs is left for it."""
+        return np.where(now.kind == SPOT, self._margin_usd, 0.0)
+
+    def choices(self, now: Now | Known, tick_s: int, seen: Sight) -> Choices:
+        """At the start of a tick of ``tick_s``, by what is seen or believed."""
+        moment = self._moment(now, tick_s, seen)
+        demands, stay = self._demands(now, moment)
+        spot, stay = self._spot(now, moment, stay)
+        best = demands.argmin(axis=0)
+        rescue_s = np.where(moment.homeless, self._rescue_s.min(), self._rescue_s[moment.home])
+        wait = np.where(moment.slack_s - self._tables.clock_s >= rescue_s, 0.0, NEVER)
+        return Choices(wait, stay, spot, demands[best, np.arange(best.size)], self._places[best])
+
+    def _moment(self, now: Now | Known, tick_s: int, seen: Sight) -> _Moment:
+        market, tables = self._market, self._tables
+        rest_s = (now.ticks - now.tick) * tick_s
+        row = int(np.clip(round(rest_s / tables.clock_s), 1, len(tables.home))) - 1
+        slack_s = (rest_s - now.left_s).astype(float)
+        homeless, home = now.home < 0, np.maximum(now.home, 0)
+        slack = self.mind.between(slack_s)
+        homes = self.mind.at(tables.home[row], seen.base, slack)
+        there = homes[self._group[home], np.arange(home.size)]
+        return _Moment(
+            row, seen, slack_s, slack, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
+            np.where(homeless, homes.min(axis=0), there),
+            np.where(homeless[:, None], market.launch_s[None, :], self._takes_s[home]).T,
+            np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T,
+        )  # fmt: skip
+
+    def _demands(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
+        """[place, window]: on demand there; and going on with it, where it runs."""
+        places, mind, tables = self._places, self.mind, self._tables
+        moved = m.homes[self._group[places]] - m.home_usd
+        demands = self._launched(tables.to_demand[m.row], m, places, m.seen.base) + (m.egress_usd[places] + moved)
+        stay = np.full(now.zone.size, NEVER)
+        for i, z in enumerate(places):
+            if self._loses_s[z] > 0:
+                in_time = self._soon_enough(z, m, m.slack_s - m.takes_s[z])
+                demands[i] = np.where(in_time, demands[i], NEVER)
+            alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
+            rows = np.flatnonzero((now.kind == ON_DEMAND) & alike[now.zone])
+            if rows.size:
+                at = mind.at(tables.on_demand[m.row, i], m.seen.base[rows], mind.between(m.running_s[rows]))
+                in_time = self._soon_enough(z, m, m.running_s)[rows]
+                stay[rows] = np.where(in_time, at + moved[i, rows], stay[rows])
+        return demands, stay
+
+    def _spot(self, now: Now | Known, m: _Moment, stay: Floats) -> tuple[Floats, Floats]:
+        """[zone, window]: spot there; and going on, with spot too."""
+        at = self._spots
+        needs_s = (self._rescue_s + self._loses_s)[:, None]
+        moved = m.homes[self._group[at]] - m.home_usd
+        terms = m.seen.of_spots()
+        cost = self._launched(self._tables.launch[m.row], m, at, terms) + m.egress_usd[at] + moved
+        spot = np.full(m.takes_s.shape, NEVER)
+        spot[at] = np.where((m.slack_s - m.takes_s[at] >= needs_s[at]) & m.seen.up, cost, NEVER)
+        here = (now.kind == SPOT) & (self._spot_of[now.zone] >= 0)
+        here &= (self._loses_s[now.zone] <= SAME) | (m.running_s >= needs_s[now.zone, 0])
+        rows = np.flatnonzero(here)
+        if rows.size:
+            i = self._spot_of[now.zone[rows]]
+            goes_on = self.mind.at(self._tables.stay[m.row], terms[i, rows], self.mind.between(m.running_s[rows]), i)
+            stay[rows] = goes_on + moved[i, rows]
+        return spot, stay
+
+    def _soon_enough(self, zone: int, m: _Moment, slack_s: Floats) -> Bools:
+        """[window]: whether on-demand there, with that slack once it works, may go on for a tick, or to the end."""
+        speed = self._market.speed[zone]
+        if speed >= 1 - SAME:
+            return np.ones(slack_s.shape, dtype=bool)
+        to_the_end = slack_s >= m.left_h * HOUR_S * (1 / speed - 1)
+        return np.asarray((slack_s >= self._rescue_s[zone] + self._loses_s[zone]) | to_the_end)
+
+    def _launched(self, weights: Singles, m: _Moment, zones: Ints, terms: Singles) -> Floats:
+        """[zone, window] of tables [zone, take, slack, term]: the launch there, from where each is."""
+        kind = np.searchsorted(self._tables.takes_s, m.takes_s[zones])
+        return self.mind.at(weights, terms, m.slack, np.arange(len(zones))[:, None], kind)

@@ -1,0 +1,126 @@
+"""Published policies, over one zone or several (Wu et al., "Can't Be Late", NSDI 2024; over zones as in SkyNomad, NSDI
+2027). They need the net around them: :attr:`router.spot.simulator.simulation.Net.PUBLISHED`.
+
+Symbols: C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. All exact, in
+whole seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.spot.simulator.inputs import Scene
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, Kinds, Now, Player, on_demand_zone
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+Ranking = Callable[[Scene, Now], Floats]
+
+
+def cheapest(scene: Scene, now: Now) -> Floats:
+    """[zone, window]: the spot price of the moment, dollars for an hour's work; the least is taken."""
+    return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
+
+
+def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
+    """As :func:`cheapest`, but the whole region where it last ran comes last: "eager failover", UP(S)."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
+    region = np.array([names[name] for name in scene.series.regions])
+    was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
+    usd = cheapest(scene, now)
+    return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
+
+
+def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple[Bools, Kinds, Ints]:
+    """Whether there is spot for each window, and the greedy action: a live spot instance is kept; else the best zone
+    that is up; else idle."""
+    if len(now.up) == 1:
+        has, zone = now.up[0], now.zone
+    else:
+        first = np.argmin(np.where(now.up, ranking(scene, now), np.inf), axis=0)
+        has = now.up.any(axis=0)
+        zone = np.where((now.kind == SPOT) | ~has, now.zone, first)
+    return has, np.where(has, np.int8(SPOT), np.int8(IDLE)), zone
+
+
+def with_on_demand(scene: Scene, now: Now, kind: Kinds, zone: Ints, needed: Bools) -> Actions:
+    """The same, on demand where it is ``needed``."""
+    which = np.flatnonzero(needed)
+    if which.size:
+        kind, zone = kind.copy(), zone.copy()
+        kind[which] = ON_DEMAND
+        zone[which] = on_demand_zone(scene, now, which)
+    return kind, zone
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Spot when there is any, the cheapest; else wait."""
+
+    ranking: Ranking = cheapest
+
+    def begin(self, scene: Scene) -> Player:
+        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+
+        def play(now: Now) -> Actions:
+            _, kind, zone = spot_else_idle(scene, now, self.ranking)
+            return kind, zone
+
+        return play
+
+
+@dataclass(frozen=True, slots=True)
+class UniformProgress:
+    """On demand where there is no spot and cp < ep(t), or it is on demand already. With ``hysteresis`` it leaves
+    on-demand for spot only when cp > ep(t + 2d); without ("plain") it takes any spot at once."""
+
+    hysteresis: bool = True
+    ranking: Ranking = cheapest
+
+    def begin(self, scene: Scene) -> Player:
+        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        task = scene.task
+
+        def play(now: Now) -> Actions:
+            has, kind, zone = spot_else_idle(scene, now, self.ranking)
+            done, passed = (task.work_s - now.left_s) * task.deadline_s, now.tick * scene.tick_s
+            on_demand = now.kind == ON_DEMAND
+            needed = ~has & (on_demand | (done < passed * task.work_s))
+            if self.hysteresis:
+                needed |= on_demand & (done <= (passed + 2 * task.changeover_s) * task.work_s)
+            return with_on_demand(scene, now, kind, zone, needed)
+
+        return play
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSliced:
+    """``slices`` parts of R / n; each is greedy with a safety net of its own until n-ths of C are done by its end, what
+    was done too much carried over. A tick belongs to the slice in which it begins.
+
+    With need = target - cp and rest = the slice's end - t: nothing needed, spot or idle; else idle or on demand and
+    need + 2d > rest - tick, on demand; spot past its delay rides to need + d. On demand with no spot it stays there
+    until the target is met.
+    """
+
+    slices: int = 8
+
+    def begin(self, scene: Scene) -> Player:
+        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        task, g, n = scene.task, scene.tick_s, self.slices
+        d = task.changeover_s + scene.ways.longest_s
+
+        def play(now: Now) -> Actions:
+            has, kind, zone = spot_else_idle(scene, now)
+            slice_ = min(n - 1, now.tick * g * n // task.deadline_s)
+            # n times as many seconds, so that all stays whole
+            need = task.work_s * (slice_ + 1) - n * (task.work_s - now.left_s)
+            after = task.deadline_s * (slice_ + 1) - n * (now.tick + 1) * g
+            spot, on_demand = now.kind == SPOT, now.kind == ON_DEMAND
+            riding = spot & (now.delay_s == 0)
+            late = (~spot & (need + 2 * n * d > after)) | (~riding & (need + n * d > after))
+            return with_on_demand(scene, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
+
+        return play

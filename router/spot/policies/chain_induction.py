@@ -1,0 +1,98 @@
+"""Backward induction on a learned chain: dollars to come by time left, slack, what runs and what the weather is like.
+
+Slack is time left less work left. Running leaves it, waiting takes a tick of it, a launch its changeover. With no slack
+to go on demand the dollars are infinite, as good as.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from router.spot.availability.markov_chain import Chain, Singles
+
+Halves = NDArray[np.float16]
+NEVER = 1e4
+_MOST_SLACKS = 400
+_FINEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``per_tick`` units a tick, ``delay`` units a changeover, ``slacks`` values."""
+
+    per_tick: int
+    delay: int
+    slacks: int
+    unit_s: float
+
+    @classmethod
+    def of(cls, tick_s: int, delay_s: int, slack_s: int) -> Grid:
+        """The unit in which the changeover is nearest to a whole number, not too fine."""
+        best = (np.inf, 1)
+        for parts in range(1, _FINEST + 1):
+            unit = tick_s / parts
+            if slack_s / unit > _MOST_SLACKS and parts > 1:
+                break
+            error = abs(max(1, round(delay_s / unit)) * unit - delay_s) / max(delay_s, 1) + 0.02 / parts
+            best = min(best, (error, parts))
+        unit = tick_s / best[1]
+        delay = max(1, round(delay_s / unit)) if delay_s else 0
+        return cls(best[1], delay, int(slack_s / unit) + 1, unit)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Values:
+    """[tick left - 1, class, up, age, level, slack]: dollars of waiting, and [..., choice] of the others less those:
+    launch spot, stay on spot, launch on demand, stay on demand."""
+
+    grid: Grid
+    wait: Singles
+    more: Halves
+
+
+def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float) -> Values:
+    """Prices are dollars a tick."""
+    shape = (*chain.change.shape, grid.slacks)
+    tick, left, delays = grid.per_tick, grid.delay, list[int]()
+    while left > 0:
+        delays.append(min(left, tick))
+        left -= delays[-1]
+    # spot that runs: layer i has the last i of the delays still to pass
+    layers = [np.zeros(shape, np.float32) for _ in range(max(1, len(delays)))]
+    idle, demand = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    wait_all = np.empty((ticks, *shape), np.float32)
+    more_all = np.empty((ticks, *shape, 4), np.float16)
+    spot, on_demand = np.float32(spot_usd), np.float32(demand_usd)
+    for n in range(1, ticks + 1):
+        for layer in layers:
+            layer[:, 0] = idle[:, 0]  # lost
+        wait = less(chain.expect(idle), tick)
+        runs = [chain.expect(layer) for layer in layers]
+        stays = [spot + runs[0]] + [spot + less(runs[i], delay) for i, delay in enumerate(reversed(delays))]
+        for values in stays:
+            values[:, 0] = NEVER
+        stay, launch = stays[0], stays[-1]
+        stay_demand = on_demand + chain.expect(demand)
+        to_demand = less(stay_demand, grid.delay)
+        otherwise = np.minimum(wait, launch)
+        idle = np.minimum(otherwise, to_demand)
+        demand = np.minimum(stay_demand, otherwise)
+        layers = [np.minimum(values, idle) for values in stays[: len(layers)]]
+        for values in (idle, demand, *layers):
+            values[..., n * tick :] = 0  # done
+        wait_all[n - 1] = wait
+        for i, values in enumerate((launch, stay, to_demand, stay_demand)):
+            more_all[n - 1, ..., i] = np.clip(values - wait, -NEVER, NEVER)
+    return Values(grid, wait_all, more_all)
+
+
+def less(values: Singles, units: int) -> Singles:
+    """With ``units`` less slack."""
+    if units == 0:
+        return values
+    found = np.full_like(values, NEVER)
+    found[..., units:] = values[..., :-units] if units < values.shape[-1] else found[..., units:]
+    return found

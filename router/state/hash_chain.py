@@ -1,0 +1,48 @@
+"""The chain of hashes through the audit log. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC
+
+from router.state.canonical_form import canonical
+from router.state.records import AuditEntry
+
+# What the first entry names as the one before it.
+BEGINNING = "0" * 64
+
+
+def hash_of(entry: AuditEntry) -> str:
+    """SHA-256 in hex over the entry without its hash, as JSON in one form: keys sorted, no spaces, ASCII."""
+    content = {
+        "seq": entry.seq,
+        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "who": entry.who,
+        "what": entry.what,
+        "digest": entry.digest,
+        "usd": str(entry.usd),
+        "details": entry.details,
+        "previous": entry.previous,
+    }
+    return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
+
+
+def sealed(entry: AuditEntry) -> AuditEntry:
+    """The entry with its hash."""
+    return replace(entry, hash=hash_of(entry))
+
+
+def verify(entries: Iterable[AuditEntry]) -> int | None:
+    """The seq of the first entry that is not as it was written, or that does not follow the one before; None: all do.
+
+    The entries are the log from its beginning, in order. One that is missing shows at the next one; entries missing
+    at the end do not show: compare the last hash with one that was noted elsewhere.
+    """
+    seq, previous = 0, BEGINNING
+    for entry in entries:
+        if entry.seq != seq + 1 or entry.previous != previous or entry.hash != hash_of(entry):
+            return entry.seq
+        seq, previous = entry.seq, entry.hash
+    return None
