@@ -57,8 +57,13 @@ class Backend:
 
 # Which setting of a backend tells one state from another.
 _STATE_PLACE: Final[Mapping[str, str | None]] = {
-    "local": None, "s3": "key", "gcs": "prefix", "azurerm": "key", "http": "address", "pg": "schema_name",
-}  # fmt: skip
+    "local": None,
+    "s3": "key",
+    "gcs": "prefix",
+    "azurerm": "key",
+    "http": "address",
+    "pg": "schema_name",
+}
 # Those that lock only when told to, and what tells them.
 _LOCK_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("use_lockfile", "dynamodb_table"),

@@ -118,9 +118,17 @@ class Runner:
         file = directory / PREVIEW
         try:
             said = self._stream(
-                directory, PreviewFailedError, self.limits.preview_s, None, stop,
-                "plan", out=PREVIEW, input=False, json=True, parallelism=self.parallelism,
-            )  # fmt: skip
+                directory,
+                PreviewFailedError,
+                self.limits.preview_s,
+                None,
+                stop,
+                "plan",
+                out=PREVIEW,
+                input=False,
+                json=True,
+                parallelism=self.parallelism,
+            )
             file.chmod(0o600)
         except BaseException:
             with suppress(OSError):
@@ -151,9 +159,17 @@ class Runner:
         words = ("apply",) if preview is None else ("apply", preview.file.name)
         try:
             said = self._stream(
-                directory, ApplyFailedError, self.limits.apply_s, on_event, stop,
-                *words, input=False, json=True, parallelism=self.parallelism, auto_approve=preview is None,
-            )  # fmt: skip
+                directory,
+                ApplyFailedError,
+                self.limits.apply_s,
+                on_event,
+                stop,
+                *words,
+                input=False,
+                json=True,
+                parallelism=self.parallelism,
+                auto_approve=preview is None,
+            )
         finally:
             if preview is not None:
                 preview.file.unlink(missing_ok=True)
@@ -170,9 +186,18 @@ class Runner:
         """Releases everything in the state; nothing there is no error. DestroyFailedError and as :meth:`apply`."""
         self._prepared(directory)
         said = self._stream(
-            directory, DestroyFailedError, self.limits.destroy_s, on_event, stop,
-            "apply", destroy=True, auto_approve=True, input=False, json=True, parallelism=self.parallelism,
-        )  # fmt: skip
+            directory,
+            DestroyFailedError,
+            self.limits.destroy_s,
+            on_event,
+            stop,
+            "apply",
+            destroy=True,
+            auto_approve=True,
+            input=False,
+            json=True,
+            parallelism=self.parallelism,
+        )
         return Destroyed(tuple(said.done))
 
     def outputs(self, directory: Path) -> Mapping[str, Any]:

@@ -60,10 +60,13 @@ _ENDINGS: Mapping[str, _Ending] = MappingProxyType(
 )
 _IN_USE = frozenset(
     {
-        "DependencyViolation", "InvalidGroup.InUse", "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse",
+        "DependencyViolation",
+        "InvalidGroup.InUse",
+        "InvalidIPAddress.InUse",
+        "InvalidNetworkInterface.InUse",
         "VolumeInUse",
     }
-)  # fmt: skip
+)
 # After one of these the same call for fewer machines fares no better.
 _FOR_ALL = (CredentialsError, NotReachedError, RetryableError)
 # After one of these the next call to the same region fares no better.

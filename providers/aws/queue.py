@@ -19,9 +19,13 @@ class QueueClient(Client):
         """At most ten messages, with body and receipt; waits for the first. They are hidden for the queue's visibility
         time-out."""
         answer = self._ask(
-            "sqs", "ReceiveMessage", self._region(queue_url), QueueUrl=queue_url, MaxNumberOfMessages=BATCH,
+            "sqs",
+            "ReceiveMessage",
+            self._region(queue_url),
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=BATCH,
             WaitTimeSeconds=wait_s,
-        )  # fmt: skip
+        )
         messages: Sequence[Mapping[str, Any]] = answer.get("Messages") or ()
         return messages
 

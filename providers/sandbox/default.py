@@ -35,11 +35,25 @@ _REGIONS: tuple[dict[str, Any], ...] = (
 )
 _SHAPE = {"accelerators": 8, "vcpus": 192, "memory_gib": 2048, "intra_node_interconnect": "nvlink-switch"}
 _MACHINES: tuple[dict[str, Any], ...] = (
-    {"type": "h100.8x", "accelerator": "H100", **_SHAPE, "intra_node_gb_per_s": 900, "inter_node_gbps": 3200,
-     "fabric": "infiniband", "local_nvme_gib": 28000},
-    {"type": "a100.8x", "accelerator": "A100-80GB", **_SHAPE, "intra_node_gb_per_s": 600, "inter_node_gbps": 1600,
-     "fabric": "infiniband", "local_nvme_gib": 7600},
-)  # fmt: skip
+    {
+        "type": "h100.8x",
+        "accelerator": "H100",
+        **_SHAPE,
+        "intra_node_gb_per_s": 900,
+        "inter_node_gbps": 3200,
+        "fabric": "infiniband",
+        "local_nvme_gib": 28000,
+    },
+    {
+        "type": "a100.8x",
+        "accelerator": "A100-80GB",
+        **_SHAPE,
+        "intra_node_gb_per_s": 600,
+        "inter_node_gbps": 1600,
+        "fabric": "infiniband",
+        "local_nvme_gib": 7600,
+    },
+)
 # Hundredths of a dollar: on demand, and what spot swings about.
 _CENTS = {"h100.8x": (4_400, 1_900), "a100.8x": (2_150, 980)}
 _DEARER_PERCENT = {"sandbox-east": 100, "sandbox-north": 106}

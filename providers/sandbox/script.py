@@ -38,9 +38,17 @@ from providers.user_files import (
 CALLS = ("scopes", "fetch", "stock", "allowances", "notices")
 Call = Literal["scopes", "fetch", "stock", "allowances", "notices"]
 Kind = Literal[
-    "credentials", "no_capacity", "not_for_sale", "not_reached", "permission", "quota", "region_off", "throttled",
-    "transient", "unreadable",
-]  # fmt: skip
+    "credentials",
+    "no_capacity",
+    "not_for_sale",
+    "not_reached",
+    "permission",
+    "quota",
+    "region_off",
+    "throttled",
+    "transient",
+    "unreadable",
+]
 
 
 class SandboxRegion(Place):

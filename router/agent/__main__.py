@@ -44,9 +44,14 @@ def _agent(config_file: str, agent: str) -> int:
         if not token or not token.isprintable():
             raise BadConfig(f"{config.token_file}: not a token")
         node = Node(
-            config, agent=str(Path(agent).resolve()), config_file=str(Path(config_file).resolve()), token=token,
-            given=given, environment=os.environ, events=events,  # noqa: TID251  (the edge)
-        )  # fmt: skip
+            config,
+            agent=str(Path(agent).resolve()),
+            config_file=str(Path(config_file).resolve()),
+            token=token,
+            given=given,
+            environment=os.environ,  # noqa: TID251  (the edge)
+            events=events,
+        )
     except BadConfig as error:
         sys.stderr.write(f"stepfare: {error}\n")
         return BAD_CONFIG

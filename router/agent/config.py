@@ -79,9 +79,13 @@ class Config:
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "str | None": (str, type(None)),
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
     "float | None": (int, float, type(None)),
-}  # fmt: skip
+}
 
 
 def read(path: str) -> Config:

@@ -164,9 +164,13 @@ def output(command: list[str], seconds: float) -> tuple[int, str]:
     """(exit code, what it said on both streams). Raises :class:`Trouble`."""
     try:
         ran = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
             check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         raise Trouble(f"{command[0]}: no answer within {seconds:g} s") from None
     return ran.returncode, ran.stdout.decode("utf-8", "replace")

@@ -46,9 +46,14 @@ class Service:
         self._url, self._seconds = urlsplit(url), seconds
 
     def ask(
-        self, path: str, headers: Mapping[str, str], *, method: str = "GET", body: bytes | None = None,
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
         seconds: float | None = None,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """One question; any status is an answer. Raises :class:`Trouble`."""
         connection = http.client.HTTPConnection(
             self._url.hostname or "", self._url.port, timeout=self._seconds if seconds is None else seconds

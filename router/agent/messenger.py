@@ -25,10 +25,16 @@ class Messenger(threading.Thread):
     most once per heartbeat. ``urgent`` is what goes past this thread; it is started and finished here."""
 
     def __init__(
-        self, coordinator: Coordinator, outbox: Outbox, tail: Tail, *, every: float,
-        status: Callable[[], dict[str, Any]], order: Callable[[str, dict[str, Any]], None],
+        self,
+        coordinator: Coordinator,
+        outbox: Outbox,
+        tail: Tail,
+        *,
+        every: float,
+        status: Callable[[], dict[str, Any]],
+        order: Callable[[str, dict[str, Any]], None],
         note: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name="messenger", daemon=True)
         self._coordinator, self._outbox, self._tail = coordinator, outbox, tail
         self._every, self._status, self._order, self._note = every, status, order, note

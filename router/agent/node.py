@@ -52,9 +52,16 @@ class Node:
     machine's. ``events`` is where the caller's signal handlers put theirs."""
 
     def __init__(
-        self, config: Config, *, agent: str, config_file: str, token: str, given: Given, environment: Mapping[str, str],
+        self,
+        config: Config,
+        *,
+        agent: str,
+        config_file: str,
+        token: str,
+        given: Given,
+        environment: Mapping[str, str],
         events: queue.SimpleQueue[Event],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._config, self._agent, self._config_file = config, agent, config_file
         self._given, self._events = given, events
         self._environment = {**environment, **given.plain, **given.secret}
@@ -71,13 +78,22 @@ class Node:
         self._who = {"protocol": states.PROTOCOL, "incarnation": os.urandom(8).hex()}
         self._guard = Guard(agent)
         self._coordinator = Coordinator(
-            config.coordinator, attempt=config.attempt, rank=config.rank, token=token, ca_file=config.ca_file,
+            config.coordinator,
+            attempt=config.attempt,
+            rank=config.rank,
+            token=token,
+            ca_file=config.ca_file,
             seconds=CALL_SECONDS,
-        )  # fmt: skip
+        )
         self._messenger = Messenger(
-            self._coordinator, Outbox(Path(config.spool_folder), config.spool_bytes), self._tail,
-            every=config.heartbeat_seconds, status=self._status, order=self._ordered, note=self._note,
-        )  # fmt: skip
+            self._coordinator,
+            Outbox(Path(config.spool_folder), config.spool_bytes),
+            self._tail,
+            every=config.heartbeat_seconds,
+            status=self._status,
+            order=self._ordered,
+            note=self._note,
+        )
         self._orders = Orders(self._coordinator, who=self._who, order=self._ordered)
         # Beside the spool, which holds messages alone.
         folder = Path(config.spool_folder).resolve().with_name("control")
@@ -141,9 +157,14 @@ class Node:
     def _supervise(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> Outcome:
         """Runs it to its end, or until a signal or an order stops it."""
         process = Supervised(
-            command, environment=environment, workdir=self._config.workdir, clean_up=undo, guard=self._guard,
-            output=self._output, events=self._events,
-        )  # fmt: skip
+            command,
+            environment=environment,
+            workdir=self._config.workdir,
+            clean_up=undo,
+            guard=self._guard,
+            output=self._output,
+            events=self._events,
+        )
         self._note(f"{self._state}: process {process.pid}")
         while True:
             try:

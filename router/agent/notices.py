@@ -32,9 +32,15 @@ class Notices:
     coordinator does ends anything here."""
 
     def __init__(
-        self, config: Config, coordinator: Coordinator, *, who: Mapping[str, Any], events: queue.SimpleQueue[Event],
-        note: Callable[[str], None], environment: Mapping[str, str],
-    ) -> None:  # fmt: skip
+        self,
+        config: Config,
+        coordinator: Coordinator,
+        *,
+        who: Mapping[str, Any],
+        events: queue.SimpleQueue[Event],
+        note: Callable[[str], None],
+        environment: Mapping[str, str],
+    ) -> None:
         self._coordinator, self._who, self._events, self._note = coordinator, who, events, note
         self._watches = [*watches_of(config), *gpu_health.watches(environment)]
         self._stopped, self._wake = threading.Event(), threading.Event()

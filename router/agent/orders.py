@@ -25,9 +25,13 @@ class Orders(threading.Thread):
     the last."""
 
     def __init__(
-        self, coordinator: Coordinator, *, who: Mapping[str, Any], order: Callable[[str, dict[str, Any]], None],
+        self,
+        coordinator: Coordinator,
+        *,
+        who: Mapping[str, Any],
+        order: Callable[[str, dict[str, Any]], None],
         held: float = HELD,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name="orders", daemon=True)
         self._coordinator, self._who, self._order, self._held = coordinator, who, order, held
         self._ending = threading.Event()

@@ -66,9 +66,13 @@ def free_port() -> int:
 
 
 def meet(
-    config: Config, coordinator: Coordinator, hello: dict[str, Any], events: queue.SimpleQueue[Event],
-    note: Callable[[str], None], ask: Callable[[Event], bool],
-) -> Met:  # fmt: skip
+    config: Config,
+    coordinator: Coordinator,
+    hello: dict[str, Any],
+    events: queue.SimpleQueue[Event],
+    note: Callable[[str], None],
+    ask: Callable[[Event], bool],
+) -> Met:
     """Where rank 0 is. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
     :class:`Stopped`, and ``Refused`` of the calls."""
     limit = time.monotonic() + config.gang_seconds

@@ -51,9 +51,16 @@ class Supervised:
     """A running process. Made and used by one thread; ``OSError`` when it cannot be started."""
 
     def __init__(
-        self, command: list[str], *, environment: Mapping[str, str], workdir: str, clean_up: list[str], guard: Guard,
-        output: Callable[[bytes], None], events: queue.SimpleQueue[Event],
-    ) -> None:  # fmt: skip
+        self,
+        command: list[str],
+        *,
+        environment: Mapping[str, str],
+        workdir: str,
+        clean_up: list[str],
+        guard: Guard,
+        output: Callable[[bytes], None],
+        events: queue.SimpleQueue[Event],
+    ) -> None:
         self._guard, self._events = guard, events
         self._clean_up, self._environment = clean_up, environment
         self._process = subprocess.Popen(

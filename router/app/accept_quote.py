@@ -21,9 +21,13 @@ from router.quotes.quote import Quote
 
 
 def plan_request_of(
-    quote: Quote, ceiling: Usd, book_name: str, limits_file: Path | None, now: datetime,
+    quote: Quote,
+    ceiling: Usd,
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
     held: Callable[[Limits], Limits] = lambda limits: limits,
-) -> PlanRequest:  # fmt: skip
+) -> PlanRequest:
     """One job, on today's prices. The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets
     that the state knows. InvalidInputError where the job's file is gone, or the job is not the one that was quoted."""
     book = load_book(book_name)

@@ -21,9 +21,15 @@ _FEW = 4  # are named in a label
 
 
 def cells_of(
-    works: Sequence[Work], deadlines_s: Sequence[int], ratios: Sequence[float], sets: Sequence[TraceSet],
-    zones: Sequence[str], move: Move, gb_per_s: float | None, windows: Windows,
-) -> tuple[Cell, ...]:  # fmt: skip
+    works: Sequence[Work],
+    deadlines_s: Sequence[int],
+    ratios: Sequence[float],
+    sets: Sequence[TraceSet],
+    zones: Sequence[str],
+    move: Move,
+    gb_per_s: float | None,
+    windows: Windows,
+) -> tuple[Cell, ...]:
     """Every job with every deadline (its own, if none is given) in every choice of zones: ``each`` alone, ``all``
     joined, ``grow`` (the dearest alone, then with the next, ...), or names with commas.
 

@@ -149,9 +149,13 @@ def held_to(store: Store, now: datetime, places: Places | None = None) -> Held:
 
 
 def _standing(
-    budget: Budget, setting: Setting, spent: Mapping[Whose, Decimal], running: Mapping[Whose, Usd] | None,
-    daily: Mapping[Whose, Mapping[int, Decimal]], today: int,
-) -> tuple[Standing, Decimal]:  # fmt: skip
+    budget: Budget,
+    setting: Setting,
+    spent: Mapping[Whose, Decimal],
+    running: Mapping[Whose, Usd] | None,
+    daily: Mapping[Whose, Mapping[int, Decimal]],
+    today: int,
+) -> tuple[Standing, Decimal]:
     used = sum((amount for whose, amount in spent.items() if budget.counts(*whose)), Decimal(0))
     runs = None if running is None else spent_of(budget, running)
     days: dict[int, Decimal] = {}

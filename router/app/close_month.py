@@ -64,11 +64,16 @@ def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: date
         "figures": figures,
         "report": digest,
         "spent": [
-            {"scope": each.scope, "currency": each.currency, "budget": _text(each.budget), "hard": each.hard,
-             "spent": _text(each.spent)}
+            {
+                "scope": each.scope,
+                "currency": each.currency,
+                "budget": _text(each.budget),
+                "hard": each.hard,
+                "spent": _text(each.spent),
+            }
             for each in budgets
         ],
-    }  # fmt: skip
+    }
     return Sealable(seal=seal, head=head)
 
 

@@ -49,9 +49,13 @@ _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_
 
 
 def open_site(
-    opened: Opened, store: Store, machines_home: Home, clock: Callable[[], datetime],
-    wall_clock: Callable[[], datetime], tell: Tell,
-) -> Site:  # fmt: skip
+    opened: Opened,
+    store: Store,
+    machines_home: Home,
+    clock: Callable[[], datetime],
+    wall_clock: Callable[[], datetime],
+    tell: Tell,
+) -> Site:
     """Everything together. EngineMissingError, EngineTooOldError."""
     deploy = opened.deploy
     environment = passed_on(opened)

@@ -59,11 +59,17 @@ def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction
     return kept.add(
         made,
         {
-            "id": named(len(booked) + 1, store.id), "number": len(booked) + 1, "period": str(period),
-            "corrects": tuple(sorted({row["month"] for row in facts})), "at": at.isoformat(), "who": who,
-            "reason": reason, "after": after, "amounts": _amounts(facts),
+            "id": named(len(booked) + 1, store.id),
+            "number": len(booked) + 1,
+            "period": str(period),
+            "corrects": tuple(sorted({row["month"] for row in facts})),
+            "at": at.isoformat(),
+            "who": who,
+            "reason": reason,
+            "after": after,
+            "amounts": _amounts(facts),
         },
-    )  # fmt: skip
+    )
 
 
 def _touching(bills: Path, changed: set[str], upto: Month) -> set[str]:

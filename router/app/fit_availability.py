@@ -69,9 +69,15 @@ def fitted(found: Recorded) -> WeatherFit:
         raise ValueError("no pool was watched long enough")
     got = learned(found.ground, quoted_policy_for, _STARTS)
     return WeatherFit(
-        since=found.since, until=found.until, pools=found.pools, watched=found.watched, likely=got.drift.likely,
-        cost=got.cost, finish=got.finish, outcomes=got.outcomes,
-    )  # fmt: skip
+        since=found.since,
+        until=found.until,
+        pools=found.pools,
+        watched=found.watched,
+        likely=got.drift.likely,
+        cost=got.cost,
+        finish=got.finish,
+        outcomes=got.outcomes,
+    )
 
 
 def _share(seen: Looks, since: datetime, until: datetime) -> float:

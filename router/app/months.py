@@ -46,9 +46,15 @@ class Came:
 
 
 def months_came_to(
-    store: Store, months: Sequence[Month], extracts: Path, bills: Path, *, basis: str, now: datetime,
+    store: Store,
+    months: Sequence[Month],
+    extracts: Path,
+    bills: Path,
+    *,
+    basis: str,
+    now: datetime,
     as_of: datetime | None,
-) -> tuple[dict[Month, Came], bool]:  # fmt: skip
+) -> tuple[dict[Month, Came], bool]:
     """Of each of the months, on the basis ``billed`` or ``effective``; and whether entries were archived before they
     were read, so that they are in no figure. StateError, InvalidInputError, OSError."""
     if not months:

@@ -47,9 +47,14 @@ class Prepared:
 
 
 def plan_request(
-    paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: PlanOptions,
-    shortages: Sequence[Shortage] = (), held: Callable[[Limits], Limits] = lambda limits: limits,
-) -> Prepared:  # fmt: skip
+    paths: Sequence[str],
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
+    options: PlanOptions,
+    shortages: Sequence[Shortage] = (),
+    held: Callable[[Limits], Limits] = lambda limits: limits,
+) -> Prepared:
     """Everything read and checked; pools in ``shortages`` are taken to have no more than what jobs run on there.
     ``held`` adds the budgets that the state knows (:meth:`router.app.budgets.Held.limits`).
     InvalidInputError with every problem of the book, or else of jobs and limits."""

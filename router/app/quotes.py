@@ -55,9 +55,13 @@ class Asked:
 
 
 def asked(
-    paths: Sequence[str], book_name: str, limits_file: Path | None, now: datetime, options: QuoteOptions,
+    paths: Sequence[str],
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
+    options: QuoteOptions,
     load: Callable[[str], PriceBook],
-) -> Asked:  # fmt: skip
+) -> Asked:
     """Everything read and checked. InvalidInputError with every problem. A job without any deadline is refused."""
     book = load(book_name)
     loaded, limits = inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
@@ -66,9 +70,16 @@ def asked(
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
     fit = read_fit(weather_fit_file())
     trade = Trade(
-        finder, book, limits, now, WatchedPools(history_folder(), now), quoted_policy_for, QUOTED,
-        fit=fit if fit is not None and fit.is_fresh(now) else None, run_policy=run_policy(QUOTED_RULE),
-    )  # fmt: skip
+        finder,
+        book,
+        limits,
+        now,
+        WatchedPools(history_folder(), now),
+        quoted_policy_for,
+        QUOTED,
+        fit=fit if fit is not None and fit.is_fresh(now) else None,
+        run_policy=run_policy(QUOTED_RULE),
+    )
     asks: list[Ask | Refused] = []
     for job, document in loaded:
         moment = options.by or job.deadline

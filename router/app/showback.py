@@ -223,9 +223,12 @@ def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Va
     from router.showback.reconcile.variance import Bucket, variances
 
     found = grains(
-        connection, Basis(asked.basis.value), month=str(asked.month), since=asked.month.begins,
+        connection,
+        Basis(asked.basis.value),
+        month=str(asked.month),
+        since=asked.month.begins,
         until=max(min(asked.now, asked.month.ends), asked.month.begins),
-    )  # fmt: skip
+    )
     return tuple(
         Variance(
             job=each.group[0] or "__unallocated__",

@@ -14,9 +14,16 @@ from router.checkpoints.transfer import PARALLEL, Moved, transfer
 
 
 def bring(
-    source: Depot, target: Depot, pace: Pace, *, step: int | None = None, least: int = 0, parallel: int = PARALLEL,
-    journal: Journal | None = None, passed: Callable[[int, str], None],
-) -> Iterator[Moved]:  # fmt: skip
+    source: Depot,
+    target: Depot,
+    pace: Pace,
+    *,
+    step: int | None = None,
+    least: int = 0,
+    parallel: int = PARALLEL,
+    journal: Journal | None = None,
+    passed: Callable[[int, str], None],
+) -> Iterator[Moved]:
     """Copies checkpoints, the newest first, for as long as the caller goes on asking; only that of ``step``, if one is
     named, and none before ``least``. What is not whole, or cannot be copied in the time that is left, is told to
     ``passed``, with the reason.

@@ -19,9 +19,14 @@ class Pace:
     ``bytes_per_second``: the most that is taken; ``rate``: bytes a second, as far as anybody knows."""
 
     def __init__(
-        self, *, seconds: float | None = None, bytes_per_second: float | None = None, rate: float | None = None,
-        ticks: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        seconds: float | None = None,
+        bytes_per_second: float | None = None,
+        rate: float | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._ticks, self._sleep, self._most = ticks, sleep, bytes_per_second
         self._end = None if seconds is None else ticks() + seconds
         self._lock = threading.Lock()

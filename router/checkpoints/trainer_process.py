@@ -53,9 +53,13 @@ def beside(
 
 
 def _until_both_end(
-    training: subprocess.Popen[bytes], uploader: Sequence[str], environment: Mapping[str, str], bystander: _Bystander,
-    got: list[int], tell: Callable[[str], None],
-) -> int:  # fmt: skip
+    training: subprocess.Popen[bytes],
+    uploader: Sequence[str],
+    environment: Mapping[str, str],
+    bystander: _Bystander,
+    got: list[int],
+    tell: Callable[[str], None],
+) -> int:
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(list(uploader), env=dict(environment), stdin=subprocess.PIPE)
 

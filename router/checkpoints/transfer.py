@@ -48,9 +48,15 @@ class Moved:
 
 
 def transfer(
-    source: Depot, manifest: Manifest, target: Depot, pace: Pace, *, parallel: int = PARALLEL,
-    journal: Journal | None = None, sleep: Callable[[float], None] = time.sleep,
-) -> Moved:  # fmt: skip
+    source: Depot,
+    manifest: Manifest,
+    target: Depot,
+    pace: Pace,
+    *,
+    parallel: int = PARALLEL,
+    journal: Journal | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Moved:
     """Copies a checkpoint of the source, and says when it is durable at the target. What is there with size and digest
     is not copied again; ``journal`` remembers digests, so that they need not be read back.
 
@@ -104,9 +110,14 @@ class _Work:
     """What the threads of one transfer share."""
 
     def __init__(
-        self, source: Depot, target: Depot, pace: Pace, journal: Journal | None, workers: int,
+        self,
+        source: Depot,
+        target: Depot,
+        pace: Pace,
+        journal: Journal | None,
+        workers: int,
         sleep: Callable[[float], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._source, self._target, self._pace, self._journal = source, target, pace, journal
         self._sleep = sleep
         self._ahead = max(1, _READ_BYTES // CHUNK // workers - 1)

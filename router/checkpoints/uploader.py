@@ -44,9 +44,16 @@ class Uploader:
     lines for people. Nothing that a place does ends it."""
 
     def __init__(
-        self, target: Depot, *, folder: Path, answers: Answers | None, how: How, tell: Callable[[str], None],
-        ticks: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+        self,
+        target: Depot,
+        *,
+        folder: Path,
+        answers: Answers | None,
+        how: How,
+        tell: Callable[[str], None],
+        ticks: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._sleep = sleep
         self._target, self._answers, self._how, self._tell, self._ticks = target, answers, how, tell, ticks
         self._source = Folder(folder)
@@ -181,9 +188,14 @@ class Uploader:
 
     def _copy(self, manifest: Manifest, pace: Pace) -> Moved:
         return transfer(
-            self._source, manifest, self._target, pace, parallel=self._how.parallel, journal=self._journal,
+            self._source,
+            manifest,
+            self._target,
+            pace,
+            parallel=self._how.parallel,
+            journal=self._journal,
             sleep=self._sleep,
-        )  # fmt: skip
+        )
 
     def _take_result(self) -> None:
         if self._rest is not None and self._rest.done():

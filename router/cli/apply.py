@@ -128,9 +128,17 @@ class _Work:
     """One call of the command."""
 
     def __init__(
-        self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int,
-        *, override_policy: bool,
-    ) -> None:  # fmt: skip
+        self,
+        site: Site,
+        opened: Opened,
+        plan: Plan,
+        book: str,
+        limits: Path | None,
+        jobs: Sequence[str],
+        tries: int,
+        *,
+        override_policy: bool,
+    ) -> None:
         from router.config.limits_file import read_limits
         from router.controller.accepted_limits import limits_text
         from router.controller.orders import orders_of
@@ -162,9 +170,15 @@ class _Work:
 
         site, plan = self._site, self._plan
         accepted = errands_of(
-            plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits,
+            plan,
+            self._digest,
+            self._orders,
+            self._jobs,
+            self._book,
+            self._tries,
+            self._limits,
             lambda order, job: assigned(order, job, site.deploy, override=self._override),
-        )  # fmt: skip
+        )
         self._check_reach(accepted)
         open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
         for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
@@ -180,8 +194,15 @@ class _Work:
         # What was accepted while it was fresh may be carried out later; prices are looked at each time.
         refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
         budgets = over_budget(
-            open_orders, plan, self._jobs, self._limits, _this_month(site), site.store.attempts(alive=True),
-            now, holding(site.store.budgets.all(), Month.of(now)))  # fmt: skip
+            open_orders,
+            plan,
+            self._jobs,
+            self._limits,
+            _this_month(site),
+            site.store.attempts(alive=True),
+            now,
+            holding(site.store.budgets.all(), Month.of(now)),
+        )
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
         return accepted, prices, (*refused, *policies, *budgets)
 
@@ -195,7 +216,7 @@ class _Work:
 
     def carry_out(
         self, accepted: Accepted, guard: Guard, lock: AbstractContextManager[object], *, follow: bool
-    ) -> tuple[Outcome, ...]:  # fmt: skip
+    ) -> tuple[Outcome, ...]:
         """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
         no money for this. Then nothing was made or written."""
         from router.cli.watch import watcher_of

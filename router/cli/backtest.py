@@ -141,9 +141,12 @@ def backtest(
         raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
     with console.progress("reading traces"):
         sets = read_trace_sets(
-            traces, prices=prices, listed=options.listed(spot_price, on_demand_price), holes=Holes(holes.value),
+            traces,
+            prices=prices,
+            listed=options.listed(spot_price, on_demand_price),
+            holes=Holes(holes.value),
             tick_s=None if tick is None else options.seconds("--tick", tick),
-        )  # fmt: skip
+        )
     move = Move(usd_per_gb=egress)
     cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
     for made in works:
@@ -153,9 +156,13 @@ def backtest(
     try:
         with console.bars() as bars:
             found = run(
-                cells, windows, names, paid=probes, processes=count,
+                cells,
+                windows,
+                names,
+                paid=probes,
+                processes=count,
                 advance=lambda done, total: bars.advance("parts played", done, total, ""),
-            )  # fmt: skip
+            )
     except BrokenProcessPool:
         raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
     pooled = pool(cells, windows, found)

@@ -37,10 +37,17 @@ def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
 
 
 def works(
-    jobs: Sequence[str] | None, work: str | None, deadline: Sequence[str] | None, ratio: Sequence[float] | None,
-    changeover: str | None, checkpoint: str | None, gang: int | None, accelerator: str | None, book: str,
+    jobs: Sequence[str] | None,
+    work: str | None,
+    deadline: Sequence[str] | None,
+    ratio: Sequence[float] | None,
+    changeover: str | None,
+    checkpoint: str | None,
+    gang: int | None,
+    accelerator: str | None,
+    book: str,
     now: str | None,
-) -> tuple[Work, ...]:  # fmt: skip
+) -> tuple[Work, ...]:
     """From job files, or the one that the other options describe."""
     from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
     from router.jobs.quantities import parse_gib

@@ -86,9 +86,13 @@ def show(
     bill, delivery, whole = found.bill, found.delivery, store.whole(found)
     if output is ListFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION, **as_record(found), "whole": whole, "parquet": str(store.path(found)),
-            "files": [asdict(each) for each in delivery.sources], "gaps": [asdict(each) for each in delivery.gaps],
-        }  # fmt: skip
+            "schema_version": SCHEMA_VERSION,
+            **as_record(found),
+            "whole": whole,
+            "parquet": str(store.path(found)),
+            "files": [asdict(each) for each in delivery.sources],
+            "gaps": [asdict(each) for each in delivery.gaps],
+        }
         console.out(json.dumps(record, indent=2))
     else:
         console.out(f"{bill.id}  {plain(bill.issuer or 'issuer unknown')}, {plain(bill.account or 'account unknown')}")

@@ -89,9 +89,16 @@ def _decide(
         found = bills.decide(what, identity, reason, who(), moment)
         bill = found[0].bill
         store.audit(
-            who(), f"bills {what}", bill.sha256, ZERO, moment, bill=bill.id, reason=reason, rows=bill.rows,
+            who(),
+            f"bills {what}",
+            bill.sha256,
+            ZERO,
+            moment,
+            bill=bill.id,
+            reason=reason,
+            rows=bill.rows,
             sums=bill.sums,
-        )  # fmt: skip
+        )
         say_corrections(store)
     return found
 
@@ -126,9 +133,17 @@ def say_corrections(store: Store) -> None:
         return
     at = datetime.fromisoformat(done.at)
     store.audit(
-        who(), "bills correction", done.sha256, ZERO, at, correction=done.id, corrects=list(done.corrects),
-        period=done.period, amounts=done.amounts, reason=done.reason,
-    )  # fmt: skip
+        who(),
+        "bills correction",
+        done.sha256,
+        ZERO,
+        at,
+        correction=done.id,
+        corrects=list(done.corrects),
+        period=done.period,
+        amounts=done.amounts,
+        reason=done.reason,
+    )
     if not done.rows:
         console.note("closed months come to the same: nothing is to be corrected")
     for currency, sums in done.amounts.items():

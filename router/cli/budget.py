@@ -123,9 +123,12 @@ def _spent(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str
         return {"spent": dollars(each.spent), "used": share_used(each)}
     running = None if each.running is None else str(each.running)
     return {
-        "spent_usd": str(each.spent), "running_usd": running, "percent": each.percent, "basis": basis.value,
+        "spent_usd": str(each.spent),
+        "running_usd": running,
+        "percent": each.percent,
+        "basis": basis.value,
         "currency": "USD",
-    }  # fmt: skip
+    }
 
 
 def set_budget(
@@ -157,9 +160,16 @@ def set_budget(
     with opened_store(deploy, clouds) as (_, store), books_explained():
         store.budgets.put(budget)
         store.audit(
-            who(), "budget set", "", usd or ZERO, moment, budget=budget.title, since=str(budget.since), hard=hard,
+            who(),
+            "budget set",
+            "",
+            usd or ZERO,
+            moment,
+            budget=budget.title,
+            since=str(budget.since),
+            hard=hard,
             warn=list(budget.warn),
-        )  # fmt: skip
+        )
     kind = "hard budget" if hard else "budget"
     console.note(f"{plain(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     return ExitCode.OK

@@ -99,11 +99,14 @@ def _row(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, 
     if output is LedgerFormat.CSV:
         return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
     return {
-        "budget_of": plain(budget.title)[:28], "budget": dollars(each.usd), "spent": dollars(each.spent),
+        "budget_of": plain(budget.title)[:28],
+        "budget": dollars(each.usd),
+        "spent": dollars(each.spent),
         "running": "" if each.running is None else dollars(each.running),
         "used": share_used(each),
-        "forecast": "" if each.forecast is None else dollars(each.forecast), "state": _state(each),
-    }  # fmt: skip
+        "forecast": "" if each.forecast is None else dollars(each.forecast),
+        "state": _state(each),
+    }
 
 
 def _state(each: Standing) -> str:

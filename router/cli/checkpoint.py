@@ -76,8 +76,9 @@ def push(
         journal = Journal(folder.absolute(), target.url)
         moved = _shown(
             bring(Folder(folder), target, pace, step=step, parallel=parallel, journal=journal, passed=passed),
-            output, every=every,
-        )  # fmt: skip
+            output,
+            every=every,
+        )
         if not moved:
             raise CommandError(f"{folder}: no checkpoint was copied")
         for gone in retire(target, keep, max(one.step for one in moved)) if keep is not None else ():

@@ -86,15 +86,28 @@ def verify(
 def _show(rows: list[Row], output: Format, fine: str) -> None:
     if output is Format.JSON:
         found = [
-            {"step": step, "attempt": m.attempt if m else None, "created": m.created if m else None,
-             "files": len(m.files) if m else None, "bytes": m.bytes if m else None, "good": not why, "why": why or None}
+            {
+                "step": step,
+                "attempt": m.attempt if m else None,
+                "created": m.created if m else None,
+                "files": len(m.files) if m else None,
+                "bytes": m.bytes if m else None,
+                "good": not why,
+                "why": why or None,
+            }
             for step, m, why in rows
-        ]  # fmt: skip
+        ]
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": found}, indent=2))
         return
     table = [
-        (str(step), m.attempt if m else "", m.created if m else "", str(len(m.files)) if m else "",
-         size(m.bytes) if m else "", why or fine)
+        (
+            str(step),
+            m.attempt if m else "",
+            m.created if m else "",
+            str(len(m.files)) if m else "",
+            size(m.bytes) if m else "",
+            why or fine,
+        )
         for step, m, why in rows
-    ]  # fmt: skip
+    ]
     console.out(columns(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")

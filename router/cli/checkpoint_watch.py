@@ -132,9 +132,10 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
     found = url or environment.get(STORE)
     if not found:
         raise InvalidInputError.single(
-            f"none is given, and {STORE} is not set", field="URL",
+            f"none is given, and {STORE} is not set",
+            field="URL",
             remedy="write one, or name the region's checkpoint_url in the deploy file",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -91,9 +91,14 @@ class Commands:
     def ask(self, line: str) -> str:
         """What it writes to standard output, not shown. FailedError unless it ends with 0, after all that it said."""
         done = subprocess.run(
-            _words(line), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            _words(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self._stop_if_interrupted()
         if done.returncode:
             console.note(done.stdout + done.stderr)
@@ -109,9 +114,17 @@ class Commands:
         sys.stdout.flush()
         # A session of its own: Ctrl-C comes to the demo alone.
         process = subprocess.Popen(
-            _words(line), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace", start_new_session=True,
-        )  # fmt: skip
+            _words(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
         threading.Thread(target=self._take, args=(process.stdout,), daemon=True).start()
         return process
 

@@ -39,10 +39,14 @@ def compact(report: Report) -> Iterator[str]:
     if not jobs:
         return
     rows = [
-        (str(row["team"] or "-"), str(row["job"]), *map(_money, (row["billed"], _work(row), row["waste"])),
-         *map(_money, (row["per_1000_steps"], row["on_demand"], row["saved_net"])))
+        (
+            str(row["team"] or "-"),
+            str(row["job"]),
+            *map(_money, (row["billed"], _work(row), row["waste"])),
+            *map(_money, (row["per_1000_steps"], row["on_demand"], row["saved_net"])),
+        )
         for row in jobs
-    ]  # fmt: skip
+    ]
     yield columns(_HEADER, rows, frozenset(_HEADER[2:]), {})
     kinds = [f"{row['use']} {_money(row['billed'])}" for row in report.section("waste").records()]
     if kinds:

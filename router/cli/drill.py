@@ -132,9 +132,15 @@ def zone_down(
         at.record("zone-down", within, places=list(where), seconds=seconds)
         with at.interruptible():
             taking = drills.zone_down(
-                at.store, at.hand, at.stock, where, at.mark, seconds=seconds, ticks=time.monotonic,
+                at.store,
+                at.hand,
+                at.stock,
+                where,
+                at.mark,
+                seconds=seconds,
+                ticks=time.monotonic,
                 until=None if until is None else until.timestamp(),
-            )  # fmt: skip
+            )
             console.note(f"closed: {', '.join(where)}" + (f", until {until:%H:%M:%SZ}" if until is not None else ""))
             if seconds:
                 at.told(taking.waiting, f"was told that it has {seconds:g} s")

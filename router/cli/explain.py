@@ -53,9 +53,14 @@ def explain(
         lines = [x for x in content["lines"] if job in (None, x["job"])]
         moves = [m for m in content["moves"] if job in (None, m["job"])]
         document = {
-            "schema_version": 1, "plan_id": content["plan_id"], "jobs": chosen, "lines": lines, "moves": moves,
-            "unplaced": left_out, "shadow_prices": content["shadow_prices"],
-        }  # fmt: skip
+            "schema_version": 1,
+            "plan_id": content["plan_id"],
+            "jobs": chosen,
+            "lines": lines,
+            "moves": moves,
+            "unplaced": left_out,
+            "shadow_prices": content["shadow_prices"],
+        }
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
     console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job)))
@@ -69,8 +74,11 @@ def _quoted(plan: Plan, job: str) -> str:
     from router.render.quote_text import money
 
     made = next(summary for summary in plan.jobs if summary.job == job)
-    same = [(name, q) for name, q, _ in stored_quotes(quotes_folder())
-            if (q.job, q.job_digest, q.deadline) == (job, made.job_digest, made.deadline)]  # fmt: skip
+    same = [
+        (name, q)
+        for name, q, _ in stored_quotes(quotes_folder())
+        if (q.job, q.job_digest, q.deadline) == (job, made.job_digest, made.deadline)
+    ]
     if not same or same[-1][1].usd.mean == made.cost_usd:
         return ""
     name, quote = same[-1]

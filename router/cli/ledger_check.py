@@ -89,7 +89,12 @@ def _as_json(checked: Checked) -> str:
     ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
     found = {
-        "schema_version": SCHEMA_VERSION, "file": checked.name, "focus_version": checked.version, "rows": checked.rows,
-        "total": checked.total, "counts": counts, "findings": findings,
-    }  # fmt: skip
+        "schema_version": SCHEMA_VERSION,
+        "file": checked.name,
+        "focus_version": checked.version,
+        "rows": checked.rows,
+        "total": checked.total,
+        "counts": counts,
+        "findings": findings,
+    }
     return json.dumps(found, indent=2)

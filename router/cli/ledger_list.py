@@ -68,6 +68,8 @@ def _row(entry: Entry) -> dict[str, object]:
 def _short(entry: Entry) -> dict[str, object]:
     amount = "not known" if entry.unpriced else dollars(entry.usd)
     return {
-        "start": f"{entry.start:%Y-%m-%d %H:%M}", "use": entry.use or entry.what, "usd": amount,
+        "start": f"{entry.start:%Y-%m-%d %H:%M}",
+        "use": entry.use or entry.what,
+        "usd": amount,
         "hours": f"{float(entry.hours):.2f}" if entry.hours else "",
-    }  # fmt: skip
+    }

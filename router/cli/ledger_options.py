@@ -52,9 +52,13 @@ def books_explained() -> Iterator[None]:
 
 
 def show(
-    output: LedgerFormat, name: str, rows: Sequence[dict[str, object]], table: Sequence[str], right: frozenset[str],
+    output: LedgerFormat,
+    name: str,
+    rows: Sequence[dict[str, object]],
+    table: Sequence[str],
+    right: frozenset[str],
     empty: str,
-) -> None:  # fmt: skip
+) -> None:
     """Writes rows: as JSON under ``name``, as CSV with all their fields, or as a table of the fields in ``table``."""
     if output is LedgerFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, name: rows}, indent=2))

@@ -91,9 +91,7 @@ def _found(
     for month in months:
         mine = [one for one in sums if one.period == month]
         archived = sum(one.archived for one in mine)
-        kinds = {
-            one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in mine
-        }  # fmt: skip
+        kinds = {one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in mine}
         figures = came[month]
         if unread and archived:
             found[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)

@@ -53,8 +53,10 @@ def diff(
 def as_text(found: BookDiff, limit: int) -> str:
     """Moves with both prices and the change in percent; ``+`` came, ``-`` went."""
     rows: list[tuple[str, ...]] = []
-    rows += [("~", *_place(c.after), cents(c.before.usd_per_hour), cents(c.after.usd_per_hour), _percent(c))
-             for c in _first(found.changed, limit)]  # fmt: skip
+    rows += [
+        ("~", *_place(c.after), cents(c.before.usd_per_hour), cents(c.after.usd_per_hour), _percent(c))
+        for c in _first(found.changed, limit)
+    ]
     rows += [("+", *_place(o), "", cents(o.usd_per_hour), "") for o in _first(found.added, limit)]
     rows += [("-", *_place(o), cents(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
     header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")

@@ -86,9 +86,12 @@ def quote(
     from router.render.web_page import check_places
 
     options = QuoteOptions(
-        by=_by(by), budget=usd_of("--budget", budget), advisory=advisory,
-        max_age=length_of_time("--max-age", max_age), processes=processes,
-    )  # fmt: skip
+        by=_by(by),
+        budget=usd_of("--budget", budget),
+        advisory=advisory,
+        max_age=length_of_time("--max-age", max_age),
+        processes=processes,
+    )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
     if options.by is not None and beyond_planning(options.by.at(moment), moment):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def accepted(
     name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
-) -> int:  # fmt: skip
+) -> int:
     """Writes the plan and that it was accepted. ``tonight``: ``now`` is the present, and budgets hold.
     InvalidInputError, CommandError."""
     from router.app.accept_quote import for_policy, plan_request_of
@@ -47,8 +47,11 @@ def accepted(
     if plan.unplaced:
         left_out = plan.unplaced[0]
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
-        raise CommandError(f"{quote.job} cannot be planned within ${most.dollars():,.2f}: {left_out.reason}",
-                           ExitCode.UNPLACED, hints or "raise --ceiling, or quote again")  # fmt: skip
+        raise CommandError(
+            f"{quote.job} cannot be planned within ${most.dollars():,.2f}: {left_out.reason}",
+            ExitCode.UNPLACED,
+            hints or "raise --ceiling, or quote again",
+        )
     plan = for_policy(plan, quote.run_policy)
     console.write(plan_to_json(plan), out)
     digest: str = plan_content(plan)["digest"]

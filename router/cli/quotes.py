@@ -54,10 +54,17 @@ def list_quotes(
         return
     header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
     rows_ = [
-        (name.removeprefix("quote-"), f"{q.asked_at:%m-%d %H:%M}", q.job, f"{q.deadline:%m-%d %H:%M}",
-         money(q.usd.mean), sure(q), "" if a is None else f"${a.ceiling_usd}")
+        (
+            name.removeprefix("quote-"),
+            f"{q.asked_at:%m-%d %H:%M}",
+            q.job,
+            f"{q.deadline:%m-%d %H:%M}",
+            money(q.usd.mean),
+            sure(q),
+            "" if a is None else f"${a.ceiling_usd}",
+        )
         for name, q, a in found
-    ]  # fmt: skip
+    ]
     console.out(columns(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
 
 

@@ -127,9 +127,15 @@ def showback(
 
 
 def _focus(
-    asked: Asked, out: Path, from_files: bool, accounts: Path | None, version: str, deploy: Path | None,
-    clouds: Path | None, now: str | None,
-) -> ExitCode:  # fmt: skip
+    asked: Asked,
+    out: Path,
+    from_files: bool,
+    accounts: Path | None,
+    version: str,
+    deploy: Path | None,
+    clouds: Path | None,
+    now: str | None,
+) -> ExitCode:
     """The charges themselves, which `ledger export` writes."""
     from router.cli.ledger_export import FocusVersion, export
 

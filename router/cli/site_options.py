@@ -113,9 +113,14 @@ def say_budgets(budgets: Sequence[Source], moment: datetime) -> None:
 
 @contextmanager
 def opened_site(
-    deploy: Path | None, clouds: Path | None, *, listen: bool, makes: bool = True, tell: Tell | None = None,
+    deploy: Path | None,
+    clouds: Path | None,
+    *,
+    listen: bool,
+    makes: bool = True,
+    tell: Tell | None = None,
     new_state: bool = False,
-) -> Iterator[tuple[Opened, Site]]:  # fmt: skip
+) -> Iterator[tuple[Opened, Site]]:
     """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile.
     ``tell``: how to say what happens; else on stderr. ``new_state``: as for :func:`opened_store`."""
     from router.app.controller import listening, nobody_listens, open_site

@@ -91,11 +91,20 @@ def _table(found: Report) -> str:
         price, spent = f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd)
         if gang.unpriced:
             price = spent = "unknown"
-        rows.append((
-            a.job, gang.state, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang), _count(gang.step),
-            _count(gang.saved_step),
-            price, spent, a.id,
-        ))  # fmt: skip
+        rows.append(
+            (
+                a.job,
+                gang.state,
+                f"{a.cloud}/{a.region}",
+                _ranks(gang),
+                _quiet(gang),
+                _count(gang.step),
+                _count(gang.saved_step),
+                price,
+                spent,
+                a.id,
+            )
+        )
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
     lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
@@ -110,12 +119,20 @@ def _wide(found: Report) -> str:
     lines = [_table(found), ""]
     rows = [
         (
-            node.attempt, str(node.rank), node.machine_id or "", node.zone or "", node.instance_type, node.market.value,
-            node.agent or "-", node.ended_reason, f"{node.log_offset:,}", node.address or "",
+            node.attempt,
+            str(node.rank),
+            node.machine_id or "",
+            node.zone or "",
+            node.instance_type,
+            node.market.value,
+            node.agent or "-",
+            node.ended_reason,
+            f"{node.log_offset:,}",
+            node.address or "",
         )
         for gang in found.gangs
         for node in gang.nodes
-    ]  # fmt: skip
+    ]
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
         lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))

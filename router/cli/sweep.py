@@ -77,8 +77,15 @@ def sweep(
             found = look(site, chosen, regions, adopted=state)
             results = {id(orphan): trouble for orphan, trouble in clean(site, found.orphans)}
             if results:
-                site.store.audit(who(), "sweep", "", Usd(0), site.clock(), released=len(results),
-                                 **({"adopted": state} if state else {}))  # fmt: skip
+                site.store.audit(
+                    who(),
+                    "sweep",
+                    "",
+                    Usd(0),
+                    site.clock(),
+                    released=len(results),
+                    **({"adopted": state} if state else {}),
+                )
         console.out(_json(found, results) if output is SweepFormat.JSON else _text(found, results, cleaned=True))
         return ExitCode.PARTIAL if found.gaps or any(results.values()) else ExitCode.OK
 
@@ -123,11 +130,17 @@ def _json(found: Sweep, results: dict[int, str]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "orphans": [
-            {"what": o.what, "where": o.where, "attempt": o.attempt, "ours": o.ours, "released": results.get(id(o)) ==
-            "", "trouble": results.get(id(o)) or None}
+            {
+                "what": o.what,
+                "where": o.where,
+                "attempt": o.attempt,
+                "ours": o.ours,
+                "released": results.get(id(o)) == "",
+                "trouble": results.get(id(o)) or None,
+            }
             for o in found.orphans
         ],
         "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in found.lost],
         "gaps": list(found.gaps),
-    }  # fmt: skip
+    }
     return json.dumps(document, indent=2)

@@ -55,11 +55,9 @@ def watch(
         logging_to(log, chosen_clock()) as said,
         opened_site(deploy, clouds, listen=True, tell=said.tell) as (opened, site),
         notifying(site, said.event),
-        announced(
-            site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell
-        ),
+        announced(site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell),
         terminated_as_interrupted(),
-    ):  # fmt: skip
+    ):
         said.note(f"listening at {site.home.url}")
         watcher = watcher_of(site, book)
         try:

@@ -288,9 +288,10 @@ class Deploy(Spec):
     """The deploy file; everything is optional."""
 
     state: Annotated[Text, AfterValidator(_no_password)] | None = Field(
-        default=None, description="URL of the state database; left out: a file in STEPFARE_HOME.",
+        default=None,
+        description="URL of the state database; left out: a file in STEPFARE_HOME.",
         examples=["postgresql://stepfare@db.example.com/stepfare"],
-    )  # fmt: skip
+    )
     engine: Text | None = Field(default=None, description="Path of terraform or tofu; left out: see README.")
     backend: BackendEntry = BackendEntry()
     coordinator: CoordinatorEntry = CoordinatorEntry()
@@ -391,9 +392,10 @@ def load_deploy(path: Path, *, named: bool) -> Deploy:
     fields: Any = document.plain()
     if not isinstance(fields, dict):
         raise InvalidInputError.single(
-            f"a deploy file is a mapping of fields, not {shown(fields)}", where=document.where(),
+            f"a deploy file is a mapping of fields, not {shown(fields)}",
+            where=document.where(),
             remedy="see `stepfare schema deploy`",
-        )  # fmt: skip
+        )
     try:
         return Deploy.model_validate(fields)
     except ValidationError as error:

@@ -31,8 +31,9 @@ def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str
     name = reference.removeprefix(_PREFIX)
     value = environment.get(name, "").strip()
     if not value:
-        raise InvalidInputError.single(f"refers to the variable {name}, which is not set here", field=field,
-                                       remedy=f"export {name}")  # fmt: skip
+        raise InvalidInputError.single(
+            f"refers to the variable {name}, which is not set here", field=field, remedy=f"export {name}"
+        )
     return value
 
 

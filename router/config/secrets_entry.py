@@ -32,9 +32,10 @@ class SecretsEntry(Spec):
         default=(), description="Variables; a * at the end stands for any rest.", examples=[["HF_TOKEN", "RESEARCH_*"]]
     )
     files: Annotated[tuple[Annotated[Text, AfterValidator(_a_place)], ...], BeforeValidator(as_many)] = Field(
-        default=(), description="Files, and folders with all that is below them.",
+        default=(),
+        description="Files, and folders with all that is below them.",
         examples=[["/etc/stepfare/secrets/research"]],
-    )  # fmt: skip
+    )
 
     def allows_variable(self, name: str) -> bool:
         """Whether a job may refer to the variable."""

@@ -63,8 +63,10 @@ class Showback(Spec):
         known = {
             "billing_account_name": found.billing_account_name or found.billing_account_id,
             "sub_account_name": found.sub_account_name or found.sub_account_id,
-            "provider": provider, "host": found.host or provider, "issuer": found.issuer or provider,
-        }  # fmt: skip
+            "provider": provider,
+            "host": found.host or provider,
+            "issuer": found.issuer or provider,
+        }
         return found.model_copy(update=known)
 
 

@@ -52,9 +52,15 @@ class Accepted:
 
 
 def errands_of(
-    plan: Plan, digest: str, orders: Sequence[Order], jobs: Mapping[str, Job], book: PriceBook, tries: int,
-    limits: Limits | None = None, assign: Callable[[Order, Job], Assigned] | None = None,
-) -> Accepted:  # fmt: skip
+    plan: Plan,
+    digest: str,
+    orders: Sequence[Order],
+    jobs: Mapping[str, Job],
+    book: PriceBook,
+    tries: int,
+    limits: Limits | None = None,
+    assign: Callable[[Order, Job], Assigned] | None = None,
+) -> Accepted:
     """One a gang. InvalidInputError when a job's specification is missing, another one than was planned, or starts
     nothing. ``book`` and ``limits`` say what next places cost now; without the limits that the plan was made with,
     those at a discount or on a reservation seem too dear and are left out. ``assign`` says which policy runs a job."""
@@ -77,11 +83,16 @@ def errands_of(
     policies = {} if assign is None else {order.job: assign(order, jobs[order.job]) for order in orders}
     errands = tuple(
         Errand(
-            digest, order, choices_of(order, plan, jobs[order.job], market, tries), jobs[order.job], wanted[order.job],
-            book, policies=_recorded(policies.get(order.job)),
+            digest,
+            order,
+            choices_of(order, plan, jobs[order.job], market, tries),
+            jobs[order.job],
+            wanted[order.job],
+            book,
+            policies=_recorded(policies.get(order.job)),
         )
         for order in orders
-    )  # fmt: skip
+    )
     return Accepted(
         errands,
         Usd.total(order.expected_usd for order in orders),
@@ -97,9 +108,15 @@ def _recorded(found: Assigned | None) -> tuple[str, str]:
 
 
 def over_budget(
-    orders: Sequence[Order], plan: Plan, jobs: Mapping[str, Job], limits: Limits, ledger: Iterable[Entry],
-    running: Iterable[Attempt], month: datetime, budgets: Iterable[Budget] = (),
-) -> tuple[Refusal, ...]:  # fmt: skip
+    orders: Sequence[Order],
+    plan: Plan,
+    jobs: Mapping[str, Job],
+    limits: Limits,
+    ledger: Iterable[Entry],
+    running: Iterable[Attempt],
+    month: datetime,
+    budgets: Iterable[Budget] = (),
+) -> tuple[Refusal, ...]:
     """Budgets that the orders would break: what the ledger says was metered this month, UTC (or ``spent`` of the limits
     file where that is more), what runs now at its ceilings, and what the orders are expected to cost. An attempt at one
     of the orders is that order, taken up again: it counts once. ``budgets``: those that hold in the month; hard ones of
@@ -177,6 +194,13 @@ def record(
         "secrets": {name: dict(pairs) for name, _, pairs in accepted.secrets},
     }
     site.store.audit(
-        who, APPLY, digest, accepted.at_risk_usd, now, gangs=len(errands), expected_usd=str(accepted.expected_usd),
-        approved_by=approved_by, **{name: said for name, said in more.items() if said},
-    )  # fmt: skip
+        who,
+        APPLY,
+        digest,
+        accepted.at_risk_usd,
+        now,
+        gangs=len(errands),
+        expected_usd=str(accepted.expected_usd),
+        approved_by=approved_by,
+        **{name: said for name, said in more.items() if said},
+    )

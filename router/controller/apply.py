@@ -44,7 +44,7 @@ class Applying:
 
     def now(
         self, lock: AbstractContextManager[object], accept: Callable[[], None], interrupted: Callable[[], None]
-    ) -> tuple[Outcome, ...]:  # fmt: skip
+    ) -> tuple[Outcome, ...]:
         """Carries out what is due, the whole lot under the ``lock``. ``accept`` is called once it is had: it writes
         down that this is to be done, or raises. ``interrupted`` is called when the user wants to stop: what is half
         made is then released. HeldError."""

@@ -117,9 +117,17 @@ def _on_the_machine(spec: Bootstrap) -> Config:
 def _set(config: Config) -> dict[str, Any]:
     """The configuration without what is as it is by default: user data is short."""
     plain = Config(
-        attempt="", job="", rank=-1, nodes=0, command="", workdir="", coordinator="", token_file="", log_folder="",
+        attempt="",
+        job="",
+        rank=-1,
+        nodes=0,
+        command="",
+        workdir="",
+        coordinator="",
+        token_file="",
+        log_folder="",
         spool_folder="",
-    )  # fmt: skip
+    )
     default = asdict(plain)
     return {name: value for name, value in asdict(config).items() if value != default[name]}
 

@@ -17,7 +17,7 @@ _FORECAST = "forecast"
 
 def tell(
     store: Store, to: Sequence[Channel], wanted: Collection[Happening], month: Month, found: Iterable[Standing]
-) -> tuple[str, ...]:  # fmt: skip
+) -> tuple[str, ...]:
     """One message to each channel about all that is new; the names of channels that did not take it. It counts as told
     when one channel took it, and is tried again at the next call where none did. Two calls at once may tell twice."""
     if Happening.BUDGET not in wanted or not to:

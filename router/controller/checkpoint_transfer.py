@@ -94,8 +94,10 @@ def goes_on_from(
         return confirmed(site, attempt, chain, opens)
     began, pace = time.monotonic(), Pace(seconds=site.deploy.patience.carry.total_seconds())
     details: dict[str, object] = {
-        "from": shown(wanted.source), "to": shown(wanted.target), "origin": str(wanted.origin),
-    }  # fmt: skip
+        "from": shown(wanted.source),
+        "to": shown(wanted.target),
+        "origin": str(wanted.origin),
+    }
     site.tell(attempt.job, f"copying step {wanted.step} from {details['from']} to {details['to']}")
     moved, why = _moved(site, attempt, wanted, pace, opens or _opener(site))
     if moved is None and not why:

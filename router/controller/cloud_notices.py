@@ -48,9 +48,13 @@ class Hearing:
     """
 
     def __init__(
-        self, store: Store, queue: Announcements, clock: Callable[[], datetime], wall_clock: Callable[[], datetime],
+        self,
+        store: Store,
+        queue: Announcements,
+        clock: Callable[[], datetime],
+        wall_clock: Callable[[], datetime],
         tell: Tell,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._store, self._queue = store, queue
         self._clock, self._wall_clock, self._tell = clock, wall_clock, tell
 
@@ -84,9 +88,15 @@ class Hearing:
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):
             return False
         notice = NoticeRecord(
-            attempt=attempt.id, rank=node.rank, id=said.id, kind=said.kind.value, source=said.cloud,
-            seconds=self._left(said), what=said.what, heard_at=now,
-        )  # fmt: skip
+            attempt=attempt.id,
+            rank=node.rank,
+            id=said.id,
+            kind=said.kind.value,
+            source=said.cloud,
+            seconds=self._left(said),
+            what=said.what,
+            heard_at=now,
+        )
         if said.kind is NoticeKind.INTERRUPTION and not said.is_going:
             self._store.add_notice_with(notice, after_notice(notice, self._wall_clock()))
         else:
@@ -115,9 +125,12 @@ def _by_machine(
 
 @contextmanager
 def announced(
-    store: Store, queues: Mapping[str, Open], clock: Callable[[], datetime], wall_clock: Callable[[], datetime],
+    store: Store,
+    queues: Mapping[str, Open],
+    clock: Callable[[], datetime],
+    wall_clock: Callable[[], datetime],
     tell: Tell,
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     """Hears these queues while the block runs, each in a thread of its own. ``queues`` opens them, by what people call
     them; one that cannot be read is said to be so once, and tried again later."""
     stop = threading.Event()
@@ -138,9 +151,14 @@ def announced(
 
 
 def _hear(
-    store: Store, name: str, queue: Open, clock: Callable[[], datetime], wall_clock: Callable[[], datetime], tell: Tell,
+    store: Store,
+    name: str,
+    queue: Open,
+    clock: Callable[[], datetime],
+    wall_clock: Callable[[], datetime],
+    tell: Tell,
     stop: threading.Event,
-) -> None:  # fmt: skip
+) -> None:
     hearing: Hearing | None = None
     pause, is_mute = _FIRST_PAUSE_S, False
     while not stop.is_set():

@@ -178,9 +178,15 @@ class Taking:
     """
 
     def __init__(
-        self, hand: Hand, doomed: Sequence[Target], mark: str, *, seconds: float, ticks: Callable[[], float],
+        self,
+        hand: Hand,
+        doomed: Sequence[Target],
+        mark: str,
+        *,
+        seconds: float,
+        ticks: Callable[[], float],
         find: Callable[[], Iterable[Target]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._hand, self._mark, self._ticks, self._find = hand, mark, ticks, find
         self._ends = ticks() + seconds
         self._waiting: dict[str, Target] = {}
@@ -234,9 +240,16 @@ class Taking:
 
 
 def zone_down(
-    store: Store, hand: Hand, stock: Stock, where: Collection[str], mark: str, *, seconds: float, until: float | None,
+    store: Store,
+    hand: Hand,
+    stock: Stock,
+    where: Collection[str],
+    mark: str,
+    *,
+    seconds: float,
+    until: float | None,
     ticks: Callable[[], float],
-) -> Taking:  # fmt: skip
+) -> Taking:
     """Nothing is to be had in these zones or regions any more, ``until`` so many seconds since 1970 (None: until they
     are opened), and the machines there are taken back after a notice of ``seconds`` (0: without a word)."""
     for place in where:

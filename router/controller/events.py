@@ -45,15 +45,22 @@ class Event:
 _FAILED = ("failed", "credentials", "job", "here", "given_up")
 _TAKEN = ("interrupted", "lost")
 _LEVELS = {
-    Happening.FAILED: Level.ERROR, Happening.INTERRUPTED: Level.WARNING, Happening.MOVED: Level.INFO,
-    Happening.LATE: Level.WARNING, Happening.BUDGET: Level.WARNING, Happening.UNHEALTHY: Level.WARNING,
-}  # fmt: skip
+    Happening.FAILED: Level.ERROR,
+    Happening.INTERRUPTED: Level.WARNING,
+    Happening.MOVED: Level.INFO,
+    Happening.LATE: Level.WARNING,
+    Happening.BUDGET: Level.WARNING,
+    Happening.UNHEALTHY: Level.WARNING,
+}
 
 
 def happenings(
-    attempts: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]], notices: Iterable[NoticeRecord],
-    notes: Iterable[JournalEntry], now: datetime,
-) -> tuple[Event, ...]:  # fmt: skip
+    attempts: Iterable[Attempt],
+    nodes: Mapping[str, Sequence[NodeRecord]],
+    notices: Iterable[NoticeRecord],
+    notes: Iterable[JournalEntry],
+    now: datetime,
+) -> tuple[Event, ...]:
     """All that is so now, whether it was told or not, in the order of ``attempts``: those alive, and those that ended
     lately. ``nodes`` of those alive, by attempt; ``notices`` and ``notes`` from lately: the journal's note that a job
     is given up comes before the attempt says so."""

@@ -31,9 +31,13 @@ def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phas
         if current.phase is not attempt.phase or not current.phase.is_up or current.result:
             return None
         return replace(
-            current, phase=phase or current.phase, order_id=name, order_reason=reason, order_seconds=SAVES_WITHIN_S,
+            current,
+            phase=phase or current.phase,
+            order_id=name,
+            order_reason=reason,
+            order_seconds=SAVES_WITHIN_S,
             ordered_at=now,
-        )  # fmt: skip
+        )
 
     return site.store.update(attempt.id, ordered).order_id == name
 

@@ -33,7 +33,7 @@ class Past:
 
 def past_of(
     chain: Chain, job: Job, candidates: Sequence[Candidate], shortages: Iterable[Shortage], now: datetime
-) -> Past:  # fmt: skip
+) -> Past:
     """Of a chain, at the ``candidates`` of what is left of its job. An attempt in a place that is none of them is left
     out. ``shortages``: of anybody's gangs, of late."""
     first = chain.attempts[0]

@@ -91,9 +91,7 @@ def metered_entries(
     )
 
 
-def _of_machine(
-    attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at: datetime
-) -> Iterator[Entry]:  # fmt: skip
+def _of_machine(attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at: datetime) -> Iterator[Entry]:
     kept = (attempt.kept_step or attempt.first_step) - attempt.first_step
     lost = (attempt.last_step or 0) - (attempt.kept_step or 0)
     steps = _spread(kept if node.rank == 0 else 0, parts, (Use.WORK, Use.OVERRUN))

@@ -100,8 +100,16 @@ def _where_it_stands(spec: Bootstrap) -> Config:
 
 def _changed(config: Config) -> dict[str, object]:
     bare = Config(
-        attempt="", job="", rank=-1, nodes=0, command="", workdir="", coordinator="", token_file="", log_folder="",
+        attempt="",
+        job="",
+        rank=-1,
+        nodes=0,
+        command="",
+        workdir="",
+        coordinator="",
+        token_file="",
+        log_folder="",
         spool_folder="",
-    )  # fmt: skip
+    )
     default = asdict(bare)
     return {name: value for name, value in asdict(config).items() if value != default[name]}

@@ -48,9 +48,15 @@ class Notifier:
     whether it is wanted or not. What was told is in the journal, so that a restart tells nothing twice."""
 
     def __init__(
-        self, store: Store, to: Sequence[Channel], wanted: Collection[Happening], clock: Callable[[], datetime],
-        note: Note, heard: Callable[[Event], None] = lambda _: None, ticks: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        to: Sequence[Channel],
+        wanted: Collection[Happening],
+        clock: Callable[[], datetime],
+        note: Note,
+        heard: Callable[[Event], None] = lambda _: None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store, self._wanted, self._clock = store, frozenset(wanted), clock
         self._note, self._heard, self._ticks = note, heard, ticks
         self._queues = [_Queue(channel) for channel in to]

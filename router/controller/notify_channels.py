@@ -49,9 +49,10 @@ def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
             is_known = bool(separator) and target.add(address)
         if not is_known:
             raise InvalidInputError.single(
-                "is no address that apprise knows", field=name,
+                "is no address that apprise knows",
+                field=name,
                 remedy="write it as https://github.com/caronc/apprise/wiki has it",
-            )  # fmt: skip
+            )
         made.append(Channel(f"{name} ({scheme})", _sender(target)))
     return tuple(made)
 

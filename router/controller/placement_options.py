@@ -113,15 +113,20 @@ def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
     """The gang of a candidate from now on; ``rank`` is 0: a plan of its own. Ceilings as those of next choices."""
     seats = tuple(
         Seat(
-            part.offer.zone, part.offer.instance_type, part.offer.market, candidate.accelerator,
+            part.offer.zone,
+            part.offer.instance_type,
+            part.offer.market,
+            candidate.accelerator,
             part.machine.accelerator_count,
             part.offer.usd_per_hour if part.listing.cost is None else part.listing.amortised or _FREE,
-            _ceiling(part.offer.usd_per_hour, part.offer.market), day_of(part.offer), part.offer.source,
+            _ceiling(part.offer.usd_per_hour, part.offer.market),
+            day_of(part.offer),
+            part.offer.source,
             reservation_cost=part.listing.cost or "",
         )
         for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
         for _ in range(part.machines)
-    )  # fmt: skip
+    )
     return Choice(0, candidate.region.cloud, candidate.region.region, seats, start, end)
 
 
@@ -198,11 +203,18 @@ def _seats_of(line: Line) -> Iterator[Seat]:
     prices, ceilings = (_shares(one, line.machines) for one in (rate, line.max_usd_per_hour))
     for price, ceiling in zip(prices, ceilings, strict=True):
         yield Seat(
-            line.zone, line.instance_type, Market(line.market), line.accelerator, line.accelerators // line.machines,
-            price, ceiling, line.price_as_of, line.price_source,
+            line.zone,
+            line.instance_type,
+            Market(line.market),
+            line.accelerator,
+            line.accelerators // line.machines,
+            price,
+            ceiling,
+            line.price_as_of,
+            line.price_source,
             # Plans of before costs were named always had an amortised price.
             reservation_cost=line.reservation_cost or ("amortised" if reserved else ""),
-        )  # fmt: skip
+        )
 
 
 def _shares(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
@@ -221,13 +233,19 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
     ceiling = _ceiling(_FREE, market) if reserved else None
     seats = tuple(
         Seat(
-            alternative.zone, alternative.instance_type, market, alternative.accelerator,
-            alternative.accelerators // alternative.machines, price, ceiling or _ceiling(price, market),
-            plan.book_as_of.date().isoformat(), f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
+            alternative.zone,
+            alternative.instance_type,
+            market,
+            alternative.accelerator,
+            alternative.accelerators // alternative.machines,
+            price,
+            ceiling or _ceiling(price, market),
+            plan.book_as_of.date().isoformat(),
+            f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
             reservation_cost=(alternative.reservation_cost or "unknown") if reserved else "",
         )
         for price in _shares(own, alternative.machines)
-    )  # fmt: skip
+    )
     earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
     # It needs no longer than the plan has it take, wherever in the plan it begins.
     end = max(order.end, order.start + (alternative.finish - earliest))
@@ -257,8 +275,10 @@ def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: J
 
 def _same(one: Choice, other: Choice) -> bool:
     return (one.cloud, one.region, sorted(map(_pool, one.seats))) == (
-        other.cloud, other.region, sorted(map(_pool, other.seats)),
-    )  # fmt: skip
+        other.cloud,
+        other.region,
+        sorted(map(_pool, other.seats)),
+    )
 
 
 def _pool(seat: Seat) -> tuple[str, str, str]:

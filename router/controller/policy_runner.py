@@ -125,9 +125,14 @@ class Adviser:
         return None
 
     def _decided(
-        self, attempt: Attempt, event: Event, notice: NoticeRecord | None, nodes: Sequence[NodeRecord], chain: Chain,
+        self,
+        attempt: Attempt,
+        event: Event,
+        notice: NoticeRecord | None,
+        nodes: Sequence[NodeRecord],
+        chain: Chain,
         scene: _Scene,
-    ) -> Decision | None:  # fmt: skip
+    ) -> Decision | None:
         """None where its job or its place is not known any more: then it stays."""
         now, limits = self.replanner.site.clock(), scene.limits
         job = self.replanner.left_of(chain)
@@ -150,9 +155,11 @@ class Adviser:
         # A gang that moves because it wants to saves when the next one is there.
         saved = unsaved == 0 or event in _WISHES
         at = Here(
-            place_of(replace(here, running=True), job, limits), leaves_in, saved=saved,
+            place_of(replace(here, running=True), job, limits),
+            leaves_in,
+            saved=saved,
             unsaved_hours=unsaved / here.on_time_steps_per_hour,
-        )  # fmt: skip
+        )
         save = timedelta(0)
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)

@@ -105,9 +105,14 @@ def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, 
     now = site.clock()
     for node, record in zip(made, site.store.nodes(attempt.id), strict=True):
         site.store.set_node(
-            attempt.id, node.rank, machine_id=node.id, address=node.address, private_address=node.private_address,
-            zone=node.zone or record.zone, made_at=record.made_at or now,
-        )  # fmt: skip
+            attempt.id,
+            node.rank,
+            machine_id=node.id,
+            address=node.address,
+            private_address=node.private_address,
+            zone=node.zone or record.zone,
+            made_at=record.made_at or now,
+        )
     _release_doubles(site, attempt, {node.id for node in made})
     site.store.note(attempt.id, "made", now, machines=len(made))
     return made
@@ -123,9 +128,11 @@ def _release_doubles(site: Site, attempt: Attempt, known: set[str]) -> None:
         doubles = [
             found
             for found in findings.found
-            if found.attempt == attempt.id and found.kind == "machine" and found.machine_id not in known
+            if found.attempt == attempt.id
+            and found.kind == "machine"
+            and found.machine_id not in known
             and found.state_id == site.store.id
-        ]  # fmt: skip
+        ]
         if doubles:
             site.store.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in doubles])
             for error in fleet.release(doubles):

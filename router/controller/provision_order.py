@@ -257,9 +257,19 @@ def _new(
         return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
     choice = with_list_prices(choice, errand.book)
     attempt, nodes = new_attempt(
-        name, errand.plan, order, choice, number, errand.job, errand.digest, token, site.clock(),
-        _before(chain), checkpoint_seconds, errand.policies,
-    )  # fmt: skip
+        name,
+        errand.plan,
+        order,
+        choice,
+        number,
+        errand.job,
+        errand.digest,
+        token,
+        site.clock(),
+        _before(chain),
+        checkpoint_seconds,
+        errand.policies,
+    )
     return Placed(attempt, choice, token), nodes
 
 
@@ -298,16 +308,26 @@ def _workspace(
     machine = book.machine(choice.cloud, choice.seats[0].instance_type)
     fabric = (machine.fabric if machine and len(nodes) > 1 else None) or "none"
     spec = workspace(
-        attempt, nodes, job, site.deploy, site.store.id, site.home, Secrets(token, plain, secret),
-        fabric=fabric, hosts=hosts,
-    )  # fmt: skip
+        attempt,
+        nodes,
+        job,
+        site.deploy,
+        site.store.id,
+        site.home,
+        Secrets(token, plain, secret),
+        fabric=fabric,
+        hosts=hosts,
+    )
     return spec, nodes
 
 
 def _made(
-    site: Site, errand: Errand, attempt: Attempt, spec: WorkspaceSpec | None,
+    site: Site,
+    errand: Errand,
+    attempt: Attempt,
+    spec: WorkspaceSpec | None,
     when_whole: Callable[[], None] | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     try:
         ready = make(site, attempt, spec, when_whole)
     except Trouble as trouble:

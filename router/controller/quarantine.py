@@ -26,9 +26,7 @@ def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -
     quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
 
 
-def quarantine_all(
-    site: Site, taken: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]
-) -> None:  # fmt: skip
+def quarantine_all(site: Site, taken: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]) -> None:
     """The same for many gangs at once: attempt, its machines, those ranks of it, why. What a pool that is left alone
     already still loses was there before, and counts as the same time."""
     now = site.clock()

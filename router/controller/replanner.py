@@ -166,9 +166,7 @@ class Replanner:
         mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
         return Usd.total(e.usd for e in entries) + spent([node for node in alive[1] if node.attempt in mine], now)
 
-    def _money_left(
-        self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime
-    ) -> dict[str, Usd]:  # fmt: skip
+    def _money_left(self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime) -> dict[str, Usd]:
         """What teams with a budget may still spend this month, beside what runs on, at its ceilings, and what was spent
         on what leaves."""
         teams = with_hard(limits, holding(self.site.store.budgets.all(), Month.of(now))).teams
@@ -234,9 +232,14 @@ class Replanner:
         return deadline is not None and deadline.at(self._as_of(attempt)) > self.site.clock()
 
     def _allowed(
-        self, want: Wanting, every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits,
+        self,
+        want: Wanting,
+        every: Sequence[Candidate],
+        found: Sequence[Candidate],
+        job: Job,
+        limits: Limits,
         lately: Sequence[Shortage],
-    ) -> Move | Later:  # fmt: skip
+    ) -> Move | Later:
         if want.wish is not None and want.wish.ordered:
             return want.wish if found else Later("none of the places that it wants is left")
         now = self.site.clock()
@@ -245,17 +248,24 @@ class Replanner:
         places, closed = parted(every, found, job, limits)
         past = past_of(want.chain, job, every, lately, now)
         seen = Observation(
-            now, deadline, TICK, event, None, places, closed=closed, began=past.began, share=past.share,
-            lives=past.lives, answers=past.answers,
-        )  # fmt: skip
+            now,
+            deadline,
+            TICK,
+            event,
+            None,
+            places,
+            closed=closed,
+            began=past.began,
+            share=past.share,
+            lives=past.lives,
+            answers=past.answers,
+        )
         decision = self.policy_for(want.last).decide(seen)
         if isinstance(decision, Move):
             return decision
         return Later(getattr(decision, "why", "") or "no place is left")
 
-    def _go(
-        self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]
-    ) -> Answer:  # fmt: skip
+    def _go(self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]) -> Answer:
         last, now = want.last, self.site.clock()
         hours = chosen.reserved_hours(max(1, job.steps_left))
         choice = choice_from(chosen, now, now + timedelta(hours=hours))
@@ -265,9 +275,7 @@ class Replanner:
         return Go(errand, choice, _interval(last, job, chosen, book, saved.get(last.id)))
 
 
-def _interval(
-    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None
-) -> float | None:  # fmt: skip
+def _interval(last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None) -> float | None:
     """How often it is to save there; half of what it was where the time of a notice was too short to save."""
     part = chosen.parts[-1]
     best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)

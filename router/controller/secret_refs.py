@@ -16,9 +16,7 @@ _REFERENCE = "secret:"
 _LARGEST_BYTES = 65_536
 
 
-def resolved(
-    job: Job, environment: Mapping[str, str], allowed: SecretsEntry
-) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
+def resolved(job: Job, environment: Mapping[str, str], allowed: SecretsEntry) -> tuple[dict[str, str], dict[str, str]]:
     """(plain, secret) values by name. ``secret:env:NAME`` is the value of ``NAME`` in ``environment``,
     ``secret:file:PATH`` the text of a file without newlines at its end. InvalidInputError when the job's team is not
     ``allowed`` the reference, when it is not there, or is nothing that an environment can hold."""

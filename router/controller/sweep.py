@@ -44,9 +44,13 @@ class Sweep:
 
 
 def look(
-    site: Site, clouds: Iterable[str], regions: Mapping[str, Sequence[str]], *, others_work: bool = False,
+    site: Site,
+    clouds: Iterable[str],
+    regions: Mapping[str, Sequence[str]],
+    *,
+    others_work: bool = False,
     adopted: str = "",
-) -> Sweep:  # fmt: skip
+) -> Sweep:
     """Looks everywhere; changes nothing. ``clouds`` to be asked, each in these ``regions`` (none: all it has).
     ``others_work``: another command makes or releases machines, so that attempts between two states are its
     business. ``adopted``: the id of a lost state, whose machines and run directories count as ours."""
@@ -156,9 +160,12 @@ def _adopted(site: Site, attempts: Mapping[str, Attempt | None], state: str) -> 
 def _orphan(site: Site, found: Found, adopted: str) -> Orphan:
     place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
     return Orphan(
-        f"{found.what} {found.machine_id}", place, found.attempt,
-        ours=bool(found.state_id) and found.state_id in (site.store.id, adopted), found=found,
-    )  # fmt: skip
+        f"{found.what} {found.machine_id}",
+        place,
+        found.attempt,
+        ours=bool(found.state_id) and found.state_id in (site.store.id, adopted),
+        found=found,
+    )
 
 
 def _processes(site: Site, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:

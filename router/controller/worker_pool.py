@@ -23,7 +23,7 @@ PAUSE_S = 10.0
 @contextmanager
 def one_at_a_time(
     site: Site, *, within_s: float = 0.0, waiting: Callable[[HeldError], None] | None = None
-) -> Iterator[Lease]:  # fmt: skip
+) -> Iterator[Lease]:
     """Whoever makes or releases machines holds this. HeldError where it cannot be had within so many seconds, or the
     site is stopped meanwhile. ``waiting`` is told once who has it."""
     ends = time.monotonic() + within_s

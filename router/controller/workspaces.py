@@ -68,9 +68,19 @@ class Before:
 
 
 def new_attempt(
-    name: str, plan: str, order: Order, choice: Choice, number: int, job: Job, digest: str, token: str, now: datetime,
-    before: Before = Before(), checkpoint_seconds: float | None = None, policies: tuple[str, str] = ("", ""),
-) -> tuple[Attempt, tuple[NodeRecord, ...]]:  # fmt: skip
+    name: str,
+    plan: str,
+    order: Order,
+    choice: Choice,
+    number: int,
+    job: Job,
+    digest: str,
+    token: str,
+    now: datetime,
+    before: Before = Before(),
+    checkpoint_seconds: float | None = None,
+    policies: tuple[str, str] = ("", ""),
+) -> tuple[Attempt, tuple[NodeRecord, ...]]:
     """The records of an attempt that is about to be made."""
     attempt = Attempt(
         id=name,
@@ -125,9 +135,17 @@ def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
 
 
 def workspace(
-    attempt: Attempt, nodes: tuple[NodeRecord, ...], job: Job, deploy: Deploy, state_id: str, home: Home,
-    secrets: Secrets, *, fabric: str = "none", hosts: Mapping[int, Host] | None = None,
-) -> WorkspaceSpec:  # fmt: skip
+    attempt: Attempt,
+    nodes: tuple[NodeRecord, ...],
+    job: Job,
+    deploy: Deploy,
+    state_id: str,
+    home: Home,
+    secrets: Secrets,
+    *,
+    fabric: str = "none",
+    hosts: Mapping[int, Host] | None = None,
+) -> WorkspaceSpec:
     """What Terraform is given. ``hosts`` by rank, for a cloud whose machines are there already.
 
     ValueError when something is missing or does not fit a cloud; it holds no secret.
@@ -139,9 +157,14 @@ def workspace(
 
 
 def workspace_to_release(
-    attempt: Attempt, nodes: tuple[NodeRecord, ...], deploy: Deploy, state_id: str, *, fabric: str = "none",
+    attempt: Attempt,
+    nodes: tuple[NodeRecord, ...],
+    deploy: Deploy,
+    state_id: str,
+    *,
+    fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
-) -> WorkspaceSpec:  # fmt: skip
+) -> WorkspaceSpec:
     """As :func:`workspace`, of machines that are to go: nothing is told to them. ValueError."""
     cloud = deploy.cloud(attempt.cloud, attempt.region)
     return WorkspaceSpec(

@@ -48,6 +48,7 @@ def _bare(source: str) -> str:
         said = node.body[0]
         assert said.end_lineno is not None
         lines[said.lineno - 1 : said.end_lineno] = [
-            " " * said.col_offset + '""', *[""] * (said.end_lineno - said.lineno)
-        ]  # fmt: skip
+            " " * said.col_offset + '""',
+            *[""] * (said.end_lineno - said.lineno),
+        ]
     return "\n".join(lines) + "\n"

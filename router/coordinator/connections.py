@@ -98,9 +98,10 @@ class Crowd:
         oldest = next(iter(same), None)
         now = 0.0 if oldest is None else oldest.loop.time()
         if (
-            oldest is not None and len(same) >= self.limits.per_address
+            oldest is not None
+            and len(same) >= self.limits.per_address
             and now - same[oldest] >= self.limits.storm_seconds
-        ):  # fmt: skip
+        ):
             self._drop(oldest, "of one address")
         elif self._count >= self.limits.strangers or (self._open >= self._most and self._count):
             # Of the address with the most: others are not to go for what one does.

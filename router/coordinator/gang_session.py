@@ -111,7 +111,7 @@ class Roll:
 
     def note_and_set(
         self, member: Member, what: str, at: datetime, details: dict[str, object], changes: dict[str, Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         """As :meth:`set`, with an entry of the journal in the same transaction."""
         rank, changes = member.record.rank, {**member.news, **changes}
         self._store.note_with_node(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})

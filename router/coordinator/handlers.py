@@ -59,10 +59,18 @@ class Attendance:
     """
 
     def __init__(
-        self, store: Store, logs: Path, clock: Callable[[], datetime], *, fresh_seconds: float = 1.0,
-        write_seconds: float = 5.0, retry_seconds: float = 1.0, ticks: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], datetime] | None = None, stores: Stores = no_stores,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        logs: Path,
+        clock: Callable[[], datetime],
+        *,
+        fresh_seconds: float = 1.0,
+        write_seconds: float = 5.0,
+        retry_seconds: float = 1.0,
+        ticks: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], datetime] | None = None,
+        stores: Stores = no_stores,
+    ) -> None:
         self.changed: Callable[[str], None] = lambda _: None
         self._wall_clock = wall_clock or clock
         self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
@@ -72,9 +80,14 @@ class Attendance:
         self._flush_lock = threading.Lock()
         self._flushed_at = ticks()
         self._handlers = {
-            "hello": self._hello, "heartbeat": self._heartbeat, "logs": self._take_logs, "ended": self._ended,
-            "notice": self._notice, "saved": self._saved, "orders": self._orders,
-        }  # fmt: skip
+            "hello": self._hello,
+            "heartbeat": self._heartbeat,
+            "logs": self._take_logs,
+            "ended": self._ended,
+            "notice": self._notice,
+            "saved": self._saved,
+            "orders": self._orders,
+        }
 
     def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
         """(status, JSON). 4xx with `error` is final. 503: the database, 507: the log's disk does not take it now, and
@@ -332,9 +345,17 @@ class Attendance:
                 after = [replace(r, **how) if r.rank == member.record.rank else r for r in roll.records]
                 result = roll.attempt.result or verdict(roll.attempt.engine, after, ordered=roll.stopping)
                 self._note(
-                    roll, "ended", member, reason=said.reason, exit_code=said.exit_code, signal=said.signal,
-                    message=message, log_bytes_lost=said.log_bytes_lost, ordered=roll.stopping, result=result,
-                )  # fmt: skip
+                    roll,
+                    "ended",
+                    member,
+                    reason=said.reason,
+                    exit_code=said.exit_code,
+                    signal=said.signal,
+                    message=message,
+                    log_bytes_lost=said.log_bytes_lost,
+                    ordered=roll.stopping,
+                    result=result,
+                )
                 roll.set(member, incarnation=said.incarnation, agent=said.state, heard_at=now, **how)
             self._conclude(roll, now)
         return 200, {}

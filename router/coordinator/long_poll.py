@@ -38,7 +38,7 @@ class Waiting:
 
     async def answer(
         self, attempt: str, seconds: float, ask: Callable[[], Awaitable[Answer]], peek: Callable[[], Answer | None]
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """What ``ask`` answers, once that is not that there is nothing to do, else after so many seconds. Where no more
         can be held, it is at once, with ``retry_seconds``. Later looks are by ``peek``, which waits for nothing, and
         says None where ``ask`` has to be asked."""

@@ -178,9 +178,15 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(
-        self, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime], *, version: str = "",
-        token: str = "", ticks: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        clock: Callable[[], datetime],
+        wall_clock: Callable[[], datetime],
+        *,
+        version: str = "",
+        token: str = "",
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store, self._clock, self._wall_clock, self._ticks = store, clock, wall_clock, ticks
         self._version, self._token = version, token
         self._lock = threading.Lock()

@@ -30,9 +30,13 @@ def after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Att
         if attempt.phase not in phases or attempt.result or (pressing and seconds_left(attempt, now) > 0):
             return None
         return replace(
-            attempt, phase=Phase.NOTICED, order_id=notice.id, order_reason=control.INTERRUPTION, order_seconds=seconds,
+            attempt,
+            phase=Phase.NOTICED,
+            order_id=notice.id,
+            order_reason=control.INTERRUPTION,
+            order_seconds=seconds,
             ordered_at=now,
-        )  # fmt: skip
+        )
 
     return change
 
@@ -53,5 +57,8 @@ def order_of(attempt: Attempt, *, stopping: bool, answered: Container[str], now:
     if left <= 0 or attempt.order_id in answered:
         return NOTHING
     return {
-        "order": states.CHECKPOINT, "id": attempt.order_id, "seconds": round(left, 3), "reason": attempt.order_reason,
-    }  # fmt: skip
+        "order": states.CHECKPOINT,
+        "id": attempt.order_id,
+        "seconds": round(left, 3),
+        "reason": attempt.order_reason,
+    }

@@ -54,6 +54,10 @@ def _answers(found: Sequence[JournalEntry]) -> Answers:
     lowest, first = saved[min(saved)].details, min(saved.values(), key=lambda entry: entry.seq)
     step, manifest, seconds = lowest["saved_step"], lowest["saved_manifest"], first.details["seconds"]
     return Answers(
-        int(str(step)), str(manifest), first.at, None if seconds is None else float(str(seconds)), frozenset(saved),
+        int(str(step)),
+        str(manifest),
+        first.at,
+        None if seconds is None else float(str(seconds)),
+        frozenset(saved),
         failed,
-    )  # fmt: skip
+    )

@@ -52,9 +52,14 @@ class Server:
     """
 
     def __init__(
-        self, app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None,
+        self,
+        app: Starlette,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
         limits: Limits = DEFAULTS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._app, self._host, self._wanted, self._limits = app, host, port, limits
         self._certificate, self._key = certificate, key
         self._port = 0
@@ -87,10 +92,21 @@ class Server:
         # uvicorn takes whatever makes a connection.
         connection: Any = partial(Connection, Crowd(self._limits))
         config = uvicorn.Config(
-            self._app, loop="asyncio", http=connection, ws="none", lifespan="off", log_config=None,
-            log_level=logging.CRITICAL, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE_SECONDS, headers=[("Connection", "close")], **files,
-        )  # fmt: skip
+            self._app,
+            loop="asyncio",
+            http=connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.CRITICAL,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            headers=[("Connection", "close")],
+            **files,
+        )
         self._server = uvicorn.Server(config)
         ready = threading.Event()
         self._thread = threading.Thread(
@@ -165,9 +181,7 @@ def _more_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(
-    server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None
-) -> None:  # fmt: skip
+def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None) -> None:
     async def run() -> None:
         if handshake is not None:
             # uvicorn leaves it at a minute; until then nobody counts the connection.

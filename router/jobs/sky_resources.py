@@ -187,9 +187,15 @@ def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) ->
         lost.append(f"infra {infra}: only machines that clouds sell are planned")
         return None
     parts = [None if part == "*" else part for part in infra.split("/")] if infra else []
-    cloud, region, zone = (*parts, None, None, None)[:3] if parts else (
-        choice.get("cloud"), choice.get("region"), choice.get("zone"),
-    )  # fmt: skip
+    cloud, region, zone = (
+        (*parts, None, None, None)[:3]
+        if parts
+        else (
+            choice.get("cloud"),
+            choice.get("region"),
+            choice.get("zone"),
+        )
+    )
     if zone:
         lost.append(f"zone {zone}: regions are chosen by rule, zones by price")
     cloud = FORMER_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None

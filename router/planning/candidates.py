@@ -273,8 +273,11 @@ class CandidateFinder:
         for other in self._listings[listing.machine.accelerator]:
             same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
             if other.offer.market is Market.ON_DEMAND and same == (
-                listing.offer.cloud, listing.offer.region, listing.offer.zone, listing.offer.instance_type
-            ):  # fmt: skip
+                listing.offer.cloud,
+                listing.offer.region,
+                listing.offer.zone,
+                listing.offer.instance_type,
+            ):
                 return (
                     Part(other.offer, other.machine, core, other),
                     Part(listing.offer, listing.machine, machines - core, listing),
@@ -385,8 +388,12 @@ def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:
         return False
     offer = parts[-1].offer
     same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
-        here.cloud, here.region, here.instance_type, here.market, here.accelerators
-    )  # fmt: skip
+        here.cloud,
+        here.region,
+        here.instance_type,
+        here.market,
+        here.accelerators,
+    )
     return same and (here.zone is None or offer.zone is None or here.zone == offer.zone)
 
 

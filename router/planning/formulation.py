@@ -194,8 +194,10 @@ def _regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tu
                 inside = [(x, -100.0) for s in slots if s.month == month for x, _ in _held(layout, job, members, s)]
                 builder.row(
                     f"used in {job.name} {region} {month}",
-                    [(layout.y[job.name, region, month], 1.0), *inside], "<=", 0.0,
-                )  # fmt: skip
+                    [(layout.y[job.name, region, month], 1.0), *inside],
+                    "<=",
+                    0.0,
+                )
         once = [(layout.y[job.name, region, m], 1.0) for m in months]
         builder.row(f"once {job.name} {region}", once, "<=", 1.0)
         if job.gang.regions == 1:

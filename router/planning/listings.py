@@ -114,6 +114,14 @@ def _reserved(reservation: Reservation, book: PriceBook) -> Listing:
     )
     amortised = UsdPerHour(0) if reservation.sunk else reservation.usd_per_hour
     return Listing(
-        offer, machine, region, accelerator, amortised, reservation.machines, reservation.name,
-        reservation.cost, reservation.start, reservation.until,
-    )  # fmt: skip
+        offer,
+        machine,
+        region,
+        accelerator,
+        amortised,
+        reservation.machines,
+        reservation.name,
+        reservation.cost,
+        reservation.start,
+        reservation.until,
+    )

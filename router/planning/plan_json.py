@@ -147,9 +147,11 @@ def plan_from_json(text: str, where: str = "") -> Plan:
         )
     if content.get("digest") != _digest(content):
         raise InvalidInputError.single(
-            "was changed after it was made: its digest does not fit", where=where, field="digest",
+            "was changed after it was made: its digest does not fit",
+            where=where,
+            field="digest",
             remedy="make the plan again with stepfare plan --out",
-        )  # fmt: skip
+        )
     try:
         return _plan(content)
     except (KeyError, TypeError, ValueError) as error:

@@ -104,19 +104,46 @@ def _with(which: Selection, since: datetime, now: datetime) -> tuple[str, list[o
 
 
 def _stats(
-    cloud: str, region: str, zone: str, instance_type: str, market: str, source: str, last: int | None,
-    last_at: int | None, least: int | None, most: int | None, weight: int | None, length: int | None, changes: int,
-    points: int, available: float | None, observations: int, score: float | None,
-) -> SeriesStats:  # fmt: skip
+    cloud: str,
+    region: str,
+    zone: str,
+    instance_type: str,
+    market: str,
+    source: str,
+    last: int | None,
+    last_at: int | None,
+    least: int | None,
+    most: int | None,
+    weight: int | None,
+    length: int | None,
+    changes: int,
+    points: int,
+    available: float | None,
+    observations: int,
+    score: float | None,
+) -> SeriesStats:
     mean = last if not length or weight is None else divide_half_even(weight, length)
     last_price, least_price, most_price, mean_price = (
         None if nanos is None else UsdPerHour(nanos) for nanos in (last, least, most, mean)
     )
     return SeriesStats(
-        cloud, region, zone or None, instance_type, Market(market), source,
-        last_price, None if last_at is None else moment(last_at), least_price, most_price, mean_price,
-        changes, points, available, observations, score,
-    )  # fmt: skip
+        cloud,
+        region,
+        zone or None,
+        instance_type,
+        Market(market),
+        source,
+        last_price,
+        None if last_at is None else moment(last_at),
+        least_price,
+        most_price,
+        mean_price,
+        changes,
+        points,
+        available,
+        observations,
+        score,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,21 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
         return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
     return BudgetQuote(
-        job=name, job_digest=ask.job.digest, asked_at=trade.now, start=asking.start, deadline=ask.deadline,
-        budget=budget, steps=asking.steps, reaches=reaches,
-        places=asking.somewhere(menu), conditions=conditions(asking, menu, stage.weather, trade.policy_name),
-        policy=trade.policy_name, draws=DRAWS, book_digest=trade.book.digest, run_policy=trade.run_policy,
-    )  # fmt: skip
+        job=name,
+        job_digest=ask.job.digest,
+        asked_at=trade.now,
+        start=asking.start,
+        deadline=ask.deadline,
+        budget=budget,
+        steps=asking.steps,
+        reaches=reaches,
+        places=asking.somewhere(menu),
+        conditions=conditions(asking, menu, stage.weather, trade.policy_name),
+        policy=trade.policy_name,
+        draws=DRAWS,
+        book_digest=trade.book.digest,
+        run_policy=trade.run_policy,
+    )
 
 
 def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:

@@ -27,8 +27,9 @@ PARTS: Final = 100  # room for the parts of a block in the number of a group
 Pair = tuple[Floats, Floats]  # dollars, seconds
 
 
-def forecasts(ground: Ground, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy,
-              rng: np.random.Generator) -> Pair:  # fmt: skip
+def forecasts(
+    ground: Ground, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy, rng: np.random.Generator
+) -> Pair:
     """[start, draw]: of jobs that start after each of these ticks. ``outlook`` is of ``zones``."""
     sky = ground.sky(zones, at)
     each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))

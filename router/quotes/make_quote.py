@@ -250,10 +250,11 @@ class Way:
         """Ticks of the deadlines up to the one asked for that were played with few draws, and came out so cheap that it
         matters to a quote of so many dollars: about as cheap by the same deadline, cheaper by an earlier one."""
         return [
-            seconds // self.stage.clock.tick_s for seconds, s in self.found.items()
-            if s.usd.size < DRAWS and (s.cost[0] <= usd if seconds < asked_s else
-                                       seconds == asked_s and s.cost[0] < usd / _WORTH_A_TRY)
-        ]  # fmt: skip
+            seconds // self.stage.clock.tick_s
+            for seconds, s in self.found.items()
+            if s.usd.size < DRAWS
+            and (s.cost[0] <= usd if seconds < asked_s else seconds == asked_s and s.cost[0] < usd / _WORTH_A_TRY)
+        ]
 
 
 Ways = dict[tuple[str, ...], Way]  # by the keys of the places

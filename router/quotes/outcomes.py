@@ -59,9 +59,12 @@ def kept(pairs: Sequence[tuple[Quote, Ending]]) -> Kept:
                 group.append(day)
     found = [_row(what, rows, group) for what, rows, group in (("cost", cost, days[0]), ("finish", finish, days[1]))]
     return Kept(
-        len(pairs), promised, sum(at <= quote.deadline for quote, _, at in done), len(pairs) - len(done),
+        len(pairs),
+        promised,
+        sum(at <= quote.deadline for quote, _, at in done),
+        len(pairs) - len(done),
         tuple(row for row in found if row is not None),
-    )  # fmt: skip
+    )
 
 
 def _hours(quote: Quote, moment: datetime) -> float:

@@ -37,10 +37,13 @@ def quote_schema() -> Schema:
     own = definitions["quote"]
     own["properties"] |= {
         "schema_version": version,
-        "digest": {"type": "string", "pattern": "^[0-9a-f]{64}$",
-                   "description": "SHA-256 of the rest without quote_id, as JSON of sorted keys, no spaces."},
+        "digest": {
+            "type": "string",
+            "pattern": "^[0-9a-f]{64}$",
+            "description": "SHA-256 of the rest without quote_id, as JSON of sorted keys, no spaces.",
+        },
         "quote_id": {"type": "string", "pattern": "^quote-[0-9a-f]{12}$"},
-    }  # fmt: skip
+    }
     own["required"] += ["schema_version", "digest", "quote_id"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

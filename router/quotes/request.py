@@ -114,8 +114,14 @@ class Asking:
             return None
         what = f"cannot be done by then: {hours:.1f} h on the fastest, {self.window_h:.1f} h left"
         at = self.after(hours)
-        return Refused(name, what, "ask for a later deadline with --by", at, usd(best.whole_usd(self.steps)),
-                       f"{best.candidate.key}")  # fmt: skip
+        return Refused(
+            name,
+            what,
+            "ask for a later deadline with --by",
+            at,
+            usd(best.whole_usd(self.steps)),
+            f"{best.candidate.key}",
+        )
 
     def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
         """Of these venues. All stages of the same ones have one policy: it is made for ``horizon_s``, the longest
@@ -223,10 +229,16 @@ def _somewhere(v: Venue, weather: str) -> Somewhere:
     price = usd(v.usd_per_hour)
     assert price is not None
     return Somewhere(
-        where=where(c), market=offer.market.value, accelerator=c.accelerator, accelerators=c.accelerators,
-        usd_per_hour=price, steps_per_hour=v.steps_per_hour,
-        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated", weather=weather, weak=c.weak,
-    )  # fmt: skip
+        where=where(c),
+        market=offer.market.value,
+        accelerator=c.accelerator,
+        accelerators=c.accelerators,
+        usd_per_hour=price,
+        steps_per_hour=v.steps_per_hour,
+        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
+        weather=weather,
+        weak=c.weak,
+    )
 
 
 def reasons(dropped: Sequence[Dropped]) -> tuple[str, ...]:

@@ -86,8 +86,18 @@ class Stage:
     work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather.
     ``policy_for``: asked once, with this scene; what it makes goes by the time that is left, not by what has passed."""
 
-    def __init__(self, job: Job, steps: int, venues: Sequence[Venue], weather: Weather, clock: Clock, draws: int,
-                 seed: int, move_usd: MoveUsd, policy_for: PolicyFor) -> None:  # fmt: skip
+    def __init__(
+        self,
+        job: Job,
+        steps: int,
+        venues: Sequence[Venue],
+        weather: Weather,
+        clock: Clock,
+        draws: int,
+        seed: int,
+        move_usd: MoveUsd,
+        policy_for: PolicyFor,
+    ) -> None:
         self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
         self.weather = weather
         self.startup_s = round(venues[0].startup_hours * HOUR_S)

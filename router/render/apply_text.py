@@ -25,11 +25,17 @@ def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refus
     for errand in accepted.errands:
         choice = errand.choices[0]
         stands = standing(site, errand.plan, errand.order)
-        rows.append((
-            errand.order.job, choice.place, when(errand.order.start), dollars(errand.order.expected_usd),
-            dollars(most_at_risk(errand.choices)), str(len(errand.choices) - 1),
-            stands.result.value if stands else "to be made",
-        ))  # fmt: skip
+        rows.append(
+            (
+                errand.order.job,
+                choice.place,
+                when(errand.order.start),
+                dollars(errand.order.expected_usd),
+                dollars(most_at_risk(errand.choices)),
+                str(len(errand.choices) - 1),
+                stands.result.value if stands else "to be made",
+            )
+        )
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
     widths = {"JOB": 20, "PLACE": 48}
     lines = [columns(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
@@ -75,11 +81,17 @@ def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
     rows = []
     for outcome in outcomes:
         attempt = _fresh(site, outcome)
-        rows.append((
-            outcome.order.job, when(outcome.order.start), outcome.result.value,
-            f"{attempt.cloud}/{attempt.region}" if attempt else "", str(attempt.machines) if attempt else "",
-            attempt.id if attempt else "", (attempt.phase.value if attempt else ""),
-        ))  # fmt: skip
+        rows.append(
+            (
+                outcome.order.job,
+                when(outcome.order.start),
+                outcome.result.value,
+                f"{attempt.cloud}/{attempt.region}" if attempt else "",
+                str(attempt.machines) if attempt else "",
+                attempt.id if attempt else "",
+                (attempt.phase.value if attempt else ""),
+            )
+        )
     header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
     lines = [columns(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40})]
     lines += [wrapped(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
@@ -91,21 +103,25 @@ def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
     rows = []
     for outcome in outcomes:
         attempt = _fresh(site, outcome)
-        rows.append({
-            "job": outcome.order.job,
-            "gang": outcome.order.gang,
-            "start": stamp(outcome.order.start),
-            "result": outcome.result.value,
-            "cause": None if outcome.cause is None else outcome.cause.value,
-            "message": outcome.message,
-            "attempt": None if attempt is None else attempt.id,
-            "phase": None if attempt is None else attempt.phase.value,
-            "cloud": None if attempt is None else attempt.cloud,
-            "region": None if attempt is None else attempt.region,
-            "machines": None if attempt is None else attempt.machines,
-            "usd_per_hour": None if attempt is None else str(attempt.usd_per_hour),
-            "policy": None if attempt is None or (runs := RunPolicy.recorded(attempt.policy)) is None else runs.content,
-        })  # fmt: skip
+        rows.append(
+            {
+                "job": outcome.order.job,
+                "gang": outcome.order.gang,
+                "start": stamp(outcome.order.start),
+                "result": outcome.result.value,
+                "cause": None if outcome.cause is None else outcome.cause.value,
+                "message": outcome.message,
+                "attempt": None if attempt is None else attempt.id,
+                "phase": None if attempt is None else attempt.phase.value,
+                "cloud": None if attempt is None else attempt.cloud,
+                "region": None if attempt is None else attempt.region,
+                "machines": None if attempt is None else attempt.machines,
+                "usd_per_hour": None if attempt is None else str(attempt.usd_per_hour),
+                "policy": None
+                if attempt is None or (runs := RunPolicy.recorded(attempt.policy)) is None
+                else runs.content,
+            }
+        )
     return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
 
 

@@ -107,9 +107,13 @@ def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
             low.append(found.mean - found.low)
             high.append(found.high - found.mean)
         style: dict[str, Any] = {
-            "color": COLOURS[number % len(COLOURS)], "ls": DASHES[number // len(COLOURS) % len(DASHES)],
-            "marker": _MARKS[number % len(_MARKS)], "ms": 4, "lw": 1.3, "label": name,
-        }  # fmt: skip
+            "color": COLOURS[number % len(COLOURS)],
+            "ls": DASHES[number // len(COLOURS) % len(DASHES)],
+            "marker": _MARKS[number % len(_MARKS)],
+            "ms": 4,
+            "lw": 1.3,
+            "label": name,
+        }
         if shares:
             ax.errorbar(x, y, yerr=(low, high), fmt="none", ecolor=style["color"], elinewidth=0.9, alpha=0.45)
         ax.plot(x, y, **style)
@@ -160,8 +164,15 @@ def runs(shown: Shown, timelines: Sequence[Timeline]) -> str:
             ax.tick_params(axis="y", length=0)
         longest = max(end, max(line.kind.size for line in timelines) * hours)
         below.set_xlim(0, longest * 1.01)
-        top.annotate("deadline", (end, 1.0), xycoords=("data", "axes fraction"), ha="right", va="bottom", fontsize=8,
-                     color="#c0392b")  # fmt: skip
+        top.annotate(
+            "deadline",
+            (end, 1.0),
+            xycoords=("data", "axes fraction"),
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color="#c0392b",
+        )
         patches = [Patch(color=hue[zone], label=f"spot {names[zone]}") for zone in sorted(used)[:8]]
         patches += [
             Patch(color=_DEMAND, label="on demand"),

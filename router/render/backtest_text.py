@@ -110,14 +110,15 @@ def _cell(pooled: Pooled, scores: Sequence[Score]) -> dict[str, Any]:
     cell = pooled.cell
     return {
         **_task(cell),
-        "sites": [{"name": s.name, "tick_s": s.series.tick_s, "zones": [z.zone for z in s.series.zones]}
-                  for s in cell.sites],
+        "sites": [
+            {"name": s.name, "tick_s": s.series.tick_s, "zones": [z.zone for z in s.series.zones]} for s in cell.sites
+        ],
         "windows": int(pooled.start.size),
         "stretches": int(np.unique(pooled.stretch).size),
         "optimum_usd": float(pooled.least_usd.mean()),
         "on_demand_usd": float(pooled.demand_usd.mean()),
         "policies": [_policy(score) for score in scores],
-    }  # fmt: skip
+    }
 
 
 def _task(cell: Cell) -> dict[str, Any]:
@@ -165,13 +166,23 @@ def _windows(pooled: Pooled, name: str, played: Played) -> list[tuple[object, ..
     sites = [pooled.cell.sites[number].name for number in pooled.site.tolist()]
     return list(
         zip(
-            sites, pooled.block.tolist(), pooled.hours(pooled.start).tolist(), [name] * count, played.usd.tolist(),
-            pooled.demand_usd.tolist(), pooled.least_usd.tolist(), played.egress_usd.tolist(),
-            played.probe_usd.tolist(), pooled.hours(played.spot_ticks).tolist(),
-            pooled.hours(played.on_demand_ticks).tolist(), pooled.hours(played.finish_tick).tolist(),
-            played.launches.tolist(), played.late.astype(int).tolist(), strict=True,
+            sites,
+            pooled.block.tolist(),
+            pooled.hours(pooled.start).tolist(),
+            [name] * count,
+            played.usd.tolist(),
+            pooled.demand_usd.tolist(),
+            pooled.least_usd.tolist(),
+            played.egress_usd.tolist(),
+            played.probe_usd.tolist(),
+            pooled.hours(played.spot_ticks).tolist(),
+            pooled.hours(played.on_demand_ticks).tolist(),
+            pooled.hours(played.finish_tick).tolist(),
+            played.launches.tolist(),
+            played.late.astype(int).tolist(),
+            strict=True,
         )
-    )  # fmt: skip
+    )
 
 
 def _plain(value: object) -> object:

@@ -26,8 +26,11 @@ from router.showback.report.text import harmless
 
 SCHEMA_VERSION = 1
 _LEVELS = {
-    Level.RESOURCE: "resource and hour", Level.TAGS: "tags", Level.DAY: "kind and day", Level.NONE: "nothing",
-}  # fmt: skip
+    Level.RESOURCE: "resource and hour",
+    Level.TAGS: "tags",
+    Level.DAY: "kind and day",
+    Level.NONE: "nothing",
+}
 _GROUP_WIDTH = 26
 _MILLE = 1000
 
@@ -125,10 +128,15 @@ def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
     yield ""
     things = _things(found)
     rows = [
-        (f"{min(each.start for each in rows):%Y-%m-%d}", f"{len(rows):,}", *words,
-         "unknown" if amount is None else money(amount), rows[0].currency)
+        (
+            f"{min(each.start for each in rows):%Y-%m-%d}",
+            f"{len(rows):,}",
+            *words,
+            "unknown" if amount is None else money(amount),
+            rows[0].currency,
+        )
         for words, amount, rows in things[:most]
-    ]  # fmt: skip
+    ]
     header = ("SINCE", "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
     if rows:
         yield title

@@ -41,11 +41,19 @@ def table(standings: list[Standing]) -> str:
     """A line for each bill and currency."""
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
-        (_short(s.bill.id), plain(s.bill.issuer or s.bill.label), plain(s.bill.account or ""), period(s.bill),
-         str(s.bill.rows), money(sums["BilledCost"]), currency, _by(s))
+        (
+            _short(s.bill.id),
+            plain(s.bill.issuer or s.bill.label),
+            plain(s.bill.account or ""),
+            period(s.bill),
+            str(s.bill.rows),
+            money(sums["BilledCost"]),
+            currency,
+            _by(s),
+        )
         for s in standings
         for currency, sums in s.bill.sums.items()
-    ]  # fmt: skip
+    ]
     return columns(header, rows, _RIGHT, _WIDTHS)
 
 

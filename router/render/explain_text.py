@@ -111,11 +111,16 @@ def _result(plan: Plan, job: JobSummary) -> str:
 def _lines(lines: list[Line]) -> str:
     rows = [
         (
-            x.kind, f"{x.cloud}/{x.region}", f"{x.machines}x {x.instance_type}", MARKETS[x.market],
-            f"{float(x.hours):,.2f}", dollars(Usd(x.usd_per_hour.nanos)), dollars(x.cost_usd),
+            x.kind,
+            f"{x.cloud}/{x.region}",
+            f"{x.machines}x {x.instance_type}",
+            MARKETS[x.market],
+            f"{float(x.hours):,.2f}",
+            dollars(Usd(x.usd_per_hour.nanos)),
+            dollars(x.cost_usd),
         )
         for x in lines
-    ]  # fmt: skip
+    ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
     text = columns(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
     first = lines[0]
@@ -129,12 +134,15 @@ def _lines(lines: list[Line]) -> str:
 def _alternatives(job: JobSummary) -> str:
     rows = [
         (
-            f"{a.cloud}/{a.region}", f"{a.machines}x {a.instance_type}", MARKETS[a.market],
-            dollars(a.cost_usd), _signed(a.cost_usd - job.cost_usd) if job.finish else "",
+            f"{a.cloud}/{a.region}",
+            f"{a.machines}x {a.instance_type}",
+            MARKETS[a.market],
+            dollars(a.cost_usd),
+            _signed(a.cost_usd - job.cost_usd) if job.finish else "",
             str(number) if a.lacks else "",
         )
         for number, a in enumerate(job.alternatives, start=1)
-    ]  # fmt: skip
+    ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
     text = columns(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
     lacks = [wrapped(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]

@@ -36,11 +36,19 @@ def table(shown: Shown) -> str:
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
-            place(s), s.instance_type, MARKETS[s.market.value], _price(s.last), _price(s.least), _price(s.most),
-            _price(s.mean), str(s.changes) if s.points else "", _share(s.available), _course(shown, s),
+            place(s),
+            s.instance_type,
+            MARKETS[s.market.value],
+            _price(s.last),
+            _price(s.least),
+            _price(s.most),
+            _price(s.mean),
+            str(s.changes) if s.points else "",
+            _share(s.available),
+            _course(shown, s),
         )
         for s in shown.series
-    ]  # fmt: skip
+    ]
     places = {s.name[:5] for s in shown.series}
     legend = [
         f"{stamp(shown.since)} to {stamp(shown.until)}; dollars an hour of one machine",
@@ -59,13 +67,23 @@ def wide(shown: Shown) -> str:
     )  # fmt: skip
     rows = [
         (
-            place(s), s.instance_type, s.market.value, _price(s.last), "" if s.last_at is None else stamp(s.last_at),
-            _price(s.least), _price(s.most), _price(s.mean), str(s.changes) if s.points else "", _share(s.available),
-            str(s.observations) if s.observations else "", "" if s.score is None else f"{s.score:.2f}",
-            _course(shown, s), s.source,
+            place(s),
+            s.instance_type,
+            s.market.value,
+            _price(s.last),
+            "" if s.last_at is None else stamp(s.last_at),
+            _price(s.least),
+            _price(s.most),
+            _price(s.mean),
+            str(s.changes) if s.points else "",
+            _share(s.available),
+            str(s.observations) if s.observations else "",
+            "" if s.score is None else f"{s.score:.2f}",
+            _course(shown, s),
+            s.source,
         )
         for s in shown.series
-    ]  # fmt: skip
+    ]
     return columns(header, rows, _RIGHT, {}) + "\n"
 
 

@@ -64,9 +64,14 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     later = "" if any(x.kind == "order" for x in own) else "*"
     weak = "~" if any(x.weak for x in own) else ""
     return (
-        job.job, f"{place.cloud}/{place.region}", f"{place.accelerators}x{kind.removesuffix('GB')}", market,
-        when(job.start) + later, small_dollars(job.usd_per_step), weak + dollars(job.cost_usd).lstrip("$"),
-    )  # fmt: skip
+        job.job,
+        f"{place.cloud}/{place.region}",
+        f"{place.accelerators}x{kind.removesuffix('GB')}",
+        market,
+        when(job.start) + later,
+        small_dollars(job.usd_per_step),
+        weak + dollars(job.cost_usd).lstrip("$"),
+    )
 
 
 def _wide_row(line: Line) -> tuple[str, ...]:

@@ -57,9 +57,10 @@ def cost_histogram(q: Quote) -> str:
 def price_curve(q: Quote) -> str:
     """Cost against deadline, the knee and the deadline asked for marked."""
     points = [
-        (p, usd.dollars(), p.p90.dollars()) for p in q.curve
+        (p, usd.dollars(), p.p90.dollars())
+        for p in q.curve
         if (usd := p.mean if q.has_means else p.p50) is not None and p.p90 is not None
-    ]  # fmt: skip
+    ]
     if len(points) < 2:
         return ""
     axes = _Axes(points[0][0].hours, points[-1][0].hours, 0.0, max(max(cost, high) for _, cost, high in points) * 1.1)

@@ -45,10 +45,18 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
     if quotes:
         header = ("JOB", "BY", "EXPECTED", "9 OF 10", "ON TIME", "SPOT", "KNEE", "QUOTE")
         rows = [
-            (q.job, f"{q.deadline:%d %H:%M}", _bare(q.usd.mean), _bare(q.usd.p90), sure(q), f"{q.spot_share:.0%}",
-             f"{q.knee.deadline:%d %H:%M}" if q.knee else "", name.removeprefix("quote-")[:8])
+            (
+                q.job,
+                f"{q.deadline:%d %H:%M}",
+                _bare(q.usd.mean),
+                _bare(q.usd.p90),
+                sure(q),
+                f"{q.spot_share:.0%}",
+                f"{q.knee.deadline:%d %H:%M}" if q.knee else "",
+                name.removeprefix("quote-")[:8],
+            )
             for name, q in quotes
-        ]  # fmt: skip
+        ]
         parts.append(columns(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
@@ -145,10 +153,16 @@ def _curve(q: Quote) -> str:
     if len(q.curve) < 2:
         return ""
     rows = [
-        (stamp(p.deadline), f"{p.hours:,.1f}", _bare(p.mean if q.has_means else p.p50), _bare(p.p90),
-         f"{p.on_time:.0%}", "knee" if p.knee else "")
+        (
+            stamp(p.deadline),
+            f"{p.hours:,.1f}",
+            _bare(p.mean if q.has_means else p.p50),
+            _bare(p.p90),
+            f"{p.on_time:.0%}",
+            "knee" if p.knee else "",
+        )
         for p in q.curve
-    ]  # fmt: skip
+    ]
     header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
     return columns(header, rows, frozenset(header[1:-1]), {})
 

@@ -92,9 +92,13 @@ def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: st
         parts += [
             svg.text(_NAMES, y + 12, clipped(name, _LETTERS), "end"),
             _bar(x, y, wide, colour if cost >= 0 else GREY),
-            svg.text(zero + wide + 6 if cost >= 0 else x - 6, y + 12, short(cost, Kind.MONEY),
-                     "start" if cost >= 0 else "end"),
-        ]  # fmt: skip
+            svg.text(
+                zero + wide + 6 if cost >= 0 else x - 6,
+                y + 12,
+                short(cost, Kind.MONEY),
+                "start" if cost >= 0 else "end",
+            ),
+        ]
     return svg.picture(f"{title}, {currency}", _WIDTH, len(kept) * _ROW + 12, parts)
 
 

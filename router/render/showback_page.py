@@ -54,9 +54,11 @@ def page(report: Report) -> str:
     warnings = "\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes)
     body = "\n".join(_section(report, section) for section in shown)
     text = document(
-        report.title, _STYLE, f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
-        f'\n<p class="note">{UNKNOWN}: not known.</p>'
-    )  # fmt: skip
+        report.title,
+        _STYLE,
+        f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
+        f'\n<p class="note">{UNKNOWN}: not known.</p>',
+    )
     return _guarded(text)
 
 
@@ -70,17 +72,22 @@ def _guarded(text: str) -> str:
 
 def _section(report: Report, section: Section) -> str:
     drawn = _drawn(report, section)
-    notes = "" if section.name == "head" else "\n".join(
-        f'<p class="note">{html.escape(note)}</p>' for note in section.notes
-    )  # fmt: skip
+    notes = (
+        ""
+        if section.name == "head"
+        else "\n".join(f'<p class="note">{html.escape(note)}</p>' for note in section.notes)
+    )
     table = _table(section) if section.rows else ""
     return f'<section>\n<h2 id="{section.name}">{html.escape(section.title)}</h2>\n{drawn}{table}{notes}\n</section>'
 
 
 def _drawn(report: Report, section: Section) -> str:
     draw = {
-        "days": pictures.by_day, "groups": pictures.by_group, "waste": pictures.wasted, "change": pictures.changed,
-    }.get(section.name)  # fmt: skip
+        "days": pictures.by_day,
+        "groups": pictures.by_group,
+        "waste": pictures.wasted,
+        "change": pictures.changed,
+    }.get(section.name)
     currencies = [str(row["currency"]) for row in report.section("totals").records()]
     pictures_of = {} if draw is None else {c: picture for c in currencies if (picture := draw(report, c))}
     return "".join(

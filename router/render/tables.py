@@ -75,6 +75,10 @@ def wrapped(text: str, indent: str = "", width: int = WIDTH) -> str:
     import textwrap
 
     return textwrap.fill(
-        text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_on_hyphens=False,
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
         break_long_words=False,
-    )  # fmt: skip
+    )

@@ -30,11 +30,18 @@ _QUANTITY_PLACES: Final = 18
 _EXACT: Final = Context(prec=400)
 # Of facts: whose a charge is, as it stands in tags, by the names that a reader takes for it.
 _OWNERS: Final = {
-    "team": ("team",), "project": ("project",), "cost_center": ("costcenter", "costcentre"), "job": ("job",),
-}  # fmt: skip
+    "team": ("team",),
+    "project": ("project",),
+    "cost_center": ("costcenter", "costcentre"),
+    "job": ("job",),
+}
 _TEXTS: Final = (
-    "billing_account_id", "billing_account_type", "service_provider_name", "invoice_issuer_name", "service_name",
-)  # fmt: skip
+    "billing_account_id",
+    "billing_account_type",
+    "service_provider_name",
+    "invoice_issuer_name",
+    "service_name",
+)
 _COSTS: Final = ("billed_cost", "effective_cost", "list_cost", "contracted_cost")
 _SCALED: Final = ("pricing_quantity", "consumed_quantity", "commitment_discount_quantity")
 _WHOSE: Final = ("team", "project", "cost_center", "job", "plan", "attempt", "state")
@@ -68,21 +75,34 @@ def charge_of_correction(fact: Fact, account: Account) -> Charge:
         said["sub_account_type"] = account.sub_account_type or UNKNOWN
     return Charge(
         **said,
-        billing_period_start=period.begins, billing_period_end=period.ends,
-        charge_period_start=fact["start"], charge_period_end=fact["end"],
-        charge_category=fact["category"], charge_class="Correction", charge_description=fact["reason"],
+        billing_period_start=period.begins,
+        billing_period_end=period.ends,
+        charge_period_start=fact["start"],
+        charge_period_end=fact["end"],
+        charge_category=fact["category"],
+        charge_class="Correction",
+        charge_description=fact["reason"],
         charge_frequency="Usage-Based" if fact["category"] == "Usage" else "One-Time",
-        billing_currency=fact["currency"], pricing_currency=fact["currency"],
-        billed_cost=billed, effective_cost=effective, pricing_currency_effective_cost=effective,
-        list_cost=billed if fact["list"] is None else fact["list"], contracted_cost=billed,
-        service_category=category, service_subcategory=subcategory,
+        billing_currency=fact["currency"],
+        pricing_currency=fact["currency"],
+        billed_cost=billed,
+        effective_cost=effective,
+        pricing_currency_effective_cost=effective,
+        list_cost=billed if fact["list"] is None else fact["list"],
+        contracted_cost=billed,
+        service_category=category,
+        service_subcategory=subcategory,
         service_name=getattr(account.services, what.value),
-        region_id=fact["region"], region_name=fact["region"],
+        region_id=fact["region"],
+        region_name=fact["region"],
         tags={name: fact[name] for name in _OWNERS if fact[name]} or None,
-        x_plan_id=fact["plan"], x_job_id=fact["job"], x_attempt=fact["attempt"], x_record_state=fact["state"],
+        x_plan_id=fact["plan"],
+        x_job_id=fact["job"],
+        x_attempt=fact["attempt"],
+        x_record_state=fact["state"],
         x_waste_kind=fact["use"] if fact["use"] != Use.WORK else None,
         x_gpu_model=fact["accelerator"],
-    )  # fmt: skip
+    )
 
 
 def _by_words(pieces: Sequence[Fact]) -> list[Fact]:
@@ -166,10 +186,12 @@ def _costs(said: Mapping[str, Any], alone: Fact, piece: Fact, *, whole: bool) ->
     else:
         priced = _scaled(in_pricing, share, _PLACES)
     return {
-        **given, **scaled,
+        **given,
+        **scaled,
         _PRICED_IN: priced,
-        "charge_period_start": piece["start"], "charge_period_end": piece["end"],
-    }  # fmt: skip
+        "charge_period_start": piece["start"],
+        "charge_period_end": piece["end"],
+    }
 
 
 _PRICED_IN: Final = "pricing_currency_effective_cost"

@@ -66,9 +66,13 @@ class Part:
 
 
 def export(
-    store: Store, path: Path, accounts: Showback, version: str, parts: Iterable[Part] = (Part(),),
+    store: Store,
+    path: Path,
+    accounts: Showback,
+    version: str,
+    parts: Iterable[Part] = (Part(),),
     closed: Month | None = None,
-) -> Exported:  # fmt: skip
+) -> Exported:
     """Writes what the ``parts`` of the books came to, as FOCUS ``version`` (KeyError for another than those that are
     written) in the form that the name's ending says (:data:`WRITERS`; KeyError): rows of bills and what they do not
     have, where there are any; else the ledger's charges. ``closed``: the last closed month, which decides what is a
@@ -153,9 +157,7 @@ def _rows(table: pa.Table, alone: pa.Table) -> Iterator[tuple[Fact, Fact]]:
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        yield from zip(
-            rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(alone)), strict=True
-        )  # fmt: skip
+        yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(alone)), strict=True)
 
 
 def _pieces(matched: Matched, origin: str, first: int, last: int, part: Part = Part()) -> dict[int, list[Fact]]:

@@ -116,9 +116,13 @@ def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Ch
     some = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
     charge = charge_of(some, account, corrects=corrects)
     return replace(
-        charge, billed_cost=part.billed, effective_cost=part.effective, pricing_currency_effective_cost=part.effective,
-        x_useful_units=part.useful, x_useful_unit=STEPS if part.useful is not None else None,
-    )  # fmt: skip
+        charge,
+        billed_cost=part.billed,
+        effective_cost=part.effective,
+        pricing_currency_effective_cost=part.effective,
+        x_useful_units=part.useful,
+        x_useful_unit=STEPS if part.useful is not None else None,
+    )
 
 
 def category_of(kind: Kind) -> str | None:

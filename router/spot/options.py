@@ -64,12 +64,13 @@ def _chances(candidate: Candidate, steps: float) -> Chances:
     if candidate.market is not Market.SPOT:
         return Chances(steps / candidate.steps_per_hour)
     saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
-    pools = {(p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
-             for p in candidate.parts if p.offer.market is Market.SPOT}  # fmt: skip
+    pools = {
+        (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+        for p in candidate.parts
+        if p.offer.market is Market.SPOT
+    }
     lost = risk.interval_hours / 2 + risk.loss_extra_hours
-    return Chances(
-        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
-    )  # fmt: skip
+    return Chances(steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours)
 
 
 def _since(candidate: Candidate) -> datetime | None:

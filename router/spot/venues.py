@@ -49,8 +49,11 @@ class Venue:
     @property
     def pool(self) -> tuple[str, ...]:
         """Machines that come and go together."""
-        found = {(p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
-                 for p in self.candidate.parts if self.sure or p.offer.market is Market.SPOT}  # fmt: skip
+        found = {
+            (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+            for p in self.candidate.parts
+            if self.sure or p.offer.market is Market.SPOT
+        }
         return tuple(sorted("/".join(place) for place in found))
 
     @property

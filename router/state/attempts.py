@@ -50,9 +50,13 @@ class Attempts:
             return _read(connection, attempt_id)
 
     def find(
-        self, plan: str | None, job: str | None, gang: str | None, alive: bool,
+        self,
+        plan: str | None,
+        job: str | None,
+        gang: str | None,
+        alive: bool,
         skipped: list[UnreadableError] | None = None,
-    ) -> tuple[Attempt, ...]:  # fmt: skip
+    ) -> tuple[Attempt, ...]:
         """Those of a plan, job and gang (None: of any), by the time they were made and id; ``alive``: not over. One
         that cannot be read is added to ``skipped``, else UnreadableError."""
         query = select(ATTEMPTS).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)

@@ -43,12 +43,18 @@ class Budgets:
         """Sets it. One of the same scope, name and month that was set before stays, for what was known then; one of
         the same moment is replaced. ClosedError where it would hold in a month that is closed."""
         key = {
-            "scope": budget.scope.value, "name": kept(budget.name), "since": str(budget.since), "at": budget.at,
-        }  # fmt: skip
+            "scope": budget.scope.value,
+            "name": kept(budget.name),
+            "since": str(budget.since),
+            "at": budget.at,
+        }
         values = {
-            **key, "usd_nanos": None if budget.usd is None else budget.usd.nanos, "hard": int(budget.hard),
-            "warn": list(budget.warn), "who": kept(budget.who),
-        }  # fmt: skip
+            **key,
+            "usd_nanos": None if budget.usd is None else budget.usd.nanos,
+            "hard": int(budget.hard),
+            "warn": list(budget.warn),
+            "who": kept(budget.who),
+        }
         # The ledger's turn: no month is closed meanwhile.
         with self._database.write(LEDGER.name) as connection:
             closed = closed_through(connection)

@@ -138,9 +138,14 @@ def all_closings(connection: Connection) -> tuple[Closing, ...]:
 def closing_values(one: Closing) -> dict[str, Any]:
     """The columns of its row but for the number."""
     return {
-        "period": str(one.period), "closed_at": one.closed_at, "who": one.who, "head": one.head, "hash": one.hash,
-        "seal": one.seal, "seal_hash": one.seal_hash,
-    }  # fmt: skip
+        "period": str(one.period),
+        "closed_at": one.closed_at,
+        "who": one.who,
+        "head": one.head,
+        "hash": one.hash,
+        "seal": one.seal,
+        "seal_hash": one.seal_hash,
+    }
 
 
 def budgets_of(connection: Connection, period: Month) -> list[dict[str, Any]]:
@@ -148,11 +153,17 @@ def budgets_of(connection: Connection, period: Month) -> list[dict[str, Any]]:
     query = select(BUDGETS).where(BUDGETS.c.since <= str(period))
     return [
         {
-            "scope": row.scope, "name": row.name, "since": row.since, "usd_nanos": row.usd_nanos,
-            "hard": int(row.hard), "warn": list(row.warn), "who": row.who, "at": _moment(row.at),
+            "scope": row.scope,
+            "name": row.name,
+            "since": row.since,
+            "usd_nanos": row.usd_nanos,
+            "hard": int(row.hard),
+            "warn": list(row.warn),
+            "who": row.who,
+            "at": _moment(row.at),
         }
         for row in connection.execute(query.order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at))
-    ]  # fmt: skip
+    ]
 
 
 def seal_hash_of(one: Closing, before: str) -> str:

@@ -27,9 +27,14 @@ def values(record: Any) -> dict[str, Any]:
 
 
 def records(
-    connection: Connection, table: Table, query: Select[Any], kind: type[_T], *, without: Collection[str] = (),
+    connection: Connection,
+    table: Table,
+    query: Select[Any],
+    kind: type[_T],
+    *,
+    without: Collection[str] = (),
     skipped: list[UnreadableError] | None = None,
-) -> list[_T]:  # fmt: skip
+) -> list[_T]:
     """The rows of a query on a table, as values of ``kind``; columns in ``without`` are no fields of it. A row that
     cannot be read is added to ``skipped``; without such a list it is raised."""
     wanted = [(i, column.key) for i, column in enumerate(table.columns) if column.key not in without]

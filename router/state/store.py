@@ -137,9 +137,14 @@ class Store:
         return self._attempts.get(attempt_id)
 
     def attempts(
-        self, *, plan: str | None = None, job: str | None = None, gang: str | None = None, alive: bool = False,
+        self,
+        *,
+        plan: str | None = None,
+        job: str | None = None,
+        gang: str | None = None,
+        alive: bool = False,
         skipped: list[UnreadableError] | None = None,
-    ) -> tuple[Attempt, ...]:  # fmt: skip
+    ) -> tuple[Attempt, ...]:
         """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over. One that
         cannot be read is added to ``skipped``, where that is given; else UnreadableError."""
         return self._attempts.find(plan, job, gang, alive, skipped)
@@ -185,9 +190,14 @@ class Store:
         self._journal.note(notes, what, at)
 
     def note_with_node(
-        self, attempt_id: str, rank: int, changes: Mapping[str, object], what: str, at: datetime,
+        self,
+        attempt_id: str,
+        rank: int,
+        changes: Mapping[str, object],
+        what: str,
+        at: datetime,
         details: Mapping[str, object],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """As :meth:`note` and :meth:`set_node`: both or neither."""
         self._journal.note_with_node(attempt_id, rank, changes, what, at, details)
 

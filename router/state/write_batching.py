@@ -25,7 +25,7 @@ class Combining(Generic[_Item, _Result]):
 
     def __init__(
         self, write: Callable[[Sequence[_Item]], Sequence[_Result]], about: Callable[[_Item], Hashable]
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._write, self._about = write, about
         self._waiting: list[_Asked[_Item, _Result]] = []
         self._counting = threading.Lock()

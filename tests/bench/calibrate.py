@@ -108,9 +108,10 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
                 fits_in = at + 1 + job.ticks(ground.series.tick_s) <= ground.up.shape[1]
                 real = played(ground.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
                 group = (kind.source * BLOCKS + block) * PARTS + part
-                quotes = {name: forecasts(ground, fit.only(zones), zones, job, at, player,
-                                          np.random.default_rng([2, *seed]))
-                          for name, fit in fits.items()}  # fmt: skip
+                quotes = {
+                    name: forecasts(ground, fit.only(zones), zones, job, at, player, np.random.default_rng([2, *seed]))
+                    for name, fit in fits.items()
+                }
                 raw = quotes[OURS]
                 quotes[RECALIBRATED] = (maps[0].quoted(raw[0]), maps[1].quoted(raw[1]))
                 quotes[NAIVE] = naive(ground, zones, job, at, edges[block], np.random.default_rng([3, *seed]))

@@ -31,8 +31,9 @@ class Kind:
     ground: Ground
 
     @classmethod
-    def of(cls, name: str, series: Series, source: int, joined: bool, tasks: tuple[Task, ...],
-           gib_usd: float = 0.0) -> Kind:  # fmt: skip
+    def of(
+        cls, name: str, series: Series, source: int, joined: bool, tasks: tuple[Task, ...], gib_usd: float = 0.0
+    ) -> Kind:
         """``gib_usd``: of a checkpoint from region to region."""
         zones = np.arange(len(series.zones))
         parts = (zones,) if joined else tuple(zones[i : i + 1] for i in zones)

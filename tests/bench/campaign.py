@@ -90,9 +90,11 @@ def _missed(verdict: Verdict, sure: Verdict) -> list[str]:
 
 
 def campaign(
-    seeds: Iterable[int], parallel: int = PARALLEL, told: Callable[[Verdict], None] = lambda _: None,
+    seeds: Iterable[int],
+    parallel: int = PARALLEL,
+    told: Callable[[Verdict], None] = lambda _: None,
     seconds: float = float("inf"),
-) -> list[Verdict]:  # fmt: skip
+) -> list[Verdict]:
     """Plays these seeds, ``parallel`` at a time; none is begun after so many ``seconds``."""
     ends, verdicts = time.monotonic() + seconds, list[Verdict]()
     with TemporaryDirectory(prefix="stepfare-campaign-") as folder, Sightings(pause_s=0.15) as sightings:

@@ -180,9 +180,10 @@ def shifts(site: Site) -> Iterator[Site]:
 def stepped(series: Series, zone: str, step: float) -> Series:
     """Spot in the zone at ``step`` times its price, from the middle on."""
     times = np.where(np.arange(series.ticks) < series.ticks // 2, 1.0, step)
-    return Series(series.tick_s, tuple(
-        replace(z, spot_usd_per_hour=z.spot_usd_per_hour * times) if z.zone == zone else z for z in series.zones
-    ))  # fmt: skip
+    return Series(
+        series.tick_s,
+        tuple(replace(z, spot_usd_per_hour=z.spot_usd_per_hour * times) if z.zone == zone else z for z in series.zones),
+    )
 
 
 def _asked(name: str, series: Series, ticks: int, ratio: float) -> Cell:
@@ -249,8 +250,13 @@ def together(verdicts: Sequence[Verdict], other: str | None = None) -> tuple[flo
     interval: cells share weather, so what is drawn is a stretch with all that began in it."""
     differences = [v.less if other is None else v.to(other) for v in verdicts]
     less = np.concatenate([each / each.size for each in differences]) / len(verdicts)
-    stretch = np.concatenate([v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
-                              + 10_000 * v.pooled.cell.sites[0].source for v in verdicts])  # fmt: skip
+    stretch = np.concatenate(
+        [
+            v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
+            + 10_000 * v.pooled.cell.sites[0].source
+            for v in verdicts
+        ]
+    )
     sure = interval(less * less.size, stretch)
     return sure.mean, sure.low, sure.high
 

@@ -84,11 +84,17 @@ def _batch(first: int) -> list[Entry]:
     uses = tuple(Use)
     return [
         entry(
-            str(number), rank=number % 64, attempt=f"a{number // 64}", job=f"job-{number % 997}", use=uses[number % 5],
-            start=NOW + timedelta(seconds=number), end=NOW + timedelta(seconds=number) + HOUR, steps=number,
+            str(number),
+            rank=number % 64,
+            attempt=f"a{number // 64}",
+            job=f"job-{number % 997}",
+            use=uses[number % 5],
+            start=NOW + timedelta(seconds=number),
+            end=NOW + timedelta(seconds=number) + HOUR,
+            steps=number,
         )
         for number in range(first, first + BATCH)
-    ]  # fmt: skip
+    ]
 
 
 def _line(name: str, what: str, rows: int, seconds: float, limit: int | None = None, more: str = "") -> str:

@@ -63,10 +63,15 @@ def _fill(store: Store, gangs: int) -> None:
         heard_at = NOW + timedelta(seconds=number)
         store.add_notice(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "taken back", heard_at))
         store.note(one.id, "saved", heard_at + timedelta(seconds=3), rank=0, id="n")
-    store.ledger.add([
-        entry(f"m{number}-{rank}", attempt=f"a{gangs + number}", rank=rank, end=NOW + HOUR, lost_steps=2 * (rank == 0))
-        for number in range(gangs) for rank in range(MACHINES)
-    ])  # fmt: skip
+    store.ledger.add(
+        [
+            entry(
+                f"m{number}-{rank}", attempt=f"a{gangs + number}", rank=rank, end=NOW + HOUR, lost_steps=2 * (rank == 0)
+            )
+            for number in range(gangs)
+            for rank in range(MACHINES)
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -85,9 +85,14 @@ def _waits(dialect: str) -> list[float]:
 
 
 def _wave(
-    dialect: str, ranks: range, taken: dict[int, float], coordinator: str, service: MetadataService,
-    dice: random.Random, folder: Path,
-) -> dict[int, float]:  # fmt: skip
+    dialect: str,
+    ranks: range,
+    taken: dict[int, float],
+    coordinator: str,
+    service: MetadataService,
+    dice: random.Random,
+    folder: Path,
+) -> dict[int, float]:
     """When each was told."""
     announce, within = ANNOUNCE[dialect]
     told: dict[int, float] = {}
@@ -118,15 +123,29 @@ def _tell(announce: Callable[[Machine], None], machine: Machine, told: dict[int,
 
 def _listen(dialect: str, rank: int, url: str, coordinator: str, folder: Path) -> Notices:
     plain = Config(
-        ATTEMPT, "job", rank, MACHINES, "true", "w", coordinator, "t", "l", str(folder / f"spool-{rank}" / "spool"),
-        metadata=dialect, metadata_url=url,
-    )  # fmt: skip
+        ATTEMPT,
+        "job",
+        rank,
+        MACHINES,
+        "true",
+        "w",
+        coordinator,
+        "t",
+        "l",
+        str(folder / f"spool-{rank}" / "spool"),
+        metadata=dialect,
+        metadata_url=url,
+    )
     config = parse({**asdict(plain), "mounts": []})
     calls = Calls(coordinator, attempt=ATTEMPT, rank=rank, token=TOKEN, ca_file=None, seconds=10.0)
     notices = Notices(
-        config, calls, who={"protocol": 1, "incarnation": f"life-{rank}"}, events=queue.SimpleQueue(),
-        note=lambda _: None, environment={"PATH": "/nowhere"},
-    )  # fmt: skip
+        config,
+        calls,
+        who={"protocol": 1, "incarnation": f"life-{rank}"},
+        events=queue.SimpleQueue(),
+        note=lambda _: None,
+        environment={"PATH": "/nowhere"},
+    )
     notices.start()
     return notices
 

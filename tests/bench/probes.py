@@ -35,8 +35,13 @@ from tests.support.repository import ROOT
 
 DATA: Final = ROOT.parent / "shared" / "data"
 SIX: Final = (
-    "us-central1-a", "us-west1-a", "europe-west1-c", "europe-west3-c", "asia-southeast1-b", "asia-south2-b",
-)  # fmt: skip
+    "us-central1-a",
+    "us-west1-a",
+    "europe-west1-c",
+    "europe-west3-c",
+    "asia-southeast1-b",
+    "asia-south2-b",
+)
 THIRTEEN: Final = (
     "asia-southeast1-c", "asia-south2-b", "us-west1-b", "europe-west3-c", "us-west1-a", "us-east4-a", "europe-west1-c",
     "us-central1-c", "us-central1-b", "asia-southeast1-b", "us-central1-a", "us-east5-a", "us-east4-b",

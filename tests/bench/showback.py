@@ -139,9 +139,16 @@ def write_extract(folder: Path, state: str, rows: int, last: str) -> Manifest:
 def _facts(month: Month, first: int, begin: int, end: int) -> pa.Table:
     days = (min(month.ends, NOW) - month.begins).days
     sql = _FACTS.format(
-        first=first, month=month, uses=_USES, ranks=_RANKS, lives=_USES * _RANKS, begin=begin - first, end=end - first,
-        begins=int(month.begins.timestamp()) * 10**6, minutes=(days - 1) * 24 * 60,
-    )  # fmt: skip
+        first=first,
+        month=month,
+        uses=_USES,
+        ranks=_RANKS,
+        lives=_USES * _RANKS,
+        begin=begin - first,
+        end=end - first,
+        begins=int(month.begins.timestamp()) * 10**6,
+        minutes=(days - 1) * 24 * 60,
+    )
     with connect() as connection:
         table = connection.sql(f"{sql} ORDER BY i").to_arrow_table()
     return table.select(SCHEMA.names).cast(SCHEMA)
@@ -159,11 +166,21 @@ def _entry(number: int) -> Entry:
     hours = Fraction(lasts // timedelta(microseconds=1), 3_600_000_000)
     rate = UsdPerHour.parse("27.52")
     return entry(
-        f"metered {attempt} {number}", rank=rank, attempt=attempt, job=f"new-{number // 1024}",
-        use=tuple(Use)[number % 5], start=start, end=start + lasts, quantity=hours, resource=f"i-{attempt}-{rank}",
-        usd_per_hour=rate, usd=rate.over(lasts), on_demand_usd_per_hour=UsdPerHour.parse("55.04"), steps=number % 7,
+        f"metered {attempt} {number}",
+        rank=rank,
+        attempt=attempt,
+        job=f"new-{number // 1024}",
+        use=tuple(Use)[number % 5],
+        start=start,
+        end=start + lasts,
+        quantity=hours,
+        resource=f"i-{attempt}-{rank}",
+        usd_per_hour=rate,
+        usd=rate.over(lasts),
+        on_demand_usd_per_hour=UsdPerHour.parse("55.04"),
+        steps=number % 7,
         recorded_at=start + timedelta(hours=1),
-    )  # fmt: skip
+    )
 
 
 def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
@@ -174,8 +191,12 @@ def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, str(told), *wanted],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{' '.join(wanted)} failed with {done.returncode}: {done.stderr}")

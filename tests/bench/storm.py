@@ -278,10 +278,16 @@ def job_of_gang(number: int, ranks: int) -> Job:
     """Eight H100 a machine, a checkpoint; one in three has a deadline, one in ten more priority."""
     more: dict[str, Any] = {"deadline": "+3d"} if number % 3 == 0 else {}
     return simple_job(
-        f"job-{number:03}", ("H100", 8 * ranks), steps=20_000 + 100 * (number % 37), steps_per_hour=1000,
-        checkpoint={"size_gib": 10 + number % 5}, startup_minutes=10, team=f"team-{number % 5}",
-        priority=int(number % 10 == 0), **more,
-    )  # fmt: skip
+        f"job-{number:03}",
+        ("H100", 8 * ranks),
+        steps=20_000 + 100 * (number % 37),
+        steps_per_hour=1000,
+        checkpoint={"size_gib": 10 + number % 5},
+        startup_minutes=10,
+        team=f"team-{number % 5}",
+        priority=int(number % 10 == 0),
+        **more,
+    )
 
 
 def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, list[NodeRecord]]:
@@ -289,10 +295,22 @@ def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, lis
     cloud, region, zone = HERE
     attempt, nodes = gang_records(ranks, name=f"gang-{number:03}", token=TOKEN)
     attempt = replace(
-        attempt, plan="p" * 64, job=job.name, job_digest=job.digest, gang="g0", start=now, end=now + RUN, cloud=cloud,
-        region=region, team=job.team, phase=Phase.RUNNING, met_at=now, created_at=now,
-        at_risk_usd=UsdPerHour.parse("60").over(RUN), checkpoint_seconds=1800.0,
-    )  # fmt: skip
+        attempt,
+        plan="p" * 64,
+        job=job.name,
+        job_digest=job.digest,
+        gang="g0",
+        start=now,
+        end=now + RUN,
+        cloud=cloud,
+        region=region,
+        team=job.team,
+        phase=Phase.RUNNING,
+        met_at=now,
+        created_at=now,
+        at_risk_usd=UsdPerHour.parse("60").over(RUN),
+        checkpoint_seconds=1800.0,
+    )
     running = [
         replace(
             node,
@@ -314,10 +332,17 @@ def limits_of(gangs: int, ranks: int) -> Limits:
     """Room for all, but not where it is cheapest: a quota by region and market; teams with money."""
     per_region = gangs * ranks * 8 // 9
     quotas = [
-        {"name": f"{place} {market}", "cloud": place.split("/")[0], "region": place.split("/")[1], "market": market,
-         "unit": "accelerators", "amount": per_region}
-        for place, *_ in _PLACES for market in ("spot", "on_demand")
-    ]  # fmt: skip
+        {
+            "name": f"{place} {market}",
+            "cloud": place.split("/")[0],
+            "region": place.split("/")[1],
+            "market": market,
+            "unit": "accelerators",
+            "amount": per_region,
+        }
+        for place, *_ in _PLACES
+        for market in ("spot", "on_demand")
+    ]
     teams = [{"team": f"team-{number}", "budget": 50_000_000} for number in range(5)]
     return make_limits({"limits": quotas, "teams": teams})
 

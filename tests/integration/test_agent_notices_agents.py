@@ -22,8 +22,10 @@ from tests.support.repository import ROOT
 
 TOKEN = "token-canary-51ad"
 ANNOUNCE: dict[str, Callable[[Machine], None]] = {
-    "aws": Machine.interrupt, "gcp": Machine.preempt, "azure": Machine.event,
-}  # fmt: skip
+    "aws": Machine.interrupt,
+    "gcp": Machine.preempt,
+    "azure": Machine.event,
+}
 
 
 @pytest.fixture

@@ -71,8 +71,10 @@ def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site
         assert again.said.count("passed over, short") == 3
     with site.store() as store:
         assert [(a.choice, a.number, a.reason) for a in store.attempts()] == [
-            (0, 1, "short"), (1, 2, "short"), (2, 3, "short"),
-        ]  # fmt: skip
+            (0, 1, "short"),
+            (1, 2, "short"),
+            (2, 3, "short"),
+        ]
         assert len(store.shortages(store.attempts()[0].created_at)) == 3
 
 

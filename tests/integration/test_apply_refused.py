@@ -207,9 +207,14 @@ def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
     asks, terminal = pty.openpty()
     try:
         process = subprocess.Popen(
-            [str(STEPFARE), "apply", str(site.plan), "--book", "sandbox"], env=site.environment, stdin=terminal,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [str(STEPFARE), "apply", str(site.plan), "--book", "sandbox"],
+            env=site.environment,
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         os.write(asks, answer.encode())
         out, err = process.communicate(timeout=60)
     finally:
@@ -251,9 +256,11 @@ def test_a_secret_that_is_not_set(
     template = planned(tmp_path_factory.getbasetemp(), "secret", job("walk", machines=2, run={"env": env}))
     for site in _entered(template.site(tmp_path / "site"), monkeypatch):
         _refused(
-            site, 2, "job walk: error: run.env.TOKEN: refers to the variable STEPFARE_JOB_NOT_SET, which is not set",
+            site,
+            2,
+            "job walk: error: run.env.TOKEN: refers to the variable STEPFARE_JOB_NOT_SET, which is not set",
             "export STEPFARE_JOB_NOT_SET",
-        )  # fmt: skip
+        )
 
 
 def test_secrets_that_the_team_may_not_name_and_those_it_may(

@@ -186,8 +186,9 @@ def test_quotas_and_reservations_are_found_on_every_page(url: str) -> None:
     # A scheduled block has no machine available yet, and all of them from its beginning on.
     assert [(held.name, held.machines, held.free) for held in found.held] == [("cr-1", 4, 3), ("cr-2", 2, 2)]
     assert [(str(held.end), held.prepaid) for held in found.held] == [
-        ("None", False), ("2026-12-01 11:00:00+00:00", True),
-    ]  # fmt: skip
+        ("None", False),
+        ("2026-12-01 11:00:00+00:00", True),
+    ]
     assert not found.gaps
     assert {quota.region for quota in provider(url).allowances(()).quotas} == {"us-west-2", "eu-west-1"}
 

@@ -133,9 +133,15 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
     assert scene.poll() == Taken(kept=1)
     (notice,) = scene.store.notices()
     assert notice == NoticeRecord(
-        "a1", 1, "terminate-2026-11-21T18:02:00Z", "interruption", "aws", 112.0,
-        "the machine will be told to terminate at 2026-11-21T18:02:00Z", scene.clock(),
-    )  # fmt: skip
+        "a1",
+        1,
+        "terminate-2026-11-21T18:02:00Z",
+        "interruption",
+        "aws",
+        112.0,
+        "the machine will be told to terminate at 2026-11-21T18:02:00Z",
+        scene.clock(),
+    )
     one = scene.store.attempt("a1")
     assert one is not None
     assert (one.phase, one.order_id, one.order_seconds) == (Phase.NOTICED, notice.id, 110.0)

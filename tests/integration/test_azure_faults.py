@@ -171,8 +171,9 @@ def test_a_missing_permission_is_named() -> None:
     assert isinstance(gap.error, PermissionDeniedError)
     assert gap.error.permission == "Microsoft.Compute/skus/read"
     assert {permission for permission, error in checks.items() if error} == {
-        "Microsoft.Compute/skus/read", "Microsoft.Compute/locations/usages/read",
-    }  # fmt: skip
+        "Microsoft.Compute/skus/read",
+        "Microsoft.Compute/locations/usages/read",
+    }
     assert {g.subject for g in allowed.gaps} == {ZONES, "quotas of eastus"}
     assert allowed.held, "what is permitted is still there"
 

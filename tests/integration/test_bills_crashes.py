@@ -109,9 +109,13 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     before = files(store)
     for room in (0, 20_000):
         done = subprocess.run(
-            command(tmp_path, 0, "restated.csv"), cwd=ROOT, capture_output=True, text=True, check=False,
+            command(tmp_path, 0, "restated.csv"),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
             preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),  # type: ignore[misc]
-        )  # fmt: skip
+        )
         assert done.returncode != 0
         assert "File too large" in done.stderr
         assert (billed(store), files(store)) == (BEFORE, before)

@@ -72,9 +72,10 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
     budget("set", "7", "--project", "asr", "--warn", "")
     lines = budget("list").stdout.splitlines()
     assert [line.split()[:4] for line in lines] == [
-        ["BUDGET", "OF", "SINCE", "USD"], ["team", "research", "2026-11", "$12,000.50"],
+        ["BUDGET", "OF", "SINCE", "USD"],
+        ["team", "research", "2026-11", "$12,000.50"],
         ["project", "asr", "2026-11", "$7.00"],
-    ]  # fmt: skip
+    ]
     assert max(map(len, lines)) <= 80
     assert [each["scope"] for each in records("list", "--month", "2026-12")] == ["all", "team", "project"]
     budget("remove", "--team", "research", "--from", "2026-12")
@@ -86,9 +87,11 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
     with opened(home) as store:
         log = store.audit_log()
     assert [(one.what, one.details["budget"], str(one.usd)) for one in log] == [
-        ("budget set", "team research", "12000.50"), ("budget set", "all", "90000.00"),
-        ("budget set", "project asr", "7.00"), ("budget remove", "team research", "0.00"),
-    ]  # fmt: skip
+        ("budget set", "team research", "12000.50"),
+        ("budget set", "all", "90000.00"),
+        ("budget set", "project asr", "7.00"),
+        ("budget remove", "team research", "0.00"),
+    ]
     assert verify(log) is None
 
 

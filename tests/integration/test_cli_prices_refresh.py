@@ -189,8 +189,9 @@ def test_a_whole_book_or_none(home: Path, tmp_path: Path) -> None:
     done = command(home, *words, "-o", "json")
     assert done.code == 5
     assert [(book["name"], book["stored"] is None) for book in done.json["books"]] == [
-        ("latest", True), ("sandbox", False),
-    ]  # fmt: skip
+        ("latest", True),
+        ("sandbox", False),
+    ]
     found = latest(home, sandbox=True)
     assert found is not None
     assert found != first

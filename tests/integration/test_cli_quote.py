@@ -235,10 +235,20 @@ def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> 
     cloud, region, *zone, kind = spot["where"].split("/")
     now = datetime(2026, 11, 21, 18, tzinfo=UTC)
     points = [
-        PricePoint(now - timedelta(minutes=10 * i), cloud, region, zone[0] if zone else None, kind, Market.SPOT, None,
-                   1.0, None, "a prober")
+        PricePoint(
+            now - timedelta(minutes=10 * i),
+            cloud,
+            region,
+            zone[0] if zone else None,
+            kind,
+            Market.SPOT,
+            None,
+            1.0,
+            None,
+            "a prober",
+        )
         for i in range(1, 2000)
-    ]  # fmt: skip
+    ]
     history.append(home / "history", points)
     after = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
     weather = {p["where"]: p["weather"] for p in after["places"] if p["market"] == "spot"}

@@ -70,11 +70,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 ledger("start", 0, 0.5, use=Use.STARTUP, resource="i-0abc"),
                 ledger("work", 0.5, 12, use=Use.WORK, resource="i-0abc"),
                 entry(
-                    "fee", kind=Kind.FEE, what=What.OTHER, who="anna", reason="support", usd=Usd.parse("12.25"), job="",
-                    start=DAY, end=hour(1), machines=0, rank=None, attempt="", market=None, team="",
+                    "fee",
+                    kind=Kind.FEE,
+                    what=What.OTHER,
+                    who="anna",
+                    reason="support",
+                    usd=Usd.parse("12.25"),
+                    job="",
+                    start=DAY,
+                    end=hour(1),
+                    machines=0,
+                    rank=None,
+                    attempt="",
+                    market=None,
+                    team="",
                 ),
             ]
-        )  # fmt: skip
+        )
     return folder
 
 

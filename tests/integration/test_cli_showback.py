@@ -50,13 +50,27 @@ def hour(number: int, usd: str, use: Use = Use.WORK, **said: Any) -> Entry:
 def a_month() -> list[Entry]:
     """Research: 10 + 20 + 30, of which 20 are lost; product 40; a fee of 5 that is nobody's."""
     fee = entry(
-        "fee", kind=Kind.FEE, who="ada", reason="support", usd=Usd.parse("5"), team="", job="", attempt="", gang="",
-        plan="", start=FIRST, end=FIRST + HOUR, cloud="aws",
-    )  # fmt: skip
+        "fee",
+        kind=Kind.FEE,
+        who="ada",
+        reason="support",
+        usd=Usd.parse("5"),
+        team="",
+        job="",
+        attempt="",
+        gang="",
+        plan="",
+        start=FIRST,
+        end=FIRST + HOUR,
+        cloud="aws",
+    )
     return [
-        hour(0, "10", steps=400), hour(1, "20", Use.RESTART_LOST_WORK), hour(2, "30", steps=600),
-        hour(3, "40", team="product", job="other", attempt="b1"), fee,
-    ]  # fmt: skip
+        hour(0, "10", steps=400),
+        hour(1, "20", Use.RESTART_LOST_WORK),
+        hour(2, "30", steps=600),
+        hour(3, "40", team="product", job="other", attempt="b1"),
+        fee,
+    ]
 
 
 def showback(*more: object) -> Result:
@@ -118,13 +132,33 @@ def test_a_bill_takes_the_place_of_what_was_metered(store: Store, tmp_path: Path
     start = datetime(2026, 11, 3, tzinfo=UTC)
     store.ledger.append(
         [
-            entry("k1", job="whisper-ft", team="speech", attempt="1", start=start, end=start + timedelta(minutes=15),
-                  usd=Usd.parse("4"), use=Use.STARTUP, resource="i-a1", machines=1),
-            entry("k2", job="later", team="speech", attempt="9", start=start + 20 * HOUR, end=start + 21 * HOUR,
-                  usd=Usd.parse("11"), use=Use.WORK, resource="i-new", machines=1),
+            entry(
+                "k1",
+                job="whisper-ft",
+                team="speech",
+                attempt="1",
+                start=start,
+                end=start + timedelta(minutes=15),
+                usd=Usd.parse("4"),
+                use=Use.STARTUP,
+                resource="i-a1",
+                machines=1,
+            ),
+            entry(
+                "k2",
+                job="later",
+                team="speech",
+                attempt="9",
+                start=start + 20 * HOUR,
+                end=start + 21 * HOUR,
+                usd=Usd.parse("11"),
+                use=Use.WORK,
+                resource="i-new",
+                machines=1,
+            ),
         ],
         after=0,
-    )  # fmt: skip
+    )
     path = tmp_path / "bill.csv"
     write_csv(path, [golden_charges()[1]], "1.4")  # i-a1, 00:00 to 00:15, 5 dollars
     assert run("bills", "import", path, "--now", NOW).exit_code == ExitCode.OK

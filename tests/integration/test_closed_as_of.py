@@ -173,8 +173,9 @@ def test_plans_are_held_to_what_corrections_come_to_as_well(home: Path) -> None:
     with Store.open(f"sqlite:///{home / 'home' / 'state.db'}", now=now) as store:
         spent = spent_now(store, Month(2026, 12), now, Places(extract_folder(), bills_folder()))
     assert {whose: str(usd) for whose, usd in spent.items() if usd.nanos} == {
-        ("speech", "asr"): "500.00", ("", None): "-99.90",
-    }  # fmt: skip
+        ("speech", "asr"): "500.00",
+        ("", None): "-99.90",
+    }
 
 
 def test_corrections_in_a_focus_file_keep_its_rules_and_come_back_from_it(home: Path) -> None:
@@ -186,8 +187,10 @@ def test_corrections_in_a_focus_file_keep_its_rules_and_come_back_from_it(home: 
     assert corrections
     for row in corrections:
         assert (row["ChargeClass"], row["BillingPeriodStart"][:7], row["ChargePeriodStart"][:7]) == (
-            "Correction", "2026-12", "2026-11",
-        )  # fmt: skip
+            "Correction",
+            "2026-12",
+            "2026-11",
+        )
         assert (json.loads(row["Tags"])["team"], row["x_RecordState"]) == ("speech", "Invoiced")
         assert "in the place of bill-" in row["ChargeDescription"]
     assert check_file(path).counts == {}

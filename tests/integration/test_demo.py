@@ -80,9 +80,14 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         path = f"{tools}{os.pathsep}{path}"
     folder, begin = tmp_path / "the demo", time.monotonic()
     done = subprocess.run(
-        [str(STEPFARE), "demo", "--dir", str(folder)], env=_environment(tmp_path, path), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        [str(STEPFARE), "demo", "--dir", str(folder)],
+        env=_environment(tmp_path, path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert in_time(begin, LONGEST_S)
     assert done.stderr == ""
@@ -102,8 +107,10 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     status = subprocess.run(
         [str(STEPFARE), "status", "--all", "-o", "json"],
         env={**_environment(tmp_path, path), "STEPFARE_HOME": str(folder / "home")},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
     with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         metered = store.ledger.entries(kind=Kind.METERED)
@@ -166,9 +173,14 @@ def _finance_sees_the_ledger(printed: str, metered: Sequence[Entry]) -> None:
 def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
     environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        [str(STEPFARE), "demo", "--steps", "20", "--calm"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is removed; --keep leaves it" in done.stdout
     assert list(tmp_path.glob("stepfare-demo-*")) == []
@@ -231,9 +243,13 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
         [sys.executable, "-c", BREAKS, "demo", "--dir", str(folder)],
-        env=_environment(tmp_path, _without_terraform()), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        env=_environment(tmp_path, _without_terraform()),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the demo failed: `stepfare apply plan.json" in done.stderr
     assert "ended with exit code 5" in done.stderr

@@ -170,9 +170,15 @@ class _Stage:
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output of one command, which has to end with that code."""
         done = subprocess.run(
-            [str(STEPFARE), *words], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=LONGEST_S,
-        )  # fmt: skip
+            [str(STEPFARE), *words],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_S,
+        )
         printed = {str(log): log.read_text() for log in (self.folder / "home" / "logs").glob("*/*.log")}
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{printed}"
         return done.stdout

@@ -169,10 +169,14 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     assert findings.found[0].machine_id == machine
     ids = {what: one.machine_id for what, one in found.items()}
     assert ids == {
-        "nat gateway": things.gateway, "elastic ip": things.address, "volume of 50 GiB": things.volume,
-        "network interface": things.interface, "security group": things.group, "vpc": things.vpc,
+        "nat gateway": things.gateway,
+        "elastic ip": things.address,
+        "volume of 50 GiB": things.volume,
+        "network interface": things.interface,
+        "security group": things.group,
+        "vpc": things.vpc,
         "subnet": ids["subnet"],
-    }  # fmt: skip
+    }
     billed = {what for what, one in found.items() if one.billed}
     assert billed == {"nat gateway", "elastic ip", "volume of 50 GiB"}
     assert {(one.attempt, one.state_id, one.rank) for one in found.values()} == {("llama-1", OURS, None)}
@@ -183,8 +187,14 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     by_hand = {one.what for one, error in answers.items() if error is not None and "by hand" in error.remedy}
     assert by_hand == {"vpc", "subnet"}
     assert [error for one, error in answers.items() if error is not None and one.what not in by_hand] == []
-    endings = ["TerminateInstances", "DeleteNatGateway", "DeleteVolume", "DeleteNetworkInterface", "ReleaseAddress",
-               "DeleteSecurityGroup"]  # fmt: skip
+    endings = [
+        "TerminateInstances",
+        "DeleteNatGateway",
+        "DeleteVolume",
+        "DeleteNetworkInterface",
+        "ReleaseAddress",
+        "DeleteSecurityGroup",
+    ]
     assert [call.split()[0] for call in app.calls if call.split()[0] in endings] == endings
     assert things.volumes() == {things.foreign}
     assert things.ec2.describe_addresses()["Addresses"] == []
@@ -252,9 +262,10 @@ def test_an_address_that_a_gateway_uses_is_not_torn_away(app: Estate) -> None:
 def test_an_open_spot_request_is_found_and_cancelled(app: Estate) -> None:
     ec2 = app.ec2()
     made = ec2.request_spot_instances(
-        InstanceCount=1, LaunchSpecification={"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"},
+        InstanceCount=1,
+        LaunchSpecification={"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"},
         TagSpecifications=specification("spot-instances-request", "llama-1", OURS),
-    )["SpotInstanceRequests"][0]  # fmt: skip
+    )["SpotInstanceRequests"][0]
     found = others(fleet(app).found([HOME]).found)
     one = found["spot request"]
     assert (one.machine_id, one.billed) == (made["SpotInstanceRequestId"], False)

@@ -78,9 +78,7 @@ def test_machines_and_their_group_are_found(app: Subscription, fleet: AzureFleet
     assert (group.kind, group.what, group.billed) == ("other", "resource group stepfare-llama-1", True)
     assert (group.attempt, group.state_id, group.rank) == ("llama-1", OURS, None)
     first = findings.found[0]
-    assert (first.region, first.zone, first.what) == (
-        "eastus", "2", "virtual machine Standard_NC40ads_H100_v5"
-    )  # fmt: skip
+    assert (first.region, first.zone, first.what) == ("eastus", "2", "virtual machine Standard_NC40ads_H100_v5")
     assert first.since is not None
     assert first.since.isoformat().startswith("2026-11-21T17:00:00")
 

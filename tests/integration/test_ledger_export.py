@@ -164,9 +164,10 @@ def test_the_other_lint_is_clean(tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
     write_csv(path, charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
     report = lint_focus_1_4_structure(
-        "Cost and Usage", list(rows(path)), supported_conditions=["SupportsMultiplePricingCategories",
-                                                                  "SupportsUnitPricing"],
-    )  # fmt: skip
+        "Cost and Usage",
+        list(rows(path)),
+        supported_conditions=["SupportsMultiplePricingCategories", "SupportsUnitPricing"],
+    )
     assert (report.messages(), report.row_count) == ([], 19)
     assert toolkit(["validate", str(path)]) == 0
 

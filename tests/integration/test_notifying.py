@@ -117,8 +117,9 @@ def test_a_webhook_that_is_away_is_tried_again(scene: Scene) -> None:
             scene.clock.move(10)
     assert len(hook.came) == 1
     assert scene.said == [
-        "notify.urls[0] (json) does not take a message; trying again", "notify.urls[0] (json) takes messages again",
-    ]  # fmt: skip
+        "notify.urls[0] (json) does not take a message; trying again",
+        "notify.urls[0] (json) takes messages again",
+    ]
 
 
 def test_nothing_that_is_said_of_a_channel_shows_its_address(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -219,9 +220,13 @@ def _site(scene: Scene, urls: tuple[str, ...], environment: dict[str, str]) -> A
     deploy = Deploy(notify=NotifyEntry(urls=urls))
     told: list[tuple[str, str]] = []
     return SimpleNamespace(
-        store=scene.store, deploy=deploy, environment=environment, clock=scene.clock, told=told,
+        store=scene.store,
+        deploy=deploy,
+        environment=environment,
+        clock=scene.clock,
+        told=told,
         tell=lambda job, text: told.append((job, text)),
-    )  # fmt: skip
+    )
 
 
 def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

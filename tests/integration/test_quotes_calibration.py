@@ -60,8 +60,13 @@ def test_an_ending_is_all_machines_of_the_plan_and_when_it_was_done(tmp_path: Pa
         store.add_attempt(of(quoted, "a2", number=2, created_at=NOW + HOUR, phase=Phase.RUNNING), [])
         assert ending(quoted, accepted(), store) is None
         store.update("a2", lambda a: replace(a, phase=Phase.FINISHED, result="finished", result_at=done))
-        store.ledger.add([entry("k1", job=quoted.job, attempt="a1"), entry("k2", job=quoted.job, attempt="a2"),
-                          entry("k3", job=quoted.job, plan="q" * 64)])  # fmt: skip
+        store.ledger.add(
+            [
+                entry("k1", job=quoted.job, attempt="a1"),
+                entry("k2", job=quoted.job, attempt="a2"),
+                entry("k3", job=quoted.job, plan="q" * 64),
+            ]
+        )
         one = entry("k1").usd
         assert ending(quoted, accepted(), store) == Ending(one + one, done)
         assert ending(quoted, accepted("q" * 64), store) is None

@@ -40,10 +40,20 @@ def watch(home: Path, days: float, every: int = 1, regions: tuple[str, ...] = RE
     for region in regions:
         up = np.cumsum(rng.random(count) < 0.06) % 2 == 0
         points += [
-            PricePoint(MOMENT - HALF_HOUR * (count - i), "azure", region, None, "Standard_ND96asr_v4", Market.SPOT,
-                       None, float(up[i]), None, "a feed")
+            PricePoint(
+                MOMENT - HALF_HOUR * (count - i),
+                "azure",
+                region,
+                None,
+                "Standard_ND96asr_v4",
+                Market.SPOT,
+                None,
+                float(up[i]),
+                None,
+                "a feed",
+            )
             for i in range(0, count, every)
-        ]  # fmt: skip
+        ]
     history.append(home / "history", points)
 
 

@@ -69,15 +69,22 @@ def _cloud() -> dict[str, Any]:
     return {
         "start": "2026-01-01T00:00:00Z",
         "regions": [{"name": region, **_PLACES, "zones": [f"{region}-a"]} for region in (EAST, WEST)],
-        "machines": [{
-            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
-            "fabric": "ethernet", "inter_node_gbps": 25,
-        }],
+        "machines": [
+            {
+                "type": TYPE,
+                "accelerator": "H100",
+                "accelerators": 1,
+                "vcpus": 24,
+                "memory_gib": 256,
+                "fabric": "ethernet",
+                "inter_node_gbps": 25,
+            }
+        ],
         "prices": [
             *(price(region, usd) for region, usd in ((EAST, "5.60"), (WEST, "5.80"))),
             *(price(r, usd, zone=f"{r}-a", market="spot") for r, usd in ((EAST, "2.10"), (WEST, "2.50"))),
         ],
-    }  # fmt: skip
+    }
 
 
 def planned(folder: Path, steps: int, **more: Any) -> Template:

@@ -138,9 +138,13 @@ def test_with_little_time_left_it_goes_on_demand_and_is_in_time(base: Path, tmp_
     would be too late. A minute of the cloud's is three seconds here."""
     steps, speed, deadline = 300, 20, 20 * MINUTE
     job = training(
-        steps, every=50, step_s=0.05, planned_s=0.05 * speed, startup="4m",
+        steps,
+        every=50,
+        step_s=0.05,
+        planned_s=0.05 * speed,
+        startup="4m",
         deadline=f"+{deadline // MINUTE}m",
-    )  # fmt: skip
+    )
     site = planned(base, "in-time", job).site(tmp_path / "site")
     as_of = datetime.fromisoformat(json.loads(site.plan.read_text())["as_of"])
     fast = sped_up(site, speed)

@@ -66,9 +66,13 @@ def test_a_gang_that_trains_through_the_weather_of_real_zones(
             until_step(site, 20)
             with site.store() as store:
                 weather = Weather(
-                    store, Machines(store.id), Stock(site.folder / "cloud"),
-                    dict(zip((ZONE_A, ZONE_B), traces, strict=True)), time.monotonic, notice_s=NOTICE_S,
-                )  # fmt: skip
+                    store,
+                    Machines(store.id),
+                    Stock(site.folder / "cloud"),
+                    dict(zip((ZONE_A, ZONE_B), traces, strict=True)),
+                    time.monotonic,
+                    notice_s=NOTICE_S,
+                )
                 with blowing(weather, TICK_S, roughest(traces)):
                     eventually(lambda: is_done(site) and attempts(site)[-1].phase.is_over, 90, pause=0.2)
             stop(watcher)

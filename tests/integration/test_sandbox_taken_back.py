@@ -84,9 +84,13 @@ def test_a_machine_that_is_switched_off_is_gone_whole_and_says_nothing(start: St
 
 def test_one_that_is_being_started_is_not_up(tmp_path: Path) -> None:
     marks = {
-        "STEPFARE_ATTEMPT": "a1", "STEPFARE_NODE_ID": "n1", "STEPFARE_RANK": "0", "STEPFARE_STATE": OURS,
-        "STEPFARE_NODE_FOLDER": str(tmp_path), "PATH": os.environ["PATH"],
-    }  # fmt: skip
+        "STEPFARE_ATTEMPT": "a1",
+        "STEPFARE_NODE_ID": "n1",
+        "STEPFARE_RANK": "0",
+        "STEPFARE_STATE": OURS,
+        "STEPFARE_NODE_FOLDER": str(tmp_path),
+        "PATH": os.environ["PATH"],
+    }
     with subprocess.Popen(["sleep", "300"], env={**marks, "STEPFARE_WANTED": "1 2"}) as starting:
         eventually(lambda: "n1" in {one["STEPFARE_NODE_ID"] for one in sandbox_nodes.marked().values()})
         assert Machines(OURS).up() == ()

@@ -53,24 +53,41 @@ def _running(words: Sequence[str], port: int, folder: Path) -> Iterator[None]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     port = closed_port()
     if request.param == "gcs":
-        words = ["fake-gcs-server", "-scheme=http", "-host=127.0.0.1", f"-port={port}", "-backend=memory",
-                 f"-external-url=http://127.0.0.1:{port}"]  # fmt: skip
+        words = [
+            "fake-gcs-server",
+            "-scheme=http",
+            "-host=127.0.0.1",
+            f"-port={port}",
+            "-backend=memory",
+            f"-external-url=http://127.0.0.1:{port}",
+        ]
         with _running(words, port, tmp_path):
             body = json.dumps({"name": "bucket-1"}).encode()
             make = urllib.request.Request(f"http://127.0.0.1:{port}/storage/v1/b?project=x", body, method="POST")
             urllib.request.urlopen(make, timeout=10).close()
             yield open_store(f"gs://anonymous@bucket-1/run?scheme=http&endpoint_override=127.0.0.1%3A{port}", {})
         return
-    words = ["azurite-blob", "--silent", "--blobPort", str(port), "--inMemoryPersistence", "--skipApiVersionCheck",
-             "--disableTelemetry"]  # fmt: skip
+    words = [
+        "azurite-blob",
+        "--silent",
+        "--blobPort",
+        str(port),
+        "--inMemoryPersistence",
+        "--skipApiVersionCheck",
+        "--disableTelemetry",
+    ]
     with _running(words, port, tmp_path):
         from pyarrow.fs import AzureFileSystem
 
         at = f"127.0.0.1:{port}"
         system = AzureFileSystem(
-            ACCOUNT, account_key=KEY, blob_storage_authority=at, blob_storage_scheme="http", dfs_storage_authority=at,
+            ACCOUNT,
+            account_key=KEY,
+            blob_storage_authority=at,
+            blob_storage_scheme="http",
+            dfs_storage_authority=at,
             dfs_storage_scheme="http",
-        )  # fmt: skip
+        )
         system.create_dir("container-1")
         yield Store(system, "container-1/run", f"abfs://container-1@{ACCOUNT}/run", None)
 

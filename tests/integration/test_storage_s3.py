@@ -197,8 +197,17 @@ def test_an_order_is_answered_with_what_lies_in_the_bucket(store: ObjectStore, t
     """The packed agent, its training with an uploader beside it, a coordinator."""
     (tmp_path / "train.py").write_text(PROGRAM)
     url = "s3://bucket-east/agent"
-    words = [STEPFARE, "checkpoint", "run", tmp_path / "run", url, "--", sys.executable, tmp_path / "train.py",
-             tmp_path / "run"]  # fmt: skip
+    words = [
+        STEPFARE,
+        "checkpoint",
+        "run",
+        tmp_path / "run",
+        url,
+        "--",
+        sys.executable,
+        tmp_path / "train.py",
+        tmp_path / "run",
+    ]
     command = "exec " + shlex.join(map(str, words))
     given = {"plain": store.environment}
     with (

@@ -95,8 +95,9 @@ def test_what_is_said_as_errors_after_the_end_of_output_is_read(tmp_path: Path) 
     """Standard output ends at once, the error comes a moment later, from a process that the engine left."""
     words = ["sh", "-c", "(exec 1>&-; sleep 0.3; echo late >&2) & exit 1"]
     environment = {"PATH": os.environ["PATH"]}
-    found = run_process(words, folder=tmp_path, environment=environment, limit_s=60, patience=Patience(20, 5),
-                        on_line=lambda _: None)  # fmt: skip
+    found = run_process(
+        words, folder=tmp_path, environment=environment, limit_s=60, patience=Patience(20, 5), on_line=lambda _: None
+    )
     assert (found.code, found.stderr) == (1, "late\n")
 
 

@@ -236,7 +236,15 @@ def test_a_training_has_none_of_the_keys_that_terraform_works_with(directory: Pa
     environment = dict(line.partition("=")[::2] for line in said.read_text().splitlines())
     assert CANARY not in said.read_text()
     assert environment.keys() - {"PWD", "OLDPWD", "SHLVL", "_"} == {
-        "PATH", "HOME", "LANG", "STEPFARE_ATTEMPT", "STEPFARE_RANK", "STEPFARE_NODE", "STEPFARE_NODE_ID",
-        "STEPFARE_STATE", "STEPFARE_NODE_FOLDER", "STEPFARE_GRACE_SECONDS",
-    }  # fmt: skip
+        "PATH",
+        "HOME",
+        "LANG",
+        "STEPFARE_ATTEMPT",
+        "STEPFARE_RANK",
+        "STEPFARE_NODE",
+        "STEPFARE_NODE_ID",
+        "STEPFARE_STATE",
+        "STEPFARE_NODE_FOLDER",
+        "STEPFARE_GRACE_SECONDS",
+    }
     runner.destroy(directory)

@@ -69,17 +69,27 @@ def test_four_parts_are_the_whole(entries: list[Entry], weights: list[int]) -> N
     for charge in made(entries)[:6]:
         parts = split_charge(charge, shares, "seconds-v1", "origin")
         for field in (
-            "billed_cost", "effective_cost", "list_cost", "contracted_cost", "pricing_quantity", "consumed_quantity",
-            "x_gpu_hours", "x_on_demand_equivalent_cost", "x_useful_units", "pricing_currency_effective_cost",
-        ):  # fmt: skip
+            "billed_cost",
+            "effective_cost",
+            "list_cost",
+            "contracted_cost",
+            "pricing_quantity",
+            "consumed_quantity",
+            "x_gpu_hours",
+            "x_on_demand_equivalent_cost",
+            "x_useful_units",
+            "pricing_currency_effective_cost",
+        ):
             whole = getattr(charge, field)
             values = [getattr(part, field) for part in parts]
             assert values == [None] * len(parts) if whole is None else exact_sum(values) == whole
         for part in parts:
             assert part.list_unit_price == charge.list_unit_price
             assert (part.resource_id, part.tags, part.charge_period_start) == (
-                charge.resource_id, charge.tags, charge.charge_period_start,
-            )  # fmt: skip
+                charge.resource_id,
+                charge.tags,
+                charge.charge_period_start,
+            )
             assert (charge.tags or {}).items() <= (part.allocated_tags or {}).items()
         told = [part.allocated_method_details for part in parts]
         assert exact_sum(one["Elements"][0]["AllocatedRatio"] for one in told if one is not None) == 1

@@ -52,9 +52,10 @@ def by_hand(given_points: list[PricePoint]) -> dict[tuple[str, str], Any]:
         steps = [(p.at, p.usd_per_hour.nanos) for p in inside if p.usd_per_hour]
         said = [price for _, price in steps]
         before = [
-            (p.at, p.usd_per_hour.nanos) for p in given_points
+            (p.at, p.usd_per_hour.nanos)
+            for p in given_points
             if ((p.zone or ""), p.source) == (zone, source) and p.usd_per_hour and since - LOOK_BACK <= p.at < since
-        ]  # fmt: skip
+        ]
         if before:
             said.insert(0, max(before)[1])
         if before and steps[0][0] > since:
@@ -68,8 +69,10 @@ def by_hand(given_points: list[PricePoint]) -> dict[tuple[str, str], Any]:
         found[zone, source] = (nanos[-1], min(nanos), max(nanos), mean, changes, len(inside))
     for zone in looks.keys() - {zone for zone, _ in found}:
         found[zone, ""] = (None, None, None, None, 0, 0)
-    return {name: (*figures, round(sum(looks[name[0]]) / len(looks[name[0]]), 9), len(looks[name[0]]))
-            for name, figures in found.items()}  # fmt: skip
+    return {
+        name: (*figures, round(sum(looks[name[0]]) / len(looks[name[0]]), 9), len(looks[name[0]]))
+        for name, figures in found.items()
+    }
 
 
 def as_found(series: SeriesStats) -> Any:

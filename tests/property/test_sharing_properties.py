@@ -14,7 +14,7 @@ from router.showback.shared_costs import Group, Method, share
 FEW = settings(max_examples=150, deadline=None)
 AMOUNT = st.builds(
     lambda units, places: Decimal(f"{units}E-{places}"), st.integers(-(10**31), 10**31), st.integers(0, 24)
-)  # fmt: skip
+)
 WEIGHT = st.one_of(st.integers(0, 10**9), AMOUNT.map(Decimal.copy_abs), st.fractions(0, 10**6))
 WEIGHTS = st.lists(WEIGHT, min_size=1, max_size=9)
 WORD = st.sampled_from(["a", "b", "c", "=d"])

@@ -26,8 +26,10 @@ dear = st.builds(
 )
 many = st.builds(
     lambda world, others, slack: _tight(World(**{**world.__dict__, "dear": tuple(others)}), slack),
-    worlds(), st.lists(dear, max_size=2), st.one_of(st.integers(0, 40), st.integers(0, 400)),
-)  # fmt: skip
+    worlds(),
+    st.lists(dear, max_size=2),
+    st.one_of(st.integers(0, 40), st.integers(0, 400)),
+)
 others: st.SearchStrategy[Explorer] = st.one_of(
     st.builds(Dice, st.integers(0, 10**6)), st.just(CheapestWithMoves()), st.just(Lindy())
 )

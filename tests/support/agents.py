@@ -56,7 +56,7 @@ def configuration(folder: Path, coordinator: Coordinator, rank: int, command: st
 @contextmanager
 def agents(
     folder: Path, coordinator: Coordinator, command: str, *, path: str = "", only: Sequence[int] = (), **more: Any
-) -> Iterator[list[Rank]]:  # fmt: skip
+) -> Iterator[list[Rank]]:
     """All ranks of the coordinator's attempt, or ``only`` some; ``more`` goes into their configuration. What still runs
     at the end of the block is killed. ``path`` goes before the machine's own PATH."""
     zipapp = folder / "agent.pyz"

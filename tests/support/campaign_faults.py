@@ -137,9 +137,7 @@ def _kill_node(world: World, fault: Fault, mark: str) -> None:
 
 
 def _notice(world: World, fault: Fault, mark: str) -> Effect:
-    taking = drills.Taking(
-        world.hand, [_target(world, fault)], mark, seconds=fault.seconds, ticks=time.monotonic
-    )  # fmt: skip
+    taking = drills.Taking(world.hand, [_target(world, fault)], mark, seconds=fault.seconds, ticks=time.monotonic)
 
     def look() -> bool:
         taking.look()

@@ -58,19 +58,45 @@ def gang_records(
 ) -> tuple[Attempt, list[NodeRecord]]:
     """An attempt that is being provisioned, and its machines."""
     attempt = Attempt(
-        id=name, plan="p", job="job-1", job_digest="d", gang="g", start=NOW, end=NOW + timedelta(hours=8), choice=0,
-        number=1, cloud="sandbox", region="local", machines=machines, engine=engine, team="team", project=None,
-        cost_center=None, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0), at_risk_usd=Usd(0),
-        directory="runs/x", token_hash=hashlib.sha256(token.encode()).hexdigest(), created_at=NOW,
+        id=name,
+        plan="p",
+        job="job-1",
+        job_digest="d",
+        gang="g",
+        start=NOW,
+        end=NOW + timedelta(hours=8),
+        choice=0,
+        number=1,
+        cloud="sandbox",
+        region="local",
+        machines=machines,
+        engine=engine,
+        team="team",
+        project=None,
+        cost_center=None,
+        usd_per_hour=UsdPerHour(0),
+        max_usd_per_hour=UsdPerHour(0),
+        at_risk_usd=Usd(0),
+        directory="runs/x",
+        token_hash=hashlib.sha256(token.encode()).hexdigest(),
+        created_at=NOW,
         phase=Phase.PROVISIONING,
-    )  # fmt: skip
+    )
     nodes = [
         NodeRecord(
-            attempt=name, rank=rank, name=f"node-{rank}", zone=None, instance_type="local", market=Market.ON_DEMAND,
-            accelerator="H100", accelerators=8, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0),
+            attempt=name,
+            rank=rank,
+            name=f"node-{rank}",
+            zone=None,
+            instance_type="local",
+            market=Market.ON_DEMAND,
+            accelerator="H100",
+            accelerators=8,
+            usd_per_hour=UsdPerHour(0),
+            max_usd_per_hour=UsdPerHour(0),
         )
         for rank in range(machines)
-    ]  # fmt: skip
+    ]
     return attempt, nodes
 
 
@@ -122,29 +148,52 @@ class Scene:
     def body(self, rank: int, message: str, /, **more: Any) -> dict[str, Any]:
         """What an agent says."""
         beat = {
-            "protocol": 1, "incarnation": f"life-{rank}", "state": "running", "sequence": 1, "uptime_seconds": 1.5,
-        }  # fmt: skip
+            "protocol": 1,
+            "incarnation": f"life-{rank}",
+            "state": "running",
+            "sequence": 1,
+            "uptime_seconds": 1.5,
+        }
         whole: dict[str, dict[str, Any]] = {
             "hello": {
-                "protocol": 1, "incarnation": f"life-{rank}", "nodes": self.nodes, "host": f"host-{rank}",
-                "engine": "command", "address": f"10.0.0.{rank + 1}", **({"master_port": 29500} if rank == 0 else {}),
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "nodes": self.nodes,
+                "host": f"host-{rank}",
+                "engine": "command",
+                "address": f"10.0.0.{rank + 1}",
+                **({"master_port": 29500} if rank == 0 else {}),
             },
             "heartbeat": beat,
             "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
             "notice": {
-                "protocol": 1, "incarnation": f"life-{rank}", "id": "n-1", "kind": "interruption", "source": "sandbox",
-                "seconds": 30.0, "what": "taken back",
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "id": "n-1",
+                "kind": "interruption",
+                "source": "sandbox",
+                "seconds": 30.0,
+                "what": "taken back",
             },
             "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
             "saved": {
-                "protocol": 1, "incarnation": f"life-{rank}", "id": "c-1", "step": 120, "manifest": "/b/120.json",
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "id": "c-1",
+                "step": 120,
+                "manifest": "/b/120.json",
                 "seconds": 3.5,
             },
-            "ended": beat | {
-                "state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "",
+            "ended": beat
+            | {
+                "state": "ended",
+                "reason": "finished",
+                "exit_code": 0,
+                "signal": None,
+                "message": "",
                 "log_bytes_lost": 0,
             },
-        }  # fmt: skip
+        }
         return whole[message] | more
 
     def failed(self, rank: int, reason: str = "crashed", **more: Any) -> tuple[int, dict[str, Any]]:

@@ -40,14 +40,24 @@ _SANDBOX: dict[str, Any] = {
     "start": "2026-01-01T00:00:00Z",
     "regions": [
         {
-            "name": REGION, "country": "US", "continent": "NA", "geo": "NA", "residency_group": "US",
-            "city": "Springfield", "zones": [ZONE_A, ZONE_B],
+            "name": REGION,
+            "country": "US",
+            "continent": "NA",
+            "geo": "NA",
+            "residency_group": "US",
+            "city": "Springfield",
+            "zones": [ZONE_A, ZONE_B],
         }
     ],
     "machines": [
         {
-            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
-            "fabric": "ethernet", "inter_node_gbps": 25,
+            "type": TYPE,
+            "accelerator": "H100",
+            "accelerators": 1,
+            "vcpus": 24,
+            "memory_gib": 256,
+            "fabric": "ethernet",
+            "inter_node_gbps": 25,
         }
     ],
     "prices": [
@@ -55,7 +65,7 @@ _SANDBOX: dict[str, Any] = {
         {"machine": TYPE, "region": REGION, "zone": ZONE_A, "market": "spot", "steps": [{"at": "0h", "usd": "2.10"}]},
         {"machine": TYPE, "region": REGION, "zone": ZONE_B, "market": "spot", "steps": [{"at": "0h", "usd": "2.40"}]},
     ],
-}  # fmt: skip
+}
 
 
 def job(name: str, command: str = WAITS, *, machines: int = 3, **more: Any) -> dict[str, Any]:
@@ -102,9 +112,15 @@ class Running:
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                words, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True, preexec_fn=_hears_ctrl_c,
-            )  # fmt: skip
+                words,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
+            )
 
     def signal(self, number: signal.Signals) -> None:
         """To stepfare alone."""
@@ -210,9 +226,12 @@ class Template:
     with ``engine`` (None: embedded)."""
 
     def __init__(
-        self, folder: Path, jobs: Sequence[Mapping[str, Any]], engine: Path | None = None,
+        self,
+        folder: Path,
+        jobs: Sequence[Mapping[str, Any]],
+        engine: Path | None = None,
         cloud: Mapping[str, Any] = _SANDBOX,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self._engine = folder, engine
         folder.mkdir(parents=True)
         (folder / "sandbox.yaml").write_text(yaml.safe_dump(cloud))

@@ -96,9 +96,7 @@ def _times(entries: Iterable[Entry]) -> dict[int | None, timedelta]:
     return times
 
 
-def _unmetered(
-    store: Store, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool
-) -> Iterator[str]:  # fmt: skip
+def _unmetered(store: Store, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool) -> Iterator[str]:
     over = {attempt.id for attempt in attempts if attempt.phase.is_over}
     entries = store.ledger.entries(kind=Kind.METERED)
     metered = {(entry.attempt, entry.rank) for entry in entries if entry.what is What.MACHINE}

@@ -71,8 +71,9 @@ _around(Store, "add_notice_with", _nowhere, lambda *_: "noticed")
 _around(Store, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
 _around(Store, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
 _around(
-    LedgerStore, "add",
+    LedgerStore,
+    "add",
     lambda entries: "before-ledger" if _metered(entries) else "",
     lambda _head, entries: "after-ledger" if _metered(entries) else "",
-)  # fmt: skip
+)
 main()

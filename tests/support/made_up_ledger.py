@@ -55,10 +55,16 @@ def lives(draw: st.DrawFn, number: int) -> list[Entry]:
     begun = draw(_MOMENTS)
     machines = [_machine(draw, name, rank, begun) for rank in range(draw(st.integers(1, 2)))]
     of: Attempt = attempt(
-        name, cloud=cloud, region=region, team=draw(_WORDS), project=draw(st.none() | _WORDS), job=draw(_WORDS),
-        cost_center=draw(st.none() | _WORDS), kept_step=draw(st.none() | st.integers(0, 10**6)),
+        name,
+        cloud=cloud,
+        region=region,
+        team=draw(_WORDS),
+        project=draw(st.none() | _WORDS),
+        job=draw(_WORDS),
+        cost_center=draw(st.none() | _WORDS),
+        kept_step=draw(st.none() | st.integers(0, 10**6)),
         last_step=draw(st.none() | st.integers(10**6, 10**7)),
-    )  # fmt: skip
+    )
     journal = [_copied(draw, name, begun)] if draw(st.booleans()) else []
     return [
         *metered_entries(of, machines, LATER, draw(_COURSES)),
@@ -70,20 +76,30 @@ def lives(draw: st.DrawFn, number: int) -> list[Entry]:
 def _machine(draw: st.DrawFn, name: str, rank: int, begun: datetime) -> NodeRecord:
     made = begun + draw(_LENGTHS)
     return node(
-        name, rank, machine_id=draw(st.none() | st.just(f"i-{name}-{rank}")), market=draw(st.sampled_from(Market)),
-        usd_per_hour=draw(_RATES), on_demand_usd_per_hour=draw(st.none() | _RATES),
-        accelerators=draw(st.sampled_from([0, 1, 8])), made_at=made,
-        gone_at=draw(st.none() | _LENGTHS.map(made.__add__)), price_source=draw(st.sampled_from(["", "book"])),
+        name,
+        rank,
+        machine_id=draw(st.none() | st.just(f"i-{name}-{rank}")),
+        market=draw(st.sampled_from(Market)),
+        usd_per_hour=draw(_RATES),
+        on_demand_usd_per_hour=draw(st.none() | _RATES),
+        accelerators=draw(st.sampled_from([0, 1, 8])),
+        made_at=made,
+        gone_at=draw(st.none() | _LENGTHS.map(made.__add__)),
+        price_source=draw(st.sampled_from(["", "book"])),
         price_as_of=draw(st.sampled_from(["", "undated", "2026-10-20"])),
-    )  # fmt: skip
+    )
 
 
 def _copied(draw: st.DrawFn, name: str, at: datetime) -> JournalEntry:
     usd = draw(st.none() | st.integers(0, 10**12).map(lambda nanos: str(Usd(nanos))))
     details: dict[str, object] = {
-        "from": f"s3://{name}", "to": "gs://b", "origin": "aws/us-east-1", "bytes": draw(st.integers(1, 10**13)),
-        "seconds": 7.5, "usd": usd,
-    }  # fmt: skip
+        "from": f"s3://{name}",
+        "to": "gs://b",
+        "origin": "aws/us-east-1",
+        "bytes": draw(st.integers(1, 10**13)),
+        "seconds": 7.5,
+        "usd": usd,
+    }
     return JournalEntry(1, at, name, "copied", details)
 
 
@@ -96,16 +112,26 @@ def added(draw: st.DrawFn, number: int) -> Entry:
     usd = {Kind.FEE: abs(nanos), Kind.CREDIT: -abs(nanos)}.get(kind, nanos)
     known = draw(st.booleans())
     fields: dict[str, Any] = {
-        "what": draw(st.sampled_from(What)), "use": draw(st.sampled_from([None, Use.RESERVATION_UNUSED])),
+        "what": draw(st.sampled_from(What)),
+        "use": draw(st.sampled_from([None, Use.RESERVATION_UNUSED])),
         "quantity": Fraction(draw(st.integers(0, 10**9)), 1000) if known else Fraction(0),
         "unit": draw(st.sampled_from(["Hours", "Months", "7"])) if known else "",
         "cloud": draw(st.sampled_from(["", "aws"])),
-        "team": draw(st.just("") | _WORDS), "machines": draw(st.integers(1, 3)),
-    }  # fmt: skip
+        "team": draw(st.just("") | _WORDS),
+        "machines": draw(st.integers(1, 3)),
+    }
     return Entry(
-        key=f"added {number}", kind=kind, recorded_at=LATER, period=month, start=month.begins, end=month.ends,
-        usd=Usd(usd), who="anna", reason=draw(_WORDS), **fields,
-    )  # fmt: skip
+        key=f"added {number}",
+        kind=kind,
+        recorded_at=LATER,
+        period=month,
+        start=month.begins,
+        end=month.ends,
+        usd=Usd(usd),
+        who="anna",
+        reason=draw(_WORDS),
+        **fields,
+    )
 
 
 @st.composite

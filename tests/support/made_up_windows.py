@@ -12,9 +12,14 @@ from router.spot.simulator.traces import Series, ZoneSeries
 
 
 def made_up(
-    outlook: Outlook, task: Task, tick_s: int, spot_usd: Sequence[float], demand_usd: Sequence[float], windows: int,
+    outlook: Outlook,
+    task: Task,
+    tick_s: int,
+    spot_usd: Sequence[float],
+    demand_usd: Sequence[float],
+    windows: int,
     seed: int = 11,
-) -> Scene:  # fmt: skip
+) -> Scene:
     """Each from usual weather, of the hazards that are expected; free moves, one speed."""
     rng, ticks = np.random.default_rng(seed), task.ticks(tick_s)
     hazards = outlook.mean()[None].repeat(windows, 0)

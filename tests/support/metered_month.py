@@ -31,15 +31,21 @@ HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 ACCOUNTS = Showback(
     accounts={
         "aws": Account(
-            billing_account_id="111122223333", billing_account_name="Training", billing_account_type="Payer Account",
-            sub_account_id="000044445555", sub_account_name="research", sub_account_type="Linked Account",
-            provider="AWS", regions={"us-east-1": "US East (N. Virginia)"},
+            billing_account_id="111122223333",
+            billing_account_name="Training",
+            billing_account_type="Payer Account",
+            sub_account_id="000044445555",
+            sub_account_name="research",
+            sub_account_type="Linked Account",
+            provider="AWS",
+            regions={"us-east-1": "US East (N. Virginia)"},
             services=Services(machine="Amazon EC2", disk="Amazon EBS", egress="AWS Data Transfer"),
         ),
-        "gcp": Account(billing_account_id="01A2B3-C4D5E6-F7A8B9", billing_account_type="Billing Account",
-                       provider="Google Cloud"),
+        "gcp": Account(
+            billing_account_id="01A2B3-C4D5E6-F7A8B9", billing_account_type="Billing Account", provider="Google Cloud"
+        ),
     }
-)  # fmt: skip
+)
 _COURSE = Course(None, None, finished=False, told=True, first_step=0, last_step=0, kept_step=0)
 
 
@@ -58,13 +64,22 @@ def _spot() -> list[Entry]:
     of = attempt("spot", team="speech", project="asr", job="whisper", kept_step=5000, last_step=6000)
     machines = [_node("spot", rank, START, gone) for rank in (0, 1)]
     course = replace(
-        _COURSE, met_at=START + HOUR / 2, ended_at=gone, last_step=6000, kept_step=5000, step_seconds=3.6,
+        _COURSE,
+        met_at=START + HOUR / 2,
+        ended_at=gone,
+        last_step=6000,
+        kept_step=5000,
+        step_seconds=3.6,
         saving=HOUR / 2,
-    )  # fmt: skip
+    )
     copied: dict[str, object] = {
-        "from": "s3://east", "to": "gs://west", "origin": "aws/us-east-1", "bytes": 2_500_000_000, "seconds": 60,
+        "from": "s3://east",
+        "to": "gs://west",
+        "origin": "aws/us-east-1",
+        "bytes": 2_500_000_000,
+        "seconds": 60,
         "usd": "0.225",
-    }  # fmt: skip
+    }
     journal = [JournalEntry(1, gone + 2 * MINUTE, "spot", "copied", copied)]
     return [
         *metered_entries(of, machines, RECORDED, course),
@@ -77,16 +92,15 @@ def _on_demand() -> list[Entry]:
     """Three hours, all work, at a price with a discount."""
     begun = START + 9 * HOUR
     of = attempt("later", team="speech", project="asr", job="whisper", kept_step=2000, last_step=2000)
-    machine = _node(
-        "later", 0, begun, begun + 3 * HOUR, market=Market.ON_DEMAND, usd_per_hour=UsdPerHour.parse("54")
-    )  # fmt: skip
+    machine = _node("later", 0, begun, begun + 3 * HOUR, market=Market.ON_DEMAND, usd_per_hour=UsdPerHour.parse("54"))
     course = replace(_COURSE, met_at=begun, ended_at=begun + 3 * HOUR, finished=True, last_step=2000, kept_step=2000)
     return list(metered_entries(of, [machine], RECORDED, course))
 
 
 def _vision() -> list[Entry]:
-    failed, reserved = (attempt(name, team="vision", job="vit", cloud="gcp", region="us-central1")
-                        for name in ("failed", "kept"))  # fmt: skip
+    failed, reserved = (
+        attempt(name, team="vision", job="vit", cloud="gcp", region="us-central1") for name in ("failed", "kept")
+    )
     gone, begun = START + 6 * MINUTE, START + HOUR
     one = _node("failed", 0, START, gone, usd_per_hour=UsdPerHour.parse("25"), zone=None)
     other = _node(
@@ -94,8 +108,9 @@ def _vision() -> list[Entry]:
     )
     held = replace(_COURSE, met_at=begun, ended_at=begun + 3 * HOUR, finished=True)
     return [
-        *metered_entries(failed, [one], RECORDED, _COURSE), *metered_entries(reserved, [other], RECORDED, held),
-    ]  # fmt: skip
+        *metered_entries(failed, [one], RECORDED, _COURSE),
+        *metered_entries(reserved, [other], RECORDED, held),
+    ]
 
 
 def _late() -> Entry:

@@ -138,13 +138,24 @@ class Stage:
         )
         result = "" if life.met is None else states.FINISHED if life.reason == "finished" else states.STOPPED
         attempt = replace(
-            attempt, phase=Phase.RUNNING, made_at=life.made, met_at=life.met, result=result,
+            attempt,
+            phase=Phase.RUNNING,
+            made_at=life.made,
+            met_at=life.met,
+            result=result,
             result_at=life.ended if result else None,
-        )  # fmt: skip
-        told: dict[str, Any] = {} if life.met is None else {
-            "step": life.step, "saved_step": life.saved, "step_seconds": life.step_seconds, "heard_at": life.ended,
-            "ended_reason": result,
-        }  # fmt: skip
+        )
+        told: dict[str, Any] = (
+            {}
+            if life.met is None
+            else {
+                "step": life.step,
+                "saved_step": life.saved,
+                "step_seconds": life.step_seconds,
+                "heard_at": life.ended,
+                "ended_reason": result,
+            }
+        )
         return attempt, [
             replace(n, made_at=life.made, gone_at=life.gone, machine_id=machine_id(place.cloud, n.name), **told)
             for n in nodes
@@ -166,9 +177,7 @@ def stage(folder: Path, now: datetime) -> Iterator[Stage]:
         yield made
 
 
-def planned(
-    job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0
-) -> Line:  # fmt: skip
+def planned(job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0) -> Line:
     """A line of a plan: so many hours of so many machines there; on a reservation nothing more is paid for them."""
     own = UsdPerHour.parse(place.usd).times(machines)
     reserved = place.market is Market.RESERVED
@@ -176,14 +185,37 @@ def planned(
     held = Fraction(hours)
     end = start + timedelta(seconds=int(held * 3600))
     return Line(
-        job=job.name, gang=f"{job.name}/0", kind="order", provisionable=True, max_usd_per_hour=price, cloud=place.cloud,
-        region=place.region, zone=place.zone or None, instance_type=place.instance_type, market=place.market.value,
-        machines=machines, accelerator=place.accelerator, accelerators=machines * _GPUS, start=start, end=end,
-        hours=held, share=1.0, startup=False, usd_per_hour=price, amortised_usd_per_hour=own, steps=steps,
-        steps_per_hour=1000.0, on_time_steps_per_hour=1000.0, billed_share=1.0, usd_per_step=None,
-        cost_usd=Usd(round(price.nanos * held)), price_as_of="2026-11-01", price_source="made up", weak="",
+        job=job.name,
+        gang=f"{job.name}/0",
+        kind="order",
+        provisionable=True,
+        max_usd_per_hour=price,
+        cloud=place.cloud,
+        region=place.region,
+        zone=place.zone or None,
+        instance_type=place.instance_type,
+        market=place.market.value,
+        machines=machines,
+        accelerator=place.accelerator,
+        accelerators=machines * _GPUS,
+        start=start,
+        end=end,
+        hours=held,
+        share=1.0,
+        startup=False,
+        usd_per_hour=price,
+        amortised_usd_per_hour=own,
+        steps=steps,
+        steps_per_hour=1000.0,
+        on_time_steps_per_hour=1000.0,
+        billed_share=1.0,
+        usd_per_step=None,
+        cost_usd=Usd(round(price.nanos * held)),
+        price_as_of="2026-11-01",
+        price_source="made up",
+        weak="",
         reservation_cost="amortised" if reserved else "",
-    )  # fmt: skip
+    )
 
 
 def machine_id(cloud: str, name: str) -> str:
@@ -195,10 +227,18 @@ def machine_id(cloud: str, name: str) -> str:
 def _seat(place: Place) -> Seat:
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
     return Seat(
-        place.zone or None, place.instance_type, place.market, place.accelerator, _GPUS, price,
-        UsdPerHour(0 if reserved else price.nanos * 5 // 4), "2026-11-01", "made up",
-        UsdPerHour.parse(place.on_demand), "amortised" if reserved else "",
-    )  # fmt: skip
+        place.zone or None,
+        place.instance_type,
+        place.market,
+        place.accelerator,
+        _GPUS,
+        price,
+        UsdPerHour(0 if reserved else price.nanos * 5 // 4),
+        "2026-11-01",
+        "made up",
+        UsdPerHour.parse(place.on_demand),
+        "amortised" if reserved else "",
+    )
 
 
 def _disk(life: Life) -> dict[str, object]:
@@ -212,20 +252,48 @@ def _plan(at: datetime, jobs: Sequence[Job], lines: Sequence[Line]) -> Plan:
     total = Usd.total(line.cost_usd for line in lines)
     end = max(line.end for line in lines)
     return Plan(
-        as_of=at.astimezone(UTC), expires_at=at + HOUR, book_digest=_BOOK.digest, book_as_of=_BOOK.as_of,
-        horizon_start=at, horizon_end=end, status="optimal", stage_one_proven=True, time_limit_hit=False,
-        cost_usd=total, orders_usd=total, threshold_usd=Usd(0), bound_usd=total, gap=0.0, gap_asked=0.005,
-        solver="by hand", lines=tuple(lines), moves=(), unplaced=(), shadow_prices=(),
+        as_of=at.astimezone(UTC),
+        expires_at=at + HOUR,
+        book_digest=_BOOK.digest,
+        book_as_of=_BOOK.as_of,
+        horizon_start=at,
+        horizon_end=end,
+        status="optimal",
+        stage_one_proven=True,
+        time_limit_hit=False,
+        cost_usd=total,
+        orders_usd=total,
+        threshold_usd=Usd(0),
+        bound_usd=total,
+        gap=0.0,
+        gap_asked=0.005,
+        solver="by hand",
+        lines=tuple(lines),
+        moves=(),
+        unplaced=(),
+        shadow_prices=(),
         jobs=tuple(_summary(job, lines) for job in jobs),
-    )  # fmt: skip
+    )
 
 
 def _summary(job: Job, lines: Sequence[Line]) -> JobSummary:
     own = [line for line in lines if line.job == job.name]
     return JobSummary(
-        job=job.name, job_digest=job.digest, team=job.team, project=job.project,
-        cost_usd=Usd.total(line.cost_usd for line in own), usd_per_step=None, steps=job.steps_left,
-        start=min(line.start for line in own), finish=max(line.end for line in own), deadline=None,
-        confidence=job.confidence, on_time_probability=None, runner_up=None, alternatives=(), constraint_costs=(),
-        dropped=(), notes=(),
-    )  # fmt: skip
+        job=job.name,
+        job_digest=job.digest,
+        team=job.team,
+        project=job.project,
+        cost_usd=Usd.total(line.cost_usd for line in own),
+        usd_per_step=None,
+        steps=job.steps_left,
+        start=min(line.start for line in own),
+        finish=max(line.end for line in own),
+        deadline=None,
+        confidence=job.confidence,
+        on_time_probability=None,
+        runner_up=None,
+        alternatives=(),
+        constraint_costs=(),
+        dropped=(),
+        notes=(),
+    )

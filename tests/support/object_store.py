@@ -84,10 +84,14 @@ class ObjectStore:
     def environment(self) -> dict[str, str]:
         """What a process needs to reach it."""
         return {
-            "AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1", "AWS_CONFIG_FILE": os.devnull,
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        }  # fmt: skip
+        }
 
     @property
     def client(self) -> Any:

@@ -45,9 +45,16 @@ def in_order(points: Iterable[PricePoint]) -> list[PricePoint]:
     return sorted(
         points,
         key=lambda p: (
-            p.cloud, p.region, p.instance_type, p.market.value, p.zone is None, p.zone or "", p.at, p.source,
+            p.cloud,
+            p.region,
+            p.instance_type,
+            p.market.value,
+            p.zone is None,
+            p.zone or "",
+            p.at,
+            p.source,
         ),
-    )  # fmt: skip
+    )
 
 
 def parts_of(folder: Path) -> list[Path]:

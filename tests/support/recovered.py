@@ -52,16 +52,17 @@ def lasting(
 ) -> dict[str, Any]:
     """A job of so many steps; ``planned_s``: how long a step takes by its specification."""
     pace = {
-        "accelerator": "H100", "count": machines, "seconds_per_step": planned_s or step_s, "fabric": "ethernet",
+        "accelerator": "H100",
+        "count": machines,
+        "seconds_per_step": planned_s or step_s,
+        "fabric": "ethernet",
         "source": "the trainer waits until a step has taken so long",
-    }  # fmt: skip
+    }
     fields = {"steps": steps, "workload": {"profile": [pace]}, "checkpoint": {"size_gib": 0.0001}, **more}
     return job(name, command, machines=machines, **fields)
 
 
-def watched(
-    site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any
-) -> Running:  # fmt: skip
+def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any) -> Running:
     """`stepfare watch`, which listens already; ``deploy``: more of its deploy file."""
     site.deploy(patience=PATIENCE, **deploy)
     watcher = site.start("watch", held=held, environment=environment)

@@ -76,8 +76,6 @@ def found_for(
 def places(plan: Plan) -> dict[str, str]:
     """By job the place and market of its lines, each once, in order."""
     return {
-        job.job: ", ".join(
-            dict.fromkeys(f"{x.cloud}/{x.region} {x.market}" for x in plan.lines if x.job == job.job)
-        )
+        job.job: ", ".join(dict.fromkeys(f"{x.cloud}/{x.region} {x.market}" for x in plan.lines if x.job == job.job))
         for job in plan.jobs
-    }  # fmt: skip
+    }

@@ -68,9 +68,12 @@ def exact_rows(report: Report) -> dict[str, Iterator[tuple[str, Rows]]]:
     """By format that keeps all digits: each section's rows as text by column name, "" for what is not known; read
     with what we did not write."""
     return {
-        "json": _of_json(report), "csv": _of_csv(report), "parquet": _of_parquet(report), "xlsx": _of_xlsx(report),
+        "json": _of_json(report),
+        "csv": _of_csv(report),
+        "parquet": _of_parquet(report),
+        "xlsx": _of_xlsx(report),
         "html": _of_html(report),
-    }  # fmt: skip
+    }
 
 
 def short_forms(report: Report) -> dict[str, str]:

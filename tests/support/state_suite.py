@@ -248,8 +248,13 @@ class NotesSuite(StateSuite):
 
     def test_the_journal_is_asked_for_some(self, store: Store) -> None:
         odd = 'c_1%"é'
-        for what, details in (("saved", {"id": odd}), ("saved", {"id": ""}), ("not_saved", {"id": odd}),
-                              ("saved", {"id": "c-2", "manifest": odd}), ("saved", {"id": odd + "x"})):  # fmt: skip
+        for what, details in (
+            ("saved", {"id": odd}),
+            ("saved", {"id": ""}),
+            ("not_saved", {"id": odd}),
+            ("saved", {"id": "c-2", "manifest": odd}),
+            ("saved", {"id": odd + "x"}),
+        ):
             store.note("a1", what, NOW, **details)
         store.note("a2", "saved", NOW, id=odd)
         assert [e.seq for e in store.journal("a1", what=("saved",))] == [1, 2, 4, 5]

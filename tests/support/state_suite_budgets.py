@@ -110,6 +110,8 @@ class BudgetsSuite(StateSuite):
             )
             # What was metered late is in December's books, and counts there: as in December's report.
             assert store.budgets.spent(NOVEMBER) == {
-                ("research", None): usd("127"), ("research", "asr"): usd("4"), ("vision", None): usd("8"),
-            }  # fmt: skip
+                ("research", None): usd("127"),
+                ("research", "asr"): usd("4"),
+                ("vision", None): usd("8"),
+            }
             assert store.budgets.spent(NOVEMBER.next) == {("research", None): usd("48")}

@@ -55,8 +55,12 @@ class NoticesSuite(StateSuite):
 
         after = store.add_notice_with(FIRST, noticed)
         assert (after.phase, after.order_id, after.order_seconds, after.ordered_at, after.version) == (
-            Phase.NOTICED, FIRST.id, 115.25, NOW, 2,
-        )  # fmt: skip
+            Phase.NOTICED,
+            FIRST.id,
+            115.25,
+            NOW,
+            2,
+        )
         assert store.attempt("a1") == after
         assert store.add_notice_with(replace(FIRST, seconds=3.0), noticed) == after
         assert store.notices() == (FIRST,)

@@ -42,15 +42,19 @@ class OverviewSuite(StateSuite):
             store.add_attempt(attempt(f"f{number}", phase=Phase.FAILED, reason=reason), [])
         store.add_attempt(attempt(), [])
         assert store.overview.counts() == {
-            (Phase.FAILED, "short"): 2, (Phase.FAILED, "crashed"): 1, (Phase.PLANNED, ""): 1,
-        }  # fmt: skip
+            (Phase.FAILED, "short"): 2,
+            (Phase.FAILED, "crashed"): 1,
+            (Phase.PLANNED, ""): 1,
+        }
 
     def test_notes_from_where_a_reader_was(self, store: Store) -> None:
         for what in ("saved", "hello", "not_saved", "saved"):
             store.note("a1", what, NOW, rank=0)
         assert [(note.seq, note.what) for note in store.overview.notes(("saved", "not_saved"))] == [
-            (1, "saved"), (3, "not_saved"), (4, "saved"),
-        ]  # fmt: skip
+            (1, "saved"),
+            (3, "not_saved"),
+            (4, "saved"),
+        ]
         assert [note.seq for note in store.overview.notes(["saved"], after=1)] == [4]
         assert store.overview.notes(["saved"], after=4) == ()
 

@@ -25,9 +25,10 @@ def in_money(scene: Scene) -> Scene:
 
     def zone(z: ZoneSeries) -> ZoneSeries:
         return replace(
-            z, spot_usd_per_hour=np.round(z.spot_usd_per_hour, 4),
+            z,
+            spot_usd_per_hour=np.round(z.spot_usd_per_hour, 4),
             on_demand_usd_per_hour=round(z.on_demand_usd_per_hour, 4),
-        )  # fmt: skip
+        )
 
     series = Series(scene.tick_s, tuple(zone(z) for z in scene.series.zones))
     return Scene.of(scene.task, series, [0], scene.ways)
@@ -83,11 +84,17 @@ class Steer:
         keys = [f"{z} spot" for z in zones]
         keys += [f"{z} demand" for z in zones if isfinite(self.scene.on_demand_usd[z])]
         return Observation(
-            now=self.now, deadline=BEGIN + timedelta(seconds=self.scene.task.deadline_s),
-            tick=timedelta(seconds=self.scene.tick_s), event=event, here=here,
-            places=tuple(self._place(key) for key in keys), began=BEGIN, share=self.left / self._work_s,
-            lives=tuple(kept), answers=tuple(self.answers),
-        )  # fmt: skip
+            now=self.now,
+            deadline=BEGIN + timedelta(seconds=self.scene.task.deadline_s),
+            tick=timedelta(seconds=self.scene.tick_s),
+            event=event,
+            here=here,
+            places=tuple(self._place(key) for key in keys),
+            began=BEGIN,
+            share=self.left / self._work_s,
+            lives=tuple(kept),
+            answers=tuple(self.answers),
+        )
 
     @property
     def _work_s(self) -> int:
@@ -106,11 +113,19 @@ class Steer:
         earlier = tuple((BEGIN + t * g, spot[t]) for t in range(self.tick)) if market == "spot" else ()
         hours = self.left / HOUR_S
         return Place(
-            key=key, market=Market.SPOT if market == "spot" else Market.ON_DEMAND, usd_per_hour=price, hours=hours,
-            startup_hours=scene.task.changeover_s / HOUR_S, expected_usd=Usd(round(hours * price.nanos)),
-            transfer_hours=seconds / HOUR_S, moves_usd=Usd.parse(f"{usd:.4f}"), site=number,
-            region=scene.series.regions[z], usd_since=self.now, earlier_usd=earlier,
-        )  # fmt: skip
+            key=key,
+            market=Market.SPOT if market == "spot" else Market.ON_DEMAND,
+            usd_per_hour=price,
+            hours=hours,
+            startup_hours=scene.task.changeover_s / HOUR_S,
+            expected_usd=Usd(round(hours * price.nanos)),
+            transfer_hours=seconds / HOUR_S,
+            moves_usd=Usd.parse(f"{usd:.4f}"),
+            site=number,
+            region=scene.series.regions[z],
+            usd_since=self.now,
+            earlier_usd=earlier,
+        )
 
     def _move(self, decision: Move) -> None:
         was = (self.kind, self.zone)

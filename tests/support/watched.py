@@ -48,9 +48,14 @@ class Places:
         before, last = want.chain.before, want.last
         name, number = f"{last.job}-{last.number + 1}", last.number + 1
         one = attempt(
-            name, job=last.job, number=number, resumes=before.attempt, first_step=before.step,
-            created_at=NOW + number * SECOND, machines=last.machines,
-        )  # fmt: skip
+            name,
+            job=last.job,
+            number=number,
+            resumes=before.attempt,
+            first_step=before.step,
+            created_at=NOW + number * SECOND,
+            machines=last.machines,
+        )
         self.site.store.add_attempt(one, [node(name)])
         return Placed(one, go.choice, "")
 

@@ -57,12 +57,19 @@ def test_what_they_say(tmp_path: Path) -> None:
     assert (fee.kind, fee.usd, fee.period, fee.what) == (Kind.FEE, Usd.parse("1250.50"), Month(2026, 11), What.OTHER)
     assert (fee.start, fee.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
     assert (fee.who, fee.reason, fee.reference, fee.cloud, fee.team) == (
-        "anna@here", "support", "INV-7", "aws", "research",
-    )  # fmt: skip
+        "anna@here",
+        "support",
+        "INV-7",
+        "aws",
+        "research",
+    )
     assert (credit.kind, credit.usd, credit.corrects) == (Kind.CREDIT, Usd.parse("-99.9"), "2026-10")
     assert (idle.use, idle.what, idle.quantity, idle.unit) == (
-        Use.RESERVATION_UNUSED, What.MACHINE, Fraction(168), "Hours",
-    )  # fmt: skip
+        Use.RESERVATION_UNUSED,
+        What.MACHINE,
+        Fraction(168),
+        "Hours",
+    )
     assert (idle.period, idle.end.day) == (Month(2026, 11), 8)
 
 
@@ -96,13 +103,17 @@ def test_two_that_say_the_same_need_names(tmp_path: Path) -> None:
         ("{kind: fee, usd: 1, start: 2026-11-01T00:00Z, end: 2026-11-01T00:00Z, reason: r}", "ends when it begins"),
         ("{kind: fee, usd: 1, period: 2026-11, reason: r, quantity: 3}", "`quantity` and `unit` come together"),
         ("{kind: fee, usd: 1, period: 2026-11, reason: r, unit: GB, quantity: x}", "is no quantity"),
-        ("{kind: fee, usd: -1, period: 2026-11, reason: r}",
-         "rows.yaml:1:12: entries[0]: money is never negative but for credits"),
+        (
+            "{kind: fee, usd: -1, period: 2026-11, reason: r}",
+            "rows.yaml:1:12: entries[0]: money is never negative but for credits",
+        ),
         ("{kind: credit, usd: 1, period: 2026-11, reason: r}", "a credit is not above zero"),
-        ("{kind: fee, usd: 1, period: 2026-12, start: 2026-11-01T00:00Z, end: 2026-11-02T00:00Z, reason: r}",
-         "in the books of 2026-12 without correcting anything"),
+        (
+            "{kind: fee, usd: 1, period: 2026-12, start: 2026-11-01T00:00Z, end: 2026-11-02T00:00Z, reason: r}",
+            "in the books of 2026-12 without correcting anything",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, row: str, wanted: str) -> None:
     (said,) = problems(tmp_path, f"entries: [ {row}]")
     assert wanted in said

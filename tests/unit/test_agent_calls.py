@@ -45,9 +45,7 @@ def _answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[Coord
 
 
 def _coordinator(port: int) -> Coordinator:
-    return Coordinator(
-        f"http://127.0.0.1:{port}/base/", attempt="a 1", rank=3, token=TOKEN, ca_file=None, seconds=5
-    )  # fmt: skip
+    return Coordinator(f"http://127.0.0.1:{port}/base/", attempt="a 1", rank=3, token=TOKEN, ca_file=None, seconds=5)
 
 
 def test_one_call() -> None:

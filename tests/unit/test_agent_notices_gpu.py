@@ -59,8 +59,11 @@ def test_each_new_count_is_one_notice() -> None:
     found = [_looked(readings) for _ in range(4)]
     uuid = "GPU-513536b6-0000-0000-0000-000000000002"
     assert [[notice.id for notice in notices] for notices in found] == [
-        [], [f"gpu-ecc-{uuid}-1"], [f"gpu-ecc-{uuid}-1"], [f"gpu-ecc-{uuid}-2"],
-    ]  # fmt: skip
+        [],
+        [f"gpu-ecc-{uuid}-1"],
+        [f"gpu-ecc-{uuid}-1"],
+        [f"gpu-ecc-{uuid}-2"],
+    ]
     notice = found[1][0]
     assert (notice.kind, notice.source, notice.seconds) == ("health", "gpu", None)
     assert notice.what == "NVIDIA A100-SXM4-80GB 00000000:01:00.0: 1 uncorrectable memory errors"
@@ -109,8 +112,10 @@ def test_what_is_no_output_is_trouble(text: str) -> None:
 def test_xids_of_the_hardware_each_once_and_none_of_programs() -> None:
     found = list(xids(KERNEL_LOG.splitlines()))
     assert [(place, number) for place, number, _ in found] == [
-        ("0000:3b:00", 48), ("0000:86:00", 79), ("0000:af:00", 74),
-    ]  # fmt: skip
+        ("0000:3b:00", 48),
+        ("0000:86:00", 79),
+        ("0000:af:00", 74),
+    ]
     assert found[1][2] == "pid=1122, GPU has fallen off the bus."
     notices = _looked(KernelLog("dmesg", _says((0, KERNEL_LOG))))
     assert notices[1].id == "gpu-xid-79-0000:86:00"

@@ -176,15 +176,25 @@ def test_the_training_is_told_what_it_goes_on_from_and_how_often_to_save() -> No
     plain = contract(_config(), "h", 1)
     told = contract(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5), "h", 1)
     assert {name: told[name] for name in set(told) - set(plain)} == {
-        "STEPFARE_RESUME_STEP": "0", "STEPFARE_RESUME_MANIFEST": "/m", "STEPFARE_CHECKPOINT_SECONDS": "1234.5",
-    }  # fmt: skip
+        "STEPFARE_RESUME_STEP": "0",
+        "STEPFARE_RESUME_MANIFEST": "/m",
+        "STEPFARE_CHECKPOINT_SECONDS": "1234.5",
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("resume_step", -1), ("resume_step", "1"), ("resume_step", None), ("resume_manifest", None),
-     ("checkpoint_seconds", 0), ("checkpoint_seconds", -1.0), ("checkpoint_seconds", 1e8), ("checkpoint_seconds", "1")],
-)  # fmt: skip
+    [
+        ("resume_step", -1),
+        ("resume_step", "1"),
+        ("resume_step", None),
+        ("resume_manifest", None),
+        ("checkpoint_seconds", 0),
+        ("checkpoint_seconds", -1.0),
+        ("checkpoint_seconds", 1e8),
+        ("checkpoint_seconds", "1"),
+    ],
+)
 def test_what_it_is_told_makes_sense(name: str, value: object) -> None:
     with pytest.raises(BadConfig, match=name):
         _config(**{name: value})

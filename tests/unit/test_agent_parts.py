@@ -94,17 +94,22 @@ def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
     assert many["WORLD_SIZE"] == "16"
     assert not {"RANK", "LOCAL_RANK"} & set(many)
     assert {name: value for name, value in many.items() if name.startswith("PET_")} == {
-        "PET_MASTER_ADDR": "10.0.0.1", "PET_MASTER_PORT": "29500", "PET_NNODES": "2", "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "10.0.0.1",
+        "PET_MASTER_PORT": "29500",
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "0",
         "PET_NPROC_PER_NODE": "8",
-    }  # fmt: skip
+    }
 
 
 def test_imported_commands_find_the_variables_of_skypilot() -> None:
     found = contract(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
     assert {name: value for name, value in found.items() if name.startswith("SKYPILOT_")} == {
-        "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NUM_GPUS_PER_NODE": "8",
+        "SKYPILOT_NODE_RANK": "1",
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_NUM_GPUS_PER_NODE": "8",
         "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
-    }  # fmt: skip
+    }
     assert "SKYPILOT_NODE_IPS" not in contract(_config(), "10.0.0.1", 29500)
 
 

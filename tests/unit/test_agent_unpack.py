@@ -63,9 +63,11 @@ def test_links_inside_and_modes_are_kept(tmp_path: Path, filters: bool) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     members = (
-        _member("lib", tarfile.DIRTYPE, mode=0o555), _member("lib/run.sh", mode=0o6775),
-        _member("bin", tarfile.DIRTYPE, mode=0o755), _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
-    )  # fmt: skip
+        _member("lib", tarfile.DIRTYPE, mode=0o555),
+        _member("lib/run.sh", mode=0o6775),
+        _member("bin", tarfile.DIRTYPE, mode=0o755),
+        _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
+    )
     unpack(_archive(tmp_path / "a.tar", *members), folder, "said")
     assert (folder / "bin" / "run").read_text() == "hi"
     assert (folder / "lib" / "run.sh").stat().st_mode & 0o7777 == 0o755

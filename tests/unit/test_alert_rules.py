@@ -39,10 +39,22 @@ def _samples() -> dict[str, dict[str, set[str]]]:
     reasons = ("finished", "failed", "given_up", "credentials", "here", "job", "short", "interrupted")
     alive = [attempt(f"a-{phase}", phase=phase) for phase in Phase if not phase.is_over]
     picture = Picture(
-        "1.0", NOW, {(Phase.FAILED, reason): 1 for reason in reasons}, alive,
-        [node(one.id, made_at=NOW, agent="running") for one in alive], 1, 1, 1, 1, {"interruption": 1},
-        {"interruption": Delays()}, 1, {"llama": 1}, {("aws", Market.SPOT): Usd(1)}, {Use.STARTUP: Usd(1)},
-    )  # fmt: skip
+        "1.0",
+        NOW,
+        {(Phase.FAILED, reason): 1 for reason in reasons},
+        alive,
+        [node(one.id, made_at=NOW, agent="running") for one in alive],
+        1,
+        1,
+        1,
+        1,
+        {"interruption": 1},
+        {"interruption": Delays()},
+        1,
+        {"llama": 1},
+        {("aws", Market.SPOT): Usd(1)},
+        {Use.STARTUP: Usd(1)},
+    )
     found: dict[str, dict[str, set[str]]] = {}
     for family in text_string_to_metric_families(text_of(picture).decode()):
         for sample in family.samples:

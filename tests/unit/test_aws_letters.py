@@ -27,10 +27,16 @@ def message(subject: str = WARNING, /, **changes: Any) -> dict[str, Any]:
         STATE_CHANGE: {"instance-id": "i-0a", "state": "shutting-down"},
     }
     event = {
-        "version": "0", "id": "12345678-1234-1234-1234-123456789012", "detail-type": subject, "source": "aws.ec2",
-        "account": "123456789012", "time": "2026-11-21T18:00:00Z", "region": "us-east-1",
-        "resources": ["arn:aws:ec2:us-east-1a:instance/i-0a"], "detail": details.get(subject, {}),
-    } | changes  # fmt: skip
+        "version": "0",
+        "id": "12345678-1234-1234-1234-123456789012",
+        "detail-type": subject,
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2026-11-21T18:00:00Z",
+        "region": "us-east-1",
+        "resources": ["arn:aws:ec2:us-east-1a:instance/i-0a"],
+        "detail": details.get(subject, {}),
+    } | changes
     return {"MessageId": "m", "ReceiptHandle": "r-1", "Body": json.dumps(event)}
 
 
@@ -105,11 +111,16 @@ def test_a_time_in_another_zone_is_the_same_time() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"time": "yesterday"}, {"time": "2026-11-21T18:00:00"}, {"time": None}, {"detail": []}, {"detail": {}},
-        {"time": "9999-12-31T23:59:59Z"}, {"detail": {"instance-id": 7, "instance-action": "stop"}},
+        {"time": "yesterday"},
+        {"time": "2026-11-21T18:00:00"},
+        {"time": None},
+        {"detail": []},
+        {"detail": {}},
+        {"time": "9999-12-31T23:59:59Z"},
+        {"detail": {"instance-id": 7, "instance-action": "stop"}},
         {"detail": {"instance-id": "i-0a", "instance-action": "x\x1b[2J"}},
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_counted(changes: dict[str, Any]) -> None:
     batch = read_letters("aws", [message(**changes), message()])
     assert (len(batch.letters), batch.unreadable) == (1, 1)

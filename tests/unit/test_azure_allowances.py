@@ -33,15 +33,22 @@ def test_quotas_name_the_machines_of_their_family() -> None:
     assert MACHINE is not None
     families = {family_key("standardNDSH100v5Family"): [MACHINE]}
     usages = [
-        usage("cores"), usage("lowPriorityCores", 64, 0), usage("virtualMachines", 25000),
-        usage("StandardNDSH100v5Family"), usage("standardDSv5Family"),
-    ]  # fmt: skip
+        usage("cores"),
+        usage("lowPriorityCores", 64, 0),
+        usage("virtualMachines", 25000),
+        usage("StandardNDSH100v5Family"),
+        usage("standardDSv5Family"),
+    ]
     found = {q.name: q for q in read_quotas("azure", "eastus", usages, families)}
     assert set(found) == {"cores", "lowPriorityCores", "virtualMachines", "StandardNDSH100v5Family"}
     family = found["StandardNDSH100v5Family"]
     assert (family.families, family.market, family.amount, family.used, family.unit) == (
-        (H100,), Market.ON_DEMAND, 192, 96, QuotaUnit.VCPUS,
-    )  # fmt: skip
+        (H100,),
+        Market.ON_DEMAND,
+        192,
+        96,
+        QuotaUnit.VCPUS,
+    )
     assert family.families == (MACHINE.family,), "as limits.yaml writes it"
     assert (found["lowPriorityCores"].market, found["lowPriorityCores"].families) == (Market.SPOT, ())
     assert (found["cores"].market, found["virtualMachines"].market) == (Market.ON_DEMAND, None)

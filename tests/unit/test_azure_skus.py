@@ -101,8 +101,11 @@ def test_a_size_that_the_book_does_not_know_becomes_a_machine() -> None:
     assert (machine.accelerator, machine.accelerator_count, machine.accelerator_memory_gib) == ("H100-NVL", 1, 94)
     assert (machine.vcpus, machine.memory_gib, machine.local_nvme_gib) == (96, 1900.0, 3488)
     assert (machine.fabric, machine.inter_node_gbps, machine.intra_node_gb_per_s, machine.checked) == (
-        None, None, None, False
-    )  # fmt: skip
+        None,
+        None,
+        None,
+        False,
+    )
     unknown = read(sku("Standard_NV12s_v3", has={"GPUs": "1"})).skus["Standard_NV12s_v3"]
     assert machine_from(unknown, BOOK, "azure", NOW.date()) is None
 
@@ -124,9 +127,11 @@ def places(offers: tuple[Offer, ...]) -> set[tuple[str, str | None, str, str]]:
 def test_offers_by_zone() -> None:
     found = r.read_region(CONTEXT, "eastus", prices(H100), read(sku(zones=("1", "2"))), whole=True)
     assert places(found.offers) == {
-        (H100, "1", "on_demand", "10.00"), (H100, "2", "on_demand", "10.00"),
-        (H100, "1", "spot", "4.00"), (H100, "2", "spot", "4.00"),
-    }  # fmt: skip
+        (H100, "1", "on_demand", "10.00"),
+        (H100, "2", "on_demand", "10.00"),
+        (H100, "1", "spot", "4.00"),
+        (H100, "2", "spot", "4.00"),
+    }
     assert {(o.source, o.as_of, o.price_basis) for o in found.offers} == {(r.SOURCE, NOW.date(), "list")}
     assert found.covered == {("eastus", Market.ON_DEMAND), ("eastus", Market.SPOT)}
     assert (found.machines, found.regions, found.dropped, found.rows_read) == ((), (), (), 3)

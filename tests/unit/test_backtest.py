@@ -132,8 +132,11 @@ def test_sources_do_not_share_stretches() -> None:
 
 
 def test_the_window_shown_is_of_the_widest_cell_and_one_in_which_policies_differ() -> None:
-    cells = [cell("a"), cell("a", "b", joined=True, task=Task(TASK.work_s, 20 * TICK_S, 720)),
-             cell("a", "b", joined=True)]  # fmt: skip
+    cells = [
+        cell("a"),
+        cell("a", "b", joined=True, task=Task(TASK.work_s, 20 * TICK_S, 720)),
+        cell("a", "b", joined=True),
+    ]
     found = {part: play(cells, WINDOWS, part) for part in parts(cells, WINDOWS, ("up", "greedy"))}
     pools = pool(cells, WINDOWS, found)
     shown = widest(pools)

@@ -63,8 +63,10 @@ def test_a_delivery_becomes_a_bill_for_each_issuer_account_and_period(store: Bil
     done = take(store, written(tmp_path / "november.csv", golden_charges()))
     assert done.new
     assert [(bill.issuer, bill.account, bill.rows) for bill in done.delivery.bills] == [
-        ("AWS", "111122223333", 35), ("Google Cloud", "01A2B3-C4D5E6-F7A8B9", 17), ("Nebius", "contract-77", 8),
-    ]  # fmt: skip
+        ("AWS", "111122223333", 35),
+        ("Google Cloud", "01A2B3-C4D5E6-F7A8B9", 17),
+        ("Nebius", "contract-77", 8),
+    ]
     aws, google, nebius = done.delivery.bills
     assert aws.sums == {"USD": dict(zip(COSTS, ("646.3", "646.3", "826.3", "826.3"), strict=True))}
     assert google.sums["USD"]["BilledCost"] == "516.5"
@@ -166,7 +168,7 @@ def test_what_no_row_says_is_not_zero(store: BillStore, tmp_path: Path) -> None:
         (cell("ChargePeriodEnd", "2023-02-01T30:00:00Z"), ("unreadable", "ChargePeriodEnd")),
         (renamed("x_JobId", "Id"), ("unknown-column", "Id")),
     ],
-)  # fmt: skip
+)
 def test_a_gap_is_told_and_the_rest_goes_on(
     change: Change, gap: tuple[str, str], store: BillStore, tmp_path: Path
 ) -> None:

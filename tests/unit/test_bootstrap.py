@@ -30,9 +30,19 @@ GOLDEN = ROOT / "tests" / "golden" / "cloud_init"
 COORDINATOR = "https://watch.example.com:8443"
 TOKEN, SECRET = "token-canary-8d1b7c", "secret-canary-91ee04"
 CONFIG = Config(
-    attempt="attempt-7", job="bert", rank=0, nodes=4, command="torchrun train.py --resume latest", workdir="",
-    coordinator=COORDINATOR, token_file="", log_folder="", spool_folder="", processes_per_node=8, gpus=True,
-)  # fmt: skip
+    attempt="attempt-7",
+    job="bert",
+    rank=0,
+    nodes=4,
+    command="torchrun train.py --resume latest",
+    workdir="",
+    coordinator=COORDINATOR,
+    token_file="",
+    log_folder="",
+    spool_folder="",
+    processes_per_node=8,
+    gpus=True,
+)
 AGENT = AgentAt.of(COORDINATOR, b"agent")
 SPEC = Bootstrap(CONFIG, AGENT, TOKEN, plain={"BATCH": "512"}, secret={"API_KEY": SECRET})
 ARCHIVE = Code("archive", "https://code.example.com/bert.tar.gz", "ab" * 32)
@@ -76,8 +86,11 @@ def test_an_agent_can_read_what_is_written(name: str, tmp_path: Path) -> None:
     config = read(str(tmp_path / "agent.json"))
     asked = CASES[name].config
     assert (config.command, config.engine, config.rank, config.code) == (
-        asked.command, asked.engine, asked.rank, asked.code,
-    )  # fmt: skip
+        asked.command,
+        asked.engine,
+        asked.rank,
+        asked.code,
+    )
     assert config.token_file == "/etc/stepfare/token"
     given = read_given(str(tmp_path / "env.json"))
     assert (given.plain, given.secret) == ({"BATCH": "512"}, {"API_KEY": SECRET})
@@ -194,8 +207,10 @@ def test_local_disks_are_mounted_where_they_are_unused(
     script = _script(tmp_path, "mount-nvme", MOUNT_NVME)
     ran = subprocess.run(
         [script, tmp_path / "scratch", tmp_path / "by-id"],
-        env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={"PATH": str(tmp_path / "bin")},
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stderr
     calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
     assert calls == called

@@ -38,8 +38,10 @@ def test_the_latest_that_has_begun_holds() -> None:
     asr = budget("asr", "50", Scope.PROJECT)
     found = [asr, budget(amount="200", since=DECEMBER), budget(), everyone]
     assert [(each.title, each.usd) for each in holding(found, NOVEMBER)] == [
-        ("all", usd("900")), ("team research", usd("100")), ("project asr", usd("50")),
-    ]  # fmt: skip
+        ("all", usd("900")),
+        ("team research", usd("100")),
+        ("project asr", usd("50")),
+    ]
     assert holding(found, DECEMBER)[1].usd == usd("200")
     assert holding(found, Month(2026, 10)) == ()
 
@@ -52,8 +54,11 @@ def test_one_that_was_taken_away_holds_no_more_and_may_come_back() -> None:
 
 def test_whose_money_counts() -> None:
     spent: dict[tuple[str, str | None], Usd] = {
-        ("research", "asr"): usd("1"), ("research", None): usd("2"), ("vision", "asr"): usd("4"), ("", None): usd("8"),
-    }  # fmt: skip
+        ("research", "asr"): usd("1"),
+        ("research", None): usd("2"),
+        ("vision", "asr"): usd("4"),
+        ("", None): usd("8"),
+    }
     assert spent_of(budget(), spent) == usd("3")
     assert spent_of(budget("asr", scope=Scope.PROJECT), spent) == usd("5")
     assert spent_of(budget("", scope=Scope.ALL), spent) == usd("15")

@@ -21,8 +21,11 @@ def rows() -> list[Judged]:
     outcomes, groups = np.array([even((i + 0.5) / 400) for i in range(400)]), np.arange(400)
     true = np.tile([even((i + 0.5) / 60) for i in range(60)], (400, 1))
     sure = 10 + (true - 10) / 5
-    return [judge(f"{name} <&>", what, quoted, outcomes, groups)
-            for name, quoted in (("sure", sure), ("true", true)) for what in ("cost", "finish")]  # fmt: skip
+    return [
+        judge(f"{name} <&>", what, quoted, outcomes, groups)
+        for name, quoted in (("sure", sure), ("true", true))
+        for what in ("cost", "finish")
+    ]
 
 
 def test_a_line_a_kind_marks_what_is_outside() -> None:

@@ -33,16 +33,20 @@ def test_jobs_come_and_go() -> None:
     found = plan_diff(before, after)
     assert [(c.job, c.kind) for c in found.changes] == [("a", "gone"), ("b", "same"), ("c", "new")]
     assert [(c.cost_before is None, c.cost_after is None) for c in found.changes] == [
-        (False, True), (False, False), (True, False),
-    ]  # fmt: skip
+        (False, True),
+        (False, False),
+        (True, False),
+    ]
     assert not found.same_jobs
 
 
 def test_a_cheaper_place_elsewhere_is_a_move_because_the_prices_changed() -> None:
     found = change(plan_of([a_job()], [NORTH]), plan_of([a_job()], [NORTH, CHEAP]))
     assert (found.kind, str(found.before), str(found.after)) == (
-        "moved", "aws/north-1 p9.48xlarge on_demand x8", "aws/south-1 p9.48xlarge on_demand x8",
-    )  # fmt: skip
+        "moved",
+        "aws/north-1 p9.48xlarge on_demand x8",
+        "aws/south-1 p9.48xlarge on_demand x8",
+    )
     assert "the prices changed" in found.why
     assert "the old place would now cost $192." in found.why
     assert found.cost_before is not None

@@ -36,8 +36,11 @@ def one_of(given: Entry, books: Books | None = None) -> Any:
 def test_a_spot_machine_by_what_its_time_went_into() -> None:
     found = of(resource_id="i-spot-0")
     assert [(one.x_waste_kind, one.billed_cost, one.x_on_demand_equivalent_cost) for one in found] == [
-        ("startup", 12, 30), (None, 144, 360), ("checkpoint_overhead", 12, 30), ("restart_lost_work", 24, 60),
-    ]  # fmt: skip
+        ("startup", 12, 30),
+        (None, 144, 360),
+        ("checkpoint_overhead", 12, 30),
+        ("restart_lost_work", 24, 60),
+    ]
     assert {one.pricing_category for one in found} == {"Dynamic"}
     # A spot price is its own list price: what it saved is seen against the on-demand equivalent alone.
     assert {(one.list_unit_price, one.contracted_unit_price) for one in found} == {(24, 24)}
@@ -52,8 +55,9 @@ def test_a_spot_machine_by_what_its_time_went_into() -> None:
     assert work.tags == {"team": "speech", "project": "asr", "cost_center": "cc-7", "job": "whisper"}
     assert (work.x_job_id, work.x_attempt, work.x_record_state) == ("whisper", "spot", "Estimated")
     assert (work.x_price_observed_at, work.x_price_source) == (
-        datetime(2026, 11, 2, tzinfo=UTC), "price book 3f2a90c1",
-    )  # fmt: skip
+        datetime(2026, 11, 2, tzinfo=UTC),
+        "price book 3f2a90c1",
+    )
     assert work.sku_price_details == {"InstanceType": "p5.48xlarge", "GpuCount": 8, "x_GpuModel": "H100"}
     assert (work.service_provider_name, work.host_provider_name, work.invoice_issuer_name) == ("AWS",) * 3
     assert (work.service_name, work.sub_account_id) == ("Amazon EC2", "000044445555")
@@ -62,8 +66,11 @@ def test_a_spot_machine_by_what_its_time_went_into() -> None:
 def test_on_demand_at_a_discount_and_a_reservation_have_list_prices() -> None:
     (later,) = of(resource_id="i-later-0")
     assert (later.pricing_category, later.billed_cost, later.contracted_cost, later.list_cost) == (
-        "Standard", 162, 162, 180,
-    )  # fmt: skip
+        "Standard",
+        162,
+        162,
+        180,
+    )
     (kept,) = of(resource_id="i-kept-0")
     assert (kept.pricing_category, kept.billed_cost, kept.effective_cost, kept.list_cost) == ("Other", 0, 0, 180)
     assert kept.x_on_demand_equivalent_cost == 180
@@ -191,7 +198,10 @@ def test_sums_by_team_are_the_months() -> None:
         if charge.x_waste_kind:
             waste[charge.x_waste_kind] += charge.effective_cost
     assert waste == {
-        "startup": 24, "checkpoint_overhead": 24, "restart_lost_work": 48, "failed_launch": Decimal("2.5"),
+        "startup": 24,
+        "checkpoint_overhead": 24,
+        "restart_lost_work": 48,
+        "failed_launch": Decimal("2.5"),
         "reservation_unused": 800,
-    }  # fmt: skip
+    }
     assert set(waste) <= {use.value for use in Use}

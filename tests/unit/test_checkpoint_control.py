@@ -65,8 +65,12 @@ def test_an_order_is_written_whole_and_once(control: Control, ticks: _Ticks) -> 
     for _ in range(3):
         control.ordered({"id": "c-1", "seconds": 95, "reason": "maintenance", "order": "checkpoint"})
         assert _request(control) == {
-            "version": 1, "id": "c-1", "reason": "maintenance", "seconds": 95, "until": 1095.0,
-        }  # fmt: skip
+            "version": 1,
+            "id": "c-1",
+            "reason": "maintenance",
+            "seconds": 95,
+            "until": 1095.0,
+        }
         ticks.now += 1
     _say(control, id="c-1", step=12, manifest="/b/step-12.json", seconds=3.25)
     assert control.look() == [{"id": "c-1", "step": 12, "manifest": "/b/step-12.json", "seconds": 3.25}]
@@ -145,10 +149,22 @@ def test_a_training_that_ends_will_not_answer(control: Control) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "7", '{"step": 1}', '{"step": -1, "manifest": "/m"}', '{"step": true, "manifest": "/m"}',
-     '{"step": 1, "manifest": ""}', '{"step": 1.5, "manifest": "/m"}', "[" * 70000, "x" * 100000,
-     json.dumps({"step": 1, "manifest": "x" * 5000}), '{"id": ["a"], "failed": {}}'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"step": 1}',
+        '{"step": -1, "manifest": "/m"}',
+        '{"step": true, "manifest": "/m"}',
+        '{"step": 1, "manifest": ""}',
+        '{"step": 1.5, "manifest": "/m"}',
+        "[" * 70000,
+        "x" * 100000,
+        json.dumps({"step": 1, "manifest": "x" * 5000}),
+        '{"id": ["a"], "failed": {}}',
+    ],
+)
 def test_whatever_lies_there_is_read_without_harm(control: Control, text: str) -> None:
     control.ordered({"id": "a", "seconds": 60})
     (control.folder / "saved.json").write_text(text)

@@ -34,8 +34,9 @@ def test_a_closed_set_costs_what_was_billed_in_each_currency() -> None:
     }
     first, *rest = golden_charges()
     assert closed_set([replace(first, effective_cost=Decimal(3)), *rest])["USD"] == (
-        Decimal("1162.8"), Decimal("1163.3"),
-    )  # fmt: skip
+        Decimal("1162.8"),
+        Decimal("1163.3"),
+    )
 
 
 @pytest.mark.skipif(not SAMPLES, reason="the shared data are not here")

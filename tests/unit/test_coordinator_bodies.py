@@ -13,21 +13,39 @@ from router.coordinator.messages import BadBody, Piece
 
 BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
 HELLO = {
-    "protocol": 1, "incarnation": "a1", "nodes": 2, "host": "h", "engine": "ray", "address": "10.0.0.1",
+    "protocol": 1,
+    "incarnation": "a1",
+    "nodes": 2,
+    "host": "h",
+    "engine": "ray",
+    "address": "10.0.0.1",
     "master_port": 1,
-}  # fmt: skip
+}
 ENDED = BEAT | {
-    "state": "failed", "reason": "crashed", "exit_code": 1, "signal": 9, "message": "m", "log_bytes_lost": 0,
-}  # fmt: skip
+    "state": "failed",
+    "reason": "crashed",
+    "exit_code": 1,
+    "signal": 9,
+    "message": "m",
+    "log_bytes_lost": 0,
+}
 NOTICE = {
-    "protocol": 1, "incarnation": "a1", "id": "n-1", "kind": "interruption", "source": "aws", "seconds": 117.5,
+    "protocol": 1,
+    "incarnation": "a1",
+    "id": "n-1",
+    "kind": "interruption",
+    "source": "aws",
+    "seconds": 117.5,
     "what": "w",
-}  # fmt: skip
+}
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (messages.hello, HELLO), "heartbeat": (messages.heartbeat, BEAT), "ended": (messages.ended, ENDED),
-    "logs": (messages.logs, LOGS), "notice": (messages.notice, NOTICE),
-}  # fmt: skip
+    "hello": (messages.hello, HELLO),
+    "heartbeat": (messages.heartbeat, BEAT),
+    "ended": (messages.ended, ENDED),
+    "logs": (messages.logs, LOGS),
+    "notice": (messages.notice, NOTICE),
+}
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
 )  # fmt: skip
@@ -56,10 +74,16 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"protocol": 2}, {"state": "ended"}, {"reason": "stopped"}, {"reason": "bored"}, {"exit_code": 2**31},
-        {"signal": -1}, {"incarnation": "a b"}, {"uptime_seconds": -1},
+        {"protocol": 2},
+        {"state": "ended"},
+        {"reason": "stopped"},
+        {"reason": "bored"},
+        {"exit_code": 2**31},
+        {"signal": -1},
+        {"incarnation": "a b"},
+        {"uptime_seconds": -1},
     ],
-)  # fmt: skip
+)
 def test_ends_that_make_no_sense(change: dict[str, Any]) -> None:
     with pytest.raises(BadBody):
         messages.ended(ENDED | change)

@@ -66,8 +66,10 @@ def test_what_can_be_true_is_taken(gang: Scene, clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("step", "more", "why"),
     [
-        (2**62, {}, f"is more than the job's {STEPS}"), (STEPS + 1, {}, f"is more than the job's {STEPS}"),
-        (STEPS, {}, "as fast as was planned"), (10, {"manifest": "/etc/passwd"}, "no JSON file"),
+        (2**62, {}, f"is more than the job's {STEPS}"),
+        (STEPS + 1, {}, f"is more than the job's {STEPS}"),
+        (STEPS, {}, "as fast as was planned"),
+        (10, {"manifest": "/etc/passwd"}, "no JSON file"),
         (10, {"manifest": "/etc/passwd.json"}, "not below the job's store"),
         (10, {"manifest": f"{STORE}/../other/step-00000010.manifest.json"}, "no absolute path or URL"),
         (10, {"manifest": f"{STORE}-2/step-00000010.manifest.json"}, "not below the job's store"),
@@ -75,7 +77,7 @@ def test_what_can_be_true_is_taken(gang: Scene, clock: Clock) -> None:
         (10, {"manifest": "ckpt/job-1/10.json"}, "no absolute path or URL"),
         (10, {"manifest": f"{manifest(10)}?endpoint_override=elsewhere"}, "no plain URL"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_true_is_noted_and_ends_nothing(
     gang: Scene, clock: Clock, step: int, more: dict[str, Any], why: str
 ) -> None:
@@ -131,10 +133,15 @@ def test_an_honest_training_is_believed(since: int, seconds: float, rate: float,
 
 def test_stores_of_every_region_of_a_job() -> None:
     regions = {"us-east-1": {"checkpoint_url": "s3://east/x"}, "us-west-2": {}}
-    deploy = Deploy.model_validate({
-        "clouds": {"aws": {"checkpoint_url": "s3://all/y", "regions": regions}, "gcp": {},
-                   "sandbox": {"checkpoint_url": "file:///mnt/z"}}
-    })  # fmt: skip
+    deploy = Deploy.model_validate(
+        {
+            "clouds": {
+                "aws": {"checkpoint_url": "s3://all/y", "regions": regions},
+                "gcp": {},
+                "sandbox": {"checkpoint_url": "file:///mnt/z"},
+            }
+        }
+    )
     assert deploy.stores_of("job-1") == {"s3://east/x/job-1", "s3://all/y/job-1", "file:///mnt/z/job-1"}
     (bounds,) = [Bounds(stores=tuple(deploy.stores_of("job-1")))]
     assert bounds.of_manifest("/mnt/z/job-1/step-00000001.manifest.json") == ""

@@ -34,9 +34,12 @@ class Scraped:
     def fresh(self) -> Metrics:
         """As after a restart."""
         return Metrics(
-            self.store, lambda: NOW + self.seconds * SECOND, lambda: NOW + self.seconds * SECOND, version="1.2",
+            self.store,
+            lambda: NOW + self.seconds * SECOND,
+            lambda: NOW + self.seconds * SECOND,
+            version="1.2",
             ticks=lambda: self.seconds,
-        )  # fmt: skip
+        )
 
     def samples(self, *, after: float = FRESH_SECONDS) -> Samples:
         """All samples so many seconds later."""
@@ -189,15 +192,19 @@ def test_lost_steps_by_job_for_a_bounded_number_of_jobs(state: Scraped) -> None:
 
 
 def test_money_metered_and_wasted(state: Scraped) -> None:
-    state.store.ledger.add([
-        entry("m1"), entry("m2", use=Use.WORK), entry("m3", use=Use.STARTUP),
-        entry("p", kind=Kind.PLANNED, attempt="", rank=None),
-        entry("e", what=What.EGRESS, rank=None, market=None, machines=0),
-    ])  # fmt: skip
+    state.store.ledger.add(
+        [
+            entry("m1"),
+            entry("m2", use=Use.WORK),
+            entry("m3", use=Use.STARTUP),
+            entry("p", kind=Kind.PLANNED, attempt="", rank=None),
+            entry("e", what=What.EGRESS, rank=None, market=None, machines=0),
+        ]
+    )
     state.samples()
-    state.store.ledger.add([
-        entry("m4", rank=1, market=Market.ON_DEMAND, use=Use.STARTUP), entry("m5", use=Use.RESTART_LOST_WORK)
-    ])  # fmt: skip
+    state.store.ledger.add(
+        [entry("m4", rank=1, market=Market.ON_DEMAND, use=Use.STARTUP), entry("m5", use=Use.RESTART_LOST_WORK)]
+    )
     found = state.samples()
     assert found[key("metered_usd_total", cloud="aws", market="spot")] == pytest.approx(4 * 27.52)
     assert found[key("metered_usd_total", cloud="aws", market="on_demand")] == pytest.approx(27.52)

@@ -57,8 +57,9 @@ def test_a_core_and_its_rest_are_two_lines_of_one_gang() -> None:
     core, rest = lines_of(scene, runs)
     assert (core.gang, core.start, core.end, core.hours) == (rest.gang, rest.start, rest.end, rest.hours)
     assert [(x.market, x.machines, x.accelerators, x.steps) for x in (core, rest)] == [
-        ("on_demand", 1, 8, 300), ("spot", 3, 24, 0),
-    ]  # fmt: skip
+        ("on_demand", 1, 8, 300),
+        ("spot", 3, 24, 0),
+    ]
     assert (core.usd_per_hour, rest.usd_per_hour) == (UsdPerHour.parse("60"), UsdPerHour.parse("72"))
     # A step costs both: each line carries its part.
     assert rest.usd_per_step == per_step(rest.cost_usd, 300)
@@ -72,9 +73,13 @@ def test_spot_may_rise_to_the_on_demand_price_there_or_by_a_quarter() -> None:
 
 def test_a_reservation_is_free_at_the_margin_and_dear_by_the_step() -> None:
     paid = {
-        "name": "paid", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
+        "name": "paid",
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "machines": 1,
         "usd_per_hour": "30",
-    }  # fmt: skip
+    }
     scene, runs = one(a_job(), NORTH, limits={"reservations": [paid]}, key="aws/north-1/p9.48xlarge/reserved(paid)x8")
     (line,) = lines_of(scene, runs)
     assert (line.cost_usd, line.usd_per_hour) == (Usd(0), UsdPerHour(0))

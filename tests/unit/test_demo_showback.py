@@ -27,10 +27,19 @@ def test_a_job_over_two_months_has_a_table_for_each(tmp_path: Path) -> None:
     """An hour of start-up and one of work in November, one of work in December: 2 each, 3 on demand; 2000 steps."""
     begin = datetime(2026, 11, 30, 22, tzinfo=UTC)
     entries = [
-        entry(f"k{n}", rank=0, start=begin + n * HOUR, end=begin + (n + 1) * HOUR, use=use, usd=Usd.parse("2"),
-              machines=1, on_demand_usd_per_hour=UsdPerHour.parse("3"), steps=0 if use is Use.STARTUP else 1000)
+        entry(
+            f"k{n}",
+            rank=0,
+            start=begin + n * HOUR,
+            end=begin + (n + 1) * HOUR,
+            use=use,
+            usd=Usd.parse("2"),
+            machines=1,
+            on_demand_usd_per_hour=UsdPerHour.parse("3"),
+            steps=0 if use is Use.STARTUP else 1000,
+        )
         for n, use in enumerate((Use.STARTUP, Use.WORK, Use.WORK))
-    ]  # fmt: skip
+    ]
     with state(tmp_path) as store:
         store.ledger.add(entries)
     header, november, waste, _, december = spent_by_job(tmp_path, NOW).splitlines()

@@ -38,9 +38,10 @@ for module, distributions in packages_distributions().items():
         MODULES.setdefault(re.sub(r"[-_.]+", "-", distribution).lower(), set()).add(module)
 
 NAMESPACES = {
-    "azure-identity": "azure.identity", "azure-mgmt-compute": "azure.mgmt.compute",
+    "azure-identity": "azure.identity",
+    "azure-mgmt-compute": "azure.mgmt.compute",
     "google-cloud-compute": "google.cloud.compute_v1",
-}  # fmt: skip
+}
 
 
 def requirements() -> list[str]:

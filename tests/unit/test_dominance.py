@@ -23,8 +23,12 @@ from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_
 SEEDS = range(7000, 7020)
 HERE = "aws/north-1 on_demand"
 RUNNING: dict[str, Any] = {
-    "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-}  # fmt: skip
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "market": "on_demand",
+    "accelerators": 8,
+}
 
 
 def solved(scene: Scene) -> Answer:
@@ -74,8 +78,9 @@ def test_a_dearer_zone_of_the_same_region_is_dropped() -> None:
     zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
     scene = scene_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
     assert [c.key for c in scene.candidates["a"]] == [
-        "aws/north-1/north-1a/p9.48xlarge/on_demandx8", "aws/north-1/p9.48xlarge/spotx8",
-    ]  # fmt: skip
+        "aws/north-1/north-1a/p9.48xlarge/on_demandx8",
+        "aws/north-1/p9.48xlarge/spotx8",
+    ]
     assert len(scene.all_candidates["a"]) == 3
 
 

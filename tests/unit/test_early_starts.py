@@ -97,8 +97,12 @@ def test_a_job_that_can_only_run_in_pieces_keeps_them() -> None:
 
 def test_a_job_that_runs_stays() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     answer = answer_of(a_request([a_job("a", status={"steps_done": 10, "running": running})], [NORTH, SOUTH], gap=0.5))
     assert start_early(answer, effort()) is answer
 
@@ -131,11 +135,15 @@ def all_schedules(answer: Answer) -> Iterator[dict[str, tuple[Hold, ...]]]:
         held_then = dict(zip([job.name for job in scene.jobs], chosen, strict=True))
         fits = all(
             run_from(
-                scene, job, scene.candidate(job.name, run[0].key), load_without(scene, held_then, job.name),
+                scene,
+                job,
+                scene.candidate(job.name, run[0].key),
+                load_without(scene, held_then, job.name),
                 scene.slots[run[0].slot.index :],
-            ) == run
+            )
+            == run
             for job, run in zip(scene.jobs, chosen, strict=True)
-        )  # fmt: skip
+        )
         if fits:
             yield held_then
 

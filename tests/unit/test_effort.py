@@ -96,8 +96,12 @@ def test_shadow_prices_cut_by_the_clock_are_marked() -> None:
 
 def test_a_job_that_could_not_be_kept_in_place_in_time_is_marked() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     clock = Clock()
     job = a_job(status={"steps_done": 10, "running": running})
     request = a_request([job], [NORTH, SOUTH], time_limit=timedelta(seconds=60), gap=0.4, resolve_limits=0)
@@ -116,8 +120,12 @@ def test_the_time_limit_covers_gathering_and_what_came_before() -> None:
     assert solver.given == []
     assert (plan.unplaced, plan.time_limit_hit) == ((), True)
     assert [c.phase for c in plan.cuts if c.by == "time"] == [
-        "early starts", "explanations", "placement", "repairs", "shadow prices",
-    ]  # fmt: skip
+        "early starts",
+        "explanations",
+        "placement",
+        "repairs",
+        "shadow prices",
+    ]
     assert all(job.constraint_costs == () for job in plan.jobs)
 
 

@@ -34,9 +34,7 @@ def test_it_holds_every_figure() -> None:
     assert [len(table) for table in sizes] == [155, 20, 172]
     assert sum(len(t.tiers) for t in BOOK.tariffs) == 190
     on_demand = Counter(o.cloud for o in BOOK.offers if o.market is Market.ON_DEMAND)
-    assert on_demand == {
-        "azure": 449, "gcp": 347, "lambda": 306, "aws": 187, "runpod": 84, "nebius": 21, "verda": 15
-    }  # fmt: skip
+    assert on_demand == {"azure": 449, "gcp": 347, "lambda": 306, "aws": 187, "runpod": 84, "nebius": 21, "verda": 15}
 
 
 @pytest.mark.parametrize(

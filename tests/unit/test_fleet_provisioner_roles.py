@@ -17,9 +17,14 @@ from tests.support.repository import ROOT
 AZURE_ROLE: dict[str, Any] = json.loads((ROOT / "providers/azure/provisioner.json").read_text(encoding="utf-8"))
 GCP_ROLE: dict[str, Any] = yaml.safe_load((ROOT / "providers/gcp/provisioner.yaml").read_text(encoding="utf-8"))
 AZURE_SWEEP = {
-    estate.READ_GROUPS, estate.END_GROUP, estate.READ_MACHINES, estate.END_MACHINE, estate.READ_SETS,
-    estate.READ_MEMBERS, estate.END_MEMBER,
-}  # fmt: skip
+    estate.READ_GROUPS,
+    estate.END_GROUP,
+    estate.READ_MACHINES,
+    estate.END_MACHINE,
+    estate.READ_SETS,
+    estate.READ_MEMBERS,
+    estate.END_MEMBER,
+}
 
 
 def in_module(cloud: str) -> set[str]:
@@ -58,8 +63,15 @@ def test_the_roles_are_of_the_form_that_the_clouds_take() -> None:
     assert len(GCP_ROLE["title"]) <= 100
     assert len(GCP_ROLE["description"]) <= 256
     assert set(AZURE_ROLE) == {
-        "Name", "IsCustom", "Description", "Actions", "NotActions", "DataActions", "NotDataActions", "AssignableScopes",
-    }  # fmt: skip
+        "Name",
+        "IsCustom",
+        "Description",
+        "Actions",
+        "NotActions",
+        "DataActions",
+        "NotDataActions",
+        "AssignableScopes",
+    }
     assert AZURE_ROLE["IsCustom"] is True
     assert AZURE_ROLE["DataActions"] == AZURE_ROLE["NotActions"] == AZURE_ROLE["NotDataActions"] == []
 

@@ -65,10 +65,12 @@ def test_what_goes_with_an_instance_is_known() -> None:
 @pytest.mark.parametrize(
     ("state", "known", "going", "billed"),
     [
-        ("pending", 1, False, True), ("stopped", 1, False, True), ("shutting-down", 1, True, False),
+        ("pending", 1, False, True),
+        ("stopped", 1, False, True),
+        ("shutting-down", 1, True, False),
         ("terminated", 0, False, False),
     ],
-)  # fmt: skip
+)
 def test_states_of_an_instance(state: str, known: int, going: bool, billed: bool) -> None:
     row = {"InstanceId": "i-1", "State": {"Name": state}, "Tags": ROWS}
     found, _ = aws.read_machines("aws", "us-east-1", [{"Instances": [row]}], {})
@@ -83,8 +85,10 @@ def test_gateways_that_failed_cost_nothing_and_those_deleted_are_gone() -> None:
     ]
     found = list(aws.read_gateways("aws", "us-east-1", rows))
     assert [(one.machine_id, one.billed, one.going) for one in found] == [
-        ("nat-available", True, False), ("nat-failed", False, False), ("nat-deleting", False, True),
-    ]  # fmt: skip
+        ("nat-available", True, False),
+        ("nat-failed", False, False),
+        ("nat-deleting", False, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +111,13 @@ def test_arns_are_read(arn: str, what: str, id_: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        {}, {"ResourceARN": "nonsense", "Tags": ROWS}, {"ResourceARN": "arn:aws:sqs:us-east-1:1:queue", "Tags": ROWS},
+        {},
+        {"ResourceARN": "nonsense", "Tags": ROWS},
+        {"ResourceARN": "arn:aws:sqs:us-east-1:1:queue", "Tags": ROWS},
         {"ResourceARN": "arn:aws:ec2:us-east-1:1:instance/i-1", "Tags": ROWS},
         {"ResourceARN": "arn:aws:ec2:us-east-1:1:vpc/vpc-1", "Tags": []},
     ],
-)  # fmt: skip
+)
 def test_rows_that_are_nothing_of_ours_are_passed_over(row: dict[str, Any]) -> None:
     assert list(aws.read_tagged("aws", "us-east-1", [row])) == []
     assert list(aws.read_addresses("aws", "us-east-1", [row])) == []

@@ -20,8 +20,16 @@ NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 DAY = NOW.date()
 
 
-def offer(price: object, *, region: str = "", zone: str | None = None, market: Market = Market.SPOT, cloud: str = "aws",
-          kind: str = "p9.48xlarge", as_of: date = DAY) -> Offer:  # fmt: skip
+def offer(
+    price: object,
+    *,
+    region: str = "",
+    zone: str | None = None,
+    market: Market = Market.SPOT,
+    cloud: str = "aws",
+    kind: str = "p9.48xlarge",
+    as_of: date = DAY,
+) -> Offer:
     return Offer(cloud, region or regions()[0], zone, kind, market, UsdPerHour.parse(str(price)), "a source", as_of)
 
 
@@ -33,8 +41,9 @@ def book(*offers: Offer) -> PriceBook:
     return a_book(offers)
 
 
-def merged(old: PriceBook, parts: Mapping[str, Sequence[Harvest]], *, asked: Sequence[str] = ("aws",),
-           mark: bool = True) -> Merged:  # fmt: skip
+def merged(
+    old: PriceBook, parts: Mapping[str, Sequence[Harvest]], *, asked: Sequence[str] = ("aws",), mark: bool = True
+) -> Merged:
     result = merge(old, old, parts, NOW, GateLimits(), asked=asked, mark_kept=mark)
     result.book.check()
     return result

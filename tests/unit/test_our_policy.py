@@ -26,8 +26,14 @@ def paced(series: Series) -> Scene:
     return Scene.of(TASK, series, [0, 2], speed=np.array([0.5, 1.0]), launch_s=np.array([60, 0]))
 
 
-PAST = Series(600, (zone("z", [0] * 6, [1.0] * 6), zone("a", [2, 2, 1, 2, 0, 2], [1.0, 2.0, 9.0, 3.0, 9.0, 7.0]),
-                    zone("b", [0] * 6, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0])))  # fmt: skip
+PAST = Series(
+    600,
+    (
+        zone("z", [0] * 6, [1.0] * 6),
+        zone("a", [2, 2, 1, 2, 0, 2], [1.0, 2.0, 9.0, 3.0, 9.0, 7.0]),
+        zone("b", [0] * 6, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0]),
+    ),
+)
 SCENE = paced(Series(600, tuple(zone(name, [5] * 30, [0.1] * 30) for name in ("a", "b"))))
 
 

@@ -54,8 +54,11 @@ def test_what_people_read_has_them_to_the_cent(month: Report) -> None:
         part = text[text.upper().index("PLANNED, METERED, INVOICED") :]
         rows = [re.split(r"[ |]+", line.strip(" |").replace("\\", "")) for line in part.splitlines()]
         head = next(row for row in rows if row[0].upper() == "JOB")
-        found = {(row[0], row[1]): dict(zip([name.lower() for name in head], row, strict=True))
-                 for row in rows if len(row) == len(head)}  # fmt: skip
+        found = {
+            (row[0], row[1]): dict(zip([name.lower() for name in head], row, strict=True))
+            for row in rows
+            if len(row) == len(head)
+        }
         for job, (_, _, buckets) in JOBS.items():
             row, wanted = found[job or "__unallocated__", "USD"], {b.value: Decimal(usd) for b, usd in buckets.items()}
             for name in COLUMNS:

@@ -117,8 +117,9 @@ def test_levels_hold_the_bills_sum(came_to: Outcome) -> None:
 
 def test_both_sides_list_what_stands_alone(came_to: Outcome) -> None:
     assert [(each.what, each.amount) for each in came_to.unmatched] == [
-        ("other", Decimal(15)), ("machine", Decimal("7.77")),
-    ]  # fmt: skip  # what a commitment or reservation left unused is waste: that explains it
+        ("other", Decimal(15)),
+        ("machine", Decimal("7.77")),
+    ]  # what a commitment or reservation left unused is waste: that explains it
     (late,) = came_to.unbilled
     assert (late.job, late.amount, late.start, late.due) == (
         "late",
@@ -130,9 +131,7 @@ def test_both_sides_list_what_stands_alone(came_to: Outcome) -> None:
     assert [each.through for each in came_to.reaches] == [datetime(2026, 11, 13, 1, tzinfo=UTC)]
 
 
-def test_what_exceeds_a_hundredth_and_five_dollars_is_a_finding(
-    summed: tuple[Grain, ...], came_to: Outcome
-) -> None:  # fmt: skip
+def test_what_exceeds_a_hundredth_and_five_dollars_is_a_finding(summed: tuple[Grain, ...], came_to: Outcome) -> None:
     found = findings(variances(summed, ["job"]), came_to, Tolerance())
     assert [(f.kind, f.where, f.difference) for f in found if f.kind is not Kind.PLAN] == [
         (Kind.PRICE, "speech price", Decimal(15)),

@@ -114,9 +114,7 @@ def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
 
 def test_the_exact_net_meets_the_deadline_and_none_does_not() -> None:
     assert found(rates(1.0, 0.1)).on_time == 1
-    bare = forecast(
-        rates(1.0, 0.01), None, like(), Greedy(), 50, np.random.default_rng(1), net=Net.NONE
-    )  # fmt: skip
+    bare = forecast(rates(1.0, 0.01), None, like(), Greedy(), 50, np.random.default_rng(1), net=Net.NONE)
     assert bare.on_time < 0.5
     assert (bare.finish_s[bare.late] > TASK.deadline_s).all()
     assert bare.egress_usd.shape == (50,)

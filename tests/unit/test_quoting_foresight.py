@@ -77,8 +77,10 @@ def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float)
     return float(usual * best(ticks, _WORK, "idle", 0, True) + (1 - usual) * best(ticks, _WORK, "idle", 0, False))
 
 
-@pytest.mark.parametrize(("lost", "back", "spot_usd", "ticks"), [
-    (0.3, 0.5, 1.0, 18), (0.1, 0.1, 1.0, 24), (1.0, 1.5, 1.2, 20), (0.5, 0.2, 0.6, 14)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("lost", "back", "spot_usd", "ticks"),
+    [(0.3, 0.5, 1.0, 18), (0.1, 0.1, 1.0, 24), (1.0, 1.5, 1.2, 20), (0.5, 0.2, 0.6, 14)],
+)
 def test_a_small_problem_costs_hardly_more_than_the_optimum(
     lost: float, back: float, spot_usd: float, ticks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

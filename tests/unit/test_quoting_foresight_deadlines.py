@@ -41,9 +41,7 @@ def mind(scene: Scene) -> Foresight:
     launch = (scene.task.changeover_s + scene.launch_s).astype(np.float64)
     market = Market(scene.spot_usd[:, 0], scene.on_demand_usd, scene.speed, launch, scene.ways)
     deadline_s = scene.ticks * scene.tick_s
-    return Foresight.of(
-        outlook, market, scene.task.work_s, deadline_s, clock_s=clock_for(scene.tick_s), draws=DRAWS
-    )  # fmt: skip
+    return Foresight.of(outlook, market, scene.task.work_s, deadline_s, clock_s=clock_for(scene.tick_s), draws=DRAWS)
 
 
 def uneven(scene: Scene, seed: int) -> Scene:

@@ -39,10 +39,18 @@ def simulated(usd: Sequence[float], finish_s: Sequence[float], window_s: int) ->
     count, done = len(usd), np.array(finish_s)
     none = np.zeros(count, dtype=np.int64)
     played = Played(
-        usd=np.array(usd), egress_usd=np.zeros(count), spot_usd=np.zeros(count), finish_s=done, late=done > window_s,
-        spot_ticks=none, on_demand_ticks=none, launches=none, slow=np.ones(count), first=none,
+        usd=np.array(usd),
+        egress_usd=np.zeros(count),
+        spot_usd=np.zeros(count),
+        finish_s=done,
+        late=done > window_s,
+        spot_ticks=none,
+        on_demand_ticks=none,
+        launches=none,
+        slow=np.ones(count),
+        first=none,
         course=np.zeros((count, 1), dtype=np.int16),
-    )  # fmt: skip
+    )
     return Simulated.of(STAGE, played, window_s, Levels())
 
 

@@ -81,8 +81,9 @@ def test_after_a_long_while_it_is_up_for_the_share_of_time_that_it_should_be() -
     sky = outlook.usual(20_000, np.random.default_rng(5))
     gone, back = -np.expm1(-LOST), -np.expm1(-BACK)
     assert sky.up.mean(axis=0) == pytest.approx(back / (back + gone), abs=0.015)
-    fine = play(outlook.mean()[None].repeat(200, 0), Sky(sky.up[:200], sky.age_h[:200]), 3000, 60,
-                np.random.default_rng(6))  # fmt: skip
+    fine = play(
+        outlook.mean()[None].repeat(200, 0), Sky(sky.up[:200], sky.age_h[:200]), 3000, 60, np.random.default_rng(6)
+    )
     assert fine[..., 1000:].mean(axis=(0, 2)) == pytest.approx(BACK / (BACK + LOST), abs=0.03)
 
 

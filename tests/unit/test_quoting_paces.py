@@ -41,8 +41,14 @@ def zone(name: str, counts: str, spot: float = 1.0, demand: float = 3.0) -> Zone
     return ZoneSeries(name, name, up, np.full(up.size, spot), demand)
 
 
-def play(zones: tuple[ZoneSeries, ...], task: Task, policy: VectorPolicy, net: Net = Net.EXACT,
-         speed: tuple[float, ...] = (), launch_s: tuple[int, ...] = ()) -> Outcome:  # fmt: skip
+def play(
+    zones: tuple[ZoneSeries, ...],
+    task: Task,
+    policy: VectorPolicy,
+    net: Net = Net.EXACT,
+    speed: tuple[float, ...] = (),
+    launch_s: tuple[int, ...] = (),
+) -> Outcome:
     speeds, launches = np.array(speed or [1.0] * len(zones)), np.array(launch_s or [0] * len(zones))
     scene = Scene.of(task, Series(G, zones), [0], None, speeds, launches)
     return simulate(scene, policy, net)
@@ -196,11 +202,14 @@ def uneven(draw: st.DrawFn, zones: int) -> Scene:
     length = ticks + 30
     made = tuple(
         ZoneSeries(
-            f"z{i}", f"r{i % 2}", np.array([int(rng.random() < 0.5) for _ in range(length)]),
-            np.array([rng.uniform(0.5, 2) for _ in range(length)]), rng.uniform(2, 4) if sold[i] else np.inf,
+            f"z{i}",
+            f"r{i % 2}",
+            np.array([int(rng.random() < 0.5) for _ in range(length)]),
+            np.array([rng.uniform(0.5, 2) for _ in range(length)]),
+            rng.uniform(2, 4) if sold[i] else np.inf,
         )
         for i in range(zones)
-    )  # fmt: skip
+    )
     task = replace(task, deadline_s=ticks * g + rng.randrange(g))
     starts = np.array([rng.randrange(30) for _ in range(8)])
     return Scene.of(task, Series(g, made), starts, Ways(egress, moves.astype(np.int64)), speed, launch_s)

@@ -169,8 +169,9 @@ def test_deadlines_played_together_cost_what_they_cost_alone() -> None:
 
 def test_nothing_is_paid_for_the_rest_of_the_last_tick() -> None:
     ask = asking(a_job(spot="never"), 24, [NORTH])
-    whole, parts = (ask.stage(ask.venues, Clock(tick_s, 86_400 // tick_s), 50).play(86_400 // tick_s)
-                    for tick_s in (60, 7200))  # fmt: skip
+    whole, parts = (
+        ask.stage(ask.venues, Clock(tick_s, 86_400 // tick_s), 50).play(86_400 // tick_s) for tick_s in (60, 7200)
+    )
     assert parts.usd.tolist() == pytest.approx(whole.usd.tolist(), rel=1e-9)
     assert parts.finish_s.tolist() == pytest.approx(whole.finish_s.tolist(), rel=1e-9)
 

@@ -50,8 +50,9 @@ def test_spot_makes_it_cheaper_and_less_certain() -> None:
     assert sum(d.share for d in parts) == pytest.approx(1)
     assert Usd.total(d.usd for d in parts if d.usd is not None) == q.usd.mean
     assert {(p.where, p.market) for p in q.places} == {
-        ("aws/north-1/p9.48xlarge", "on_demand"), ("aws/north-1/p9.48xlarge", "spot"),
-    }  # fmt: skip
+        ("aws/north-1/p9.48xlarge", "on_demand"),
+        ("aws/north-1/p9.48xlarge", "spot"),
+    }
 
 
 def test_a_job_that_forbids_spot_gets_none_and_is_told_what_it_would_bring() -> None:

@@ -51,17 +51,32 @@ def pool(name: str) -> Pool:
 def spot(name: str, usd: str, *, left: float = WORK_H, back: float = 1.0, lost: float = 0.02) -> Place:
     rate = UsdPerHour.parse(usd)
     return Place(
-        name, Market.SPOT, rate, left * 1.2, 0.1, Usd(round(rate.nanos * left)), interruptions_per_hour=lost, site="x",
-        region="north-1", chances=Chances(left, 0.1, (pool(name),), back),
-    )  # fmt: skip
+        name,
+        Market.SPOT,
+        rate,
+        left * 1.2,
+        0.1,
+        Usd(round(rate.nanos * left)),
+        interruptions_per_hour=lost,
+        site="x",
+        region="north-1",
+        chances=Chances(left, 0.1, (pool(name),), back),
+    )
 
 
 def sure(usd: str = "10", *, left: float = WORK_H) -> Place:
     rate = UsdPerHour.parse(usd)
     return Place(
-        "od", Market.ON_DEMAND, rate, left, 0.1, Usd(round(rate.nanos * left)), site="x", region="north-1",
+        "od",
+        Market.ON_DEMAND,
+        rate,
+        left,
+        0.1,
+        Usd(round(rate.nanos * left)),
+        site="x",
+        region="north-1",
         chances=Chances(left),
-    )  # fmt: skip
+    )
 
 
 def seen(*places: Place, passed: timedelta, hours: float, closed: tuple[Place, ...] = ()) -> Observation:
@@ -78,9 +93,17 @@ def running(here: Place, *others: Place, share: float) -> Observation:
     now, deadline = BEGAN + WORK_H * (1 - share) * HOUR, BEGAN + (WORK_H + 2) * HOUR
     life = Life(here.key, now - HOUR / 2, now - HOUR / 2, None, False, share, share)
     return Observation(
-        now, deadline, 5 * MINUTE, Event.TICK, Here(here, saved=True), others, began=BEGAN, share=share,
-        lives=(life,), answers=(Answer(here.key, now - HOUR / 2, up=True),),
-    )  # fmt: skip
+        now,
+        deadline,
+        5 * MINUTE,
+        Event.TICK,
+        Here(here, saved=True),
+        others,
+        began=BEGAN,
+        share=share,
+        lives=(life,),
+        answers=(Answer(here.key, now - HOUR / 2, up=True),),
+    )
 
 
 def named(rule: Rule = Rule.FORESIGHT) -> Policy:
@@ -149,10 +172,16 @@ def test_what_is_fitted_is_what_is_asked_for(usd: list[float], egress: float, sp
     places = [replace(spot(name, "1"), usd_per_hour=price) for name, price in zip("ab", prices, strict=True)]
     away = np.array([[0.0, egress], [egress, 0.0]])
     terms = Terms(
-        Task(36_000, 72_000, 360), 300, np.zeros(1, dtype=np.int64), ("a", "b"), ("x", "y"),
-        Ways(away, np.zeros((2, 2), dtype=np.int64)), np.array([usd[0], np.inf]), np.array([1.0, speed]),
+        Task(36_000, 72_000, 360),
+        300,
+        np.zeros(1, dtype=np.int64),
+        ("a", "b"),
+        ("x", "y"),
+        Ways(away, np.zeros((2, 2), dtype=np.int64)),
+        np.array([usd[0], np.inf]),
+        np.array([1.0, speed]),
         np.zeros(2, dtype=np.int64),
-    )  # fmt: skip
+    )
     sites = [Site(place, None) for place in places]
     case = foresight_cache._case(terms, sites, outlook_of(sites, nothing_watched))
     np.testing.assert_allclose(case.spot_usd, [price.dollars() for price in prices], rtol=1e-4)

@@ -33,8 +33,11 @@ ALL: dict[str, Explorer] = {
 }  # fmt: skip
 LONG = {"UP(A)", "UP(AP)", "lindy", "SkyNomad v100", "SkyNomad", "moves"}  # seconds each
 FREE: dict[str, VectorPolicy] = {
-    "wait": SpotOrWait(), "UP": UniformProgress(), "UP plain": UniformProgress(False), "sliced": TimeSliced(3),
-}  # fmt: skip
+    "wait": SpotOrWait(),
+    "UP": UniformProgress(),
+    "UP plain": UniformProgress(False),
+    "sliced": TimeSliced(3),
+}
 
 
 def _foreseen(scene: Scene) -> Explorer:

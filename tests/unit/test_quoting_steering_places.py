@@ -154,9 +154,7 @@ def test_where_it_runs_it_stays_until_the_policy_wants_it_elsewhere() -> None:
     spot = seen(B, OD, passed=HOUR, here=Here(A, saved=True), lives=(lived("a-1", 0 * MINUTE),))
     assert decided(spot) == Stay()
     assert spot.age == HOUR
-    ahead = seen(
-        A, B, BIG, passed=HOUR, here=Here(OD, saved=True), lives=(lived("a-od", 0 * MINUTE),), share=0.5
-    )  # fmt: skip
+    ahead = seen(A, B, BIG, passed=HOUR, here=Here(OD, saved=True), lives=(lived("a-od", 0 * MINUTE),), share=0.5)
     plain = decided(ahead, Believing(UniformProgress()))
     assert plain == Move(("a-1", "a-2", "big-1"), "as the policy for its deadline wants", keep=True, ordered=True)
     assert decided(replace(ahead, share=0.99), Believing(UniformProgress())) == Stay()
@@ -167,8 +165,12 @@ def test_where_it_runs_it_stays_until_the_policy_wants_it_elsewhere() -> None:
 def test_the_net_lets_nothing_stop_that_could_not_come_back() -> None:
     net = SafetyNet(Steered(lambda *_: FailoverProgress()))
     ahead = seen(
-        passed=HOUR, here=Here(OD, saved=True), lives=(lived("a-od", 0 * MINUTE),), share=0.5, closed=(A,),
-    )  # fmt: skip
+        passed=HOUR,
+        here=Here(OD, saved=True),
+        lives=(lived("a-od", 0 * MINUTE),),
+        share=0.5,
+        closed=(A,),
+    )
     stops = net.decide(ahead)
     assert stops == Move((), "as the policy for its deadline wants", ordered=True)
     assert isinstance(stops, Move)

@@ -198,9 +198,13 @@ def test_a_fabric_that_nobody_has() -> None:
     job = a_job()
     point = {"accelerator": "A100-80GB", "count": 16, "steps_per_hour": 100, "fabric": "ethernet"}
     fields = {
-        "workload": {"profile": [point]}, "gang": {"options": ["A100-80GB:16"], "rdma": "required"},
-        "name": "a", "team": "red", "steps": 300, "checkpoint": job.checkpoint,
-    }  # fmt: skip
+        "workload": {"profile": [point]},
+        "gang": {"options": ["A100-80GB:16"], "rdma": "required"},
+        "name": "a",
+        "team": "red",
+        "steps": 300,
+        "checkpoint": job.checkpoint,
+    }
     assert checked([Job.model_validate(fields)], [slow]) == ["do without an RDMA fabric"]
 
 

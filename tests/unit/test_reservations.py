@@ -44,8 +44,12 @@ from tests.support.scenes import LAKE, NORTH, NOW, a_job, a_request
 from tests.support.state_values import attempt, node
 
 BLOCK: dict[str, Any] = {
-    "name": "block", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
-}  # fmt: skip
+    "name": "block",
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "machines": 1,
+}
 PRICED = {**BLOCK, "usd_per_hour": "30"}
 
 
@@ -152,8 +156,9 @@ def test_a_plan_without_reservations_has_the_bytes_of_before() -> None:
 def test_dates_and_cost_are_read_and_written() -> None:
     item = Reservation.model_validate({**BLOCK, "from": "2026-11-21T18:00Z", "until": "2026-11-22T11:30+00:00"})
     assert (item.start, item.until) == (
-        datetime.fromisoformat("2026-11-21T18:00Z"), datetime.fromisoformat("2026-11-22T11:30Z"),
-    )  # fmt: skip
+        datetime.fromisoformat("2026-11-21T18:00Z"),
+        datetime.fromisoformat("2026-11-22T11:30Z"),
+    )
     limits = make_limits({"reservations": [item.model_dump(by_alias=True)]})
     assert Limits.model_validate_json(limits.model_dump_json()) == limits
     costs: tuple[dict[str, Any], ...] = ({}, {"sunk": True}, {"usd_per_hour": 3})
@@ -177,9 +182,14 @@ def test_a_reservation_that_cannot_be_is_refused(more: dict[str, Any], why: str)
 def metered(**changes: Any) -> Entry:
     begun = NOW - timedelta(hours=4)
     one = node(
-        "a-1", market=Market.RESERVED, made_at=begun, gone_at=NOW, on_demand_usd_per_hour=UsdPerHour.parse("60"),
-        price_source="reservation block", **changes,
-    )  # fmt: skip
+        "a-1",
+        market=Market.RESERVED,
+        made_at=begun,
+        gone_at=NOW,
+        on_demand_usd_per_hour=UsdPerHour.parse("60"),
+        price_source="reservation block",
+        **changes,
+    )
     life = attempt("a-1", created_at=begun, start=begun, end=NOW)
     whole = Course(begun, NOW, True, True, 0, 0, 0)
     (entry,) = metered_entries(life, [one], NOW, whole)
@@ -263,11 +273,26 @@ def test_what_the_clouds_hold_becomes_reservations_with_dates() -> None:
     billed = Held("aws", "cr-hourly", "north-1", "north-1a", "p9.48xlarge", 2, 1, None, None)
     found = as_limits({"aws": Allowances(held=(block, billed))}, book([NORTH]))
     assert found["reservations"] == [
-        {"name": "cr-block", "cloud": "aws", "region": "north-1", "zone": "north-1a", "instance_type": "p9.48xlarge",
-         "machines": 4, "from": "2026-11-22T11:30:00Z", "until": "2026-11-23T11:30:00Z"},
-        {"name": "cr-hourly", "cloud": "aws", "region": "north-1", "zone": "north-1a", "instance_type": "p9.48xlarge",
-         "machines": 1, "usd_per_hour": "60.00"},
-    ]  # fmt: skip
+        {
+            "name": "cr-block",
+            "cloud": "aws",
+            "region": "north-1",
+            "zone": "north-1a",
+            "instance_type": "p9.48xlarge",
+            "machines": 4,
+            "from": "2026-11-22T11:30:00Z",
+            "until": "2026-11-23T11:30:00Z",
+        },
+        {
+            "name": "cr-hourly",
+            "cloud": "aws",
+            "region": "north-1",
+            "zone": "north-1a",
+            "instance_type": "p9.48xlarge",
+            "machines": 1,
+            "usd_per_hour": "60.00",
+        },
+    ]
     assert [item.cost for item in make_limits(found).reservations] == ["unknown", "amortised"]
 
 
@@ -280,8 +305,9 @@ def test_a_capacity_block_of_ec2_ends_before_its_machines_are_ended() -> None:
     (held,) = read_held("aws", "us-east-1", [row])
     assert (held.free, held.prepaid) == (4, True)
     assert (held.start, held.end) == (
-        datetime(2026, 11, 22, 11, 30, tzinfo=UTC), datetime(2026, 11, 23, 11, tzinfo=UTC),
-    )  # fmt: skip
+        datetime(2026, 11, 22, 11, 30, tzinfo=UTC),
+        datetime(2026, 11, 23, 11, tzinfo=UTC),
+    )
 
 
 @pytest.mark.parametrize(("cost", "rate", "said"), [("amortised", "30", "120.00"), ("unknown", "0", "unknown")])

@@ -41,7 +41,7 @@ TIMED, UNTIMED = "timed", "untimed"
 JOBS = {
     TIMED: a_job(TIMED, deadline="+20h", run={"command": "true"}),
     UNTIMED: a_job(UNTIMED, run={"command": "true"}),
-}  # fmt: skip
+}
 NUMBERS = st.one_of(st.integers(-(10**12), 10**12), st.floats(allow_nan=False, allow_infinity=False))
 NAMES = st.text(min_size=1, max_size=8)
 
@@ -53,9 +53,15 @@ def plan() -> Plan:
 
 def of(plan: Plan, deploy: Deploy, *, override: bool = False) -> Accepted:
     return errands_of(
-        plan, plan_content(plan)["digest"], orders_of(plan), JOBS, BOOK, 1, None,
+        plan,
+        plan_content(plan)["digest"],
+        orders_of(plan),
+        JOBS,
+        BOOK,
+        1,
+        None,
         lambda order, job: assigned(order, job, deploy, override=override),
-    )  # fmt: skip
+    )
 
 
 @given(NAMES, st.dictionaries(NAMES, NUMBERS, max_size=4))
@@ -67,11 +73,18 @@ def test_a_policy_is_the_same_as_text_and_as_json(name: str, parameters: dict[st
 @pytest.mark.parametrize(
     "text",
     [
-        "", "greedy", "{}", "[]", '{"name":"x"}', '{"name":"","parameters":{}}', '{"name":1,"parameters":{}}',
-        '{"name":"x","parameters":{"a":"1"}}', '{"name":"x","parameters":{"a":true}}',
+        "",
+        "greedy",
+        "{}",
+        "[]",
+        '{"name":"x"}',
+        '{"name":"","parameters":{}}',
+        '{"name":1,"parameters":{}}',
+        '{"name":"x","parameters":{"a":"1"}}',
+        '{"name":"x","parameters":{"a":true}}',
         '{"name":"x","parameters":{"a":NaN}}',
     ],
-)  # fmt: skip
+)
 def test_a_record_that_holds_no_policy_is_none(text: str) -> None:
     assert RunPolicy.recorded(text) is None
 
@@ -186,9 +199,17 @@ def test_the_audit_log_and_the_attempt_say_which_policy_runs_and_which_was_quote
     assert entry.details["overridden_policies"] == {TIMED: FORESIGHT.content, UNTIMED: FORESIGHT.content}
     errand = next(e for e in accepted.errands if e.order.job == TIMED)
     made, nodes = new_attempt(
-        "a1", errand.plan, errand.order, errand.choices[0], 1, errand.job, errand.digest, "t", NOW,
+        "a1",
+        errand.plan,
+        errand.order,
+        errand.choices[0],
+        1,
+        errand.job,
+        errand.digest,
+        "t",
+        NOW,
         policies=errand.policies,
-    )  # fmt: skip
+    )
     site.store.add_attempt(made, nodes)
     kept = site.store.attempt("a1")
     assert kept is not None

@@ -102,8 +102,10 @@ def test_a_job_that_was_changed_since_it_was_planned(plan: Plan) -> None:
     jobs["a"] = a_job("a", run={**RUN, "command": "python other.py"})
     (problem,) = problems(plan, jobs)
     assert problem == (
-        "job a", "the job was changed since it was planned", "plan again, or give the file that was planned",
-    )  # fmt: skip
+        "job a",
+        "the job was changed since it was planned",
+        "plan again, or give the file that was planned",
+    )
 
 
 def test_another_value_of_a_variable_is_no_other_job() -> None:
@@ -131,8 +133,9 @@ def test_a_job_that_starts_nothing_and_every_problem_at_once() -> None:
     plan = plan_of(list(jobs.values()), OFFERS)
     found = problems(plan, {"a": jobs["a"]})
     assert [(where, what) for where, what, _ in found] == [
-        ("job a", "has no `run`: there is nothing to start"), ("job b", "the specification of this job is not known"),
-    ]  # fmt: skip
+        ("job a", "has no `run`: there is nothing to start"),
+        ("job b", "the specification of this job is not known"),
+    ]
     assert "command:" in found[0][2]
 
 
@@ -143,9 +146,16 @@ def test_a_plan_without_orders_has_no_errands(plan: Plan) -> None:
 
 
 def budgets(
-    plan: Plan, *, team: str = "", spent: str = "0", job: str | None = None, ledger: tuple[Entry, ...] = (),
-    running: tuple[Attempt, ...] = (), now: datetime = NOW, orders: tuple[Order, ...] | None = None,
-) -> list[str]:  # fmt: skip
+    plan: Plan,
+    *,
+    team: str = "",
+    spent: str = "0",
+    job: str | None = None,
+    ledger: tuple[Entry, ...] = (),
+    running: tuple[Attempt, ...] = (),
+    now: datetime = NOW,
+    orders: tuple[Order, ...] | None = None,
+) -> list[str]:
     jobs = make_jobs(budget=f"${job}") if job else make_jobs()
     teams = [{"team": "red", "budget": f"${team}", "spent": f"${spent}"}] if team else []
     found: tuple[Refusal, ...] = over_budget(
@@ -170,9 +180,15 @@ def test_a_teams_budget_holds_to_the_nano_dollar(plan: Plan) -> None:
 def metered(usd: str, start: datetime = NOW, hours: int = 1, **more: Any) -> Entry:
     rate = Usd.parse(usd)
     return entry(
-        f"{start} {usd} {more}", team=more.pop("team", "red"), start=start, end=start + hours * HOUR,
-        quantity=Fraction(hours), usd_per_hour=UsdPerHour(rate.nanos // hours), usd=rate, **more,
-    )  # fmt: skip
+        f"{start} {usd} {more}",
+        team=more.pop("team", "red"),
+        start=start,
+        end=start + hours * HOUR,
+        quantity=Fraction(hours),
+        usd_per_hour=UsdPerHour(rate.nanos // hours),
+        usd=rate,
+        **more,
+    )
 
 
 def held(plan: Plan, *budgets_: Budget, ledger: tuple[Entry, ...] = (), team: str = "", project: str = "") -> list[str]:
@@ -248,8 +264,15 @@ def test_what_runs_counts_with_all_that_it_may_cost(plan: Plan) -> None:
 def test_an_attempt_that_is_taken_up_again_counts_once(plan: Plan) -> None:
     """A command that was killed left it half made; the order that is carried out again is the same money."""
     order = orders_of(plan)[0]
-    half = attempt("x", team="red", phase=Phase.PROVISIONING, job=order.job, gang=order.gang, start=order.start,
-                   at_risk_usd=Usd.parse(1000))  # fmt: skip
+    half = attempt(
+        "x",
+        team="red",
+        phase=Phase.PROVISIONING,
+        job=order.job,
+        gang=order.gang,
+        start=order.start,
+        at_risk_usd=Usd.parse(1000),
+    )
     assert budgets(plan, team=str(cost(plan)), running=(half,)) == []
     assert len(budgets(plan, team=str(cost(plan)), running=(replace(half, start=NOW - HOUR),))) == 1
 
@@ -292,9 +315,11 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
         ("ada", "apply", digest, accepted.at_risk_usd)
     ] * 2
     assert log[0].details == {
-        "gangs": 2, "expected_usd": str(accepted.expected_usd), "approved_by": "grace",
+        "gangs": 2,
+        "expected_usd": str(accepted.expected_usd),
+        "approved_by": "grace",
         "secrets": {name: {"API_KEY": "secret:env:API_KEY"} for name in ("a", "b")},
-    }  # fmt: skip
+    }
     verify(log)
 
 

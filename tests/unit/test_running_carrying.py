@@ -292,8 +292,9 @@ class InPlace:
         manifest = str(self.store / "step-00000040.manifest.json")
         old = attempt("a1", job=JOB, region="north-1", phase=Phase.FAILED, met_at=NOW, machines=1, reason="lost")
         site.store.add_attempt(replace(old, kept_step=40), [node("a1", saved_step=40, saved_manifest=manifest)])
-        new = attempt("a2", job=JOB, region="north-1", number=2, resumes="a1", first_step=40, first_manifest=manifest,
-                      machines=1)  # fmt: skip
+        new = attempt(
+            "a2", job=JOB, region="north-1", number=2, resumes="a1", first_step=40, first_manifest=manifest, machines=1
+        )
         site.store.add_attempt(new, [node("a2")])
 
     def go(self, opens: Callable[[str], Depot] | None = None) -> tuple[int, str]:

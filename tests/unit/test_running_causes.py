@@ -48,11 +48,17 @@ def test_what_providers_really_printed(thread: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity",
-        "InsufficientCapacityOnHost", "UnfulfillableCapacity", "ZONE_RESOURCE_POOL_EXHAUSTED",
-        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "ZonalAllocationFailed", "AllocationFailed",
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientCapacityOnHost",
+        "UnfulfillableCapacity",
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+        "ZonalAllocationFailed",
+        "AllocationFailed",
     ],
-)  # fmt: skip
+)
 def test_codes_of_a_stock_out(code: str) -> None:
     assert cause_of(failed(f"creating machine: {code}: sorry")) is Cause.SHORT
 
@@ -115,11 +121,17 @@ def test_errors_of_the_runner(error: TerraformError, cause: Cause) -> None:
 
 def test_what_is_tried_elsewhere_and_what_is_remembered() -> None:
     assert {cause for cause in Cause if not cause.tries_elsewhere} == {
-        Cause.CREDENTIALS, Cause.STOPPED, Cause.HERE, Cause.JOB,
-    }  # fmt: skip
+        Cause.CREDENTIALS,
+        Cause.STOPPED,
+        Cause.HERE,
+        Cause.JOB,
+    }
     assert {cause for cause in Cause if cause.is_the_pools} == {
-        Cause.SHORT, Cause.QUOTA, Cause.UNHEALTHY, Cause.PRICE,
-    }  # fmt: skip
+        Cause.SHORT,
+        Cause.QUOTA,
+        Cause.UNHEALTHY,
+        Cause.PRICE,
+    }
 
 
 def test_a_long_text_is_read_at_once() -> None:

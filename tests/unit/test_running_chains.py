@@ -32,9 +32,13 @@ def kept(
 ) -> Attempt:
     """An attempt that came up, lost its machines and saved so much."""
     fields: dict[str, Any] = {
-        "number": number, "phase": Phase.FAILED, "reason": "interrupted", "met_at": NOW,
-        "created_at": NOW + number * SECOND, "gone_at": NOW + HOUR,
-    }  # fmt: skip
+        "number": number,
+        "phase": Phase.FAILED,
+        "reason": "interrupted",
+        "met_at": NOW,
+        "created_at": NOW + number * SECOND,
+        "gone_at": NOW + HOUR,
+    }
     one = attempt(name, **{**fields, **changes})
     reason = states.CRASHED if one.result == states.CRASHED else ""
     manifest = None if saved is None else f"/m/{saved}"
@@ -80,11 +84,21 @@ def test_the_more_were_in_vain_the_longer_the_pause(store: Store) -> None:
 @pytest.mark.parametrize(
     ("reason", "goes_on"),
     [
-        ("interrupted", True), ("lost", True), ("moved", True), ("short", True), ("quota", True), ("crashed", True),
-        ("here", True), ("put_off", True),
-        ("stopped", False), ("given_up", False), ("credentials", False), ("failed", False), ("finished", False),
+        ("interrupted", True),
+        ("lost", True),
+        ("moved", True),
+        ("short", True),
+        ("quota", True),
+        ("crashed", True),
+        ("here", True),
+        ("put_off", True),
+        ("stopped", False),
+        ("given_up", False),
+        ("credentials", False),
+        ("failed", False),
+        ("finished", False),
     ],
-)  # fmt: skip
+)
 def test_a_job_goes_on_unless_somebody_stopped_it_or_it_was_its_own_fault(
     store: Store, reason: str, goes_on: bool
 ) -> None:

@@ -42,9 +42,14 @@ def gang(name: str = "a", machines: int = 4, **more: Any) -> Job:
 
 
 def choose(
-    job: Job, offers: Sequence[Offer] = OFFERS, *, now: Sequence[Offer] | None = None, tries: int = 9,
-    limits: dict[str, Any] | None = None, changed: dict[str, Any] | None = None,
-) -> tuple[tuple[Choice, ...], Order, Plan]:  # fmt: skip
+    job: Job,
+    offers: Sequence[Offer] = OFFERS,
+    *,
+    now: Sequence[Offer] | None = None,
+    tries: int = 9,
+    limits: dict[str, Any] | None = None,
+    changed: dict[str, Any] | None = None,
+) -> tuple[tuple[Choice, ...], Order, Plan]:
     """The choices of the only order of the job's plan, with what is for sale ``now``; ``changed``: fields of every
     alternative."""
     plan = plan_of([job], offers, limits)
@@ -66,9 +71,12 @@ def places(choices: Sequence[Choice]) -> list[str]:
 def test_the_plans_own_place_is_first_and_the_others_are_as_the_plan_ranks_them() -> None:
     choices, order, plan = choose(gang())
     assert places(choices) == [
-        "aws/north-1 4 x p9.48xlarge spot", "aws/south-1 4 x p9.48xlarge spot", "aws/north-1 4 x p9.48xlarge on_demand",
-        "aws/south-1 4 x p9.48xlarge on_demand", "gcp/lake-1 4 x a9-highgpu-8g on_demand",
-    ]  # fmt: skip
+        "aws/north-1 4 x p9.48xlarge spot",
+        "aws/south-1 4 x p9.48xlarge spot",
+        "aws/north-1 4 x p9.48xlarge on_demand",
+        "aws/south-1 4 x p9.48xlarge on_demand",
+        "gcp/lake-1 4 x a9-highgpu-8g on_demand",
+    ]
     assert [choice.rank for choice in choices] == [0, 1, 2, 3, 4]
     assert [(a.cloud, a.region, a.market) for a in plan.jobs[0].alternatives] == [
         (choice.cloud, choice.region, choice.seats[0].market.value) for choice in choices[1:]
@@ -127,9 +135,13 @@ def test_no_nano_dollar_is_lost_between_the_machines_of_a_line(
     job, plan = _cached()
     line = orders_of(plan)[0].lines[0]
     line = replace(
-        line, machines=machines, accelerators=8 * machines, usd_per_hour=UsdPerHour(price),
-        max_usd_per_hour=UsdPerHour(price + extra), end=line.start + timedelta(seconds=seconds),
-    )  # fmt: skip
+        line,
+        machines=machines,
+        accelerators=8 * machines,
+        usd_per_hour=UsdPerHour(price),
+        max_usd_per_hour=UsdPerHour(price + extra),
+        end=line.start + timedelta(seconds=seconds),
+    )
     order = Order(line.job, line.gang, line.start, line.end, (line,))
     (own,) = choices_of(order, plan, job, {}, 1)
     assert own.usd_per_hour == line.usd_per_hour
@@ -230,8 +242,18 @@ def test_a_next_place_that_is_not_sold_any_more_is_not_offered() -> None:
 
 
 def test_a_reservation_is_a_next_place_only_while_the_limits_name_it() -> None:
-    limits = {"reservations": [{"name": "bought", "cloud": "gcp", "region": "lake-1",
-                                "instance_type": "a9-highgpu-8g", "machines": 4, "usd_per_hour": "$40"}]}  # fmt: skip
+    limits = {
+        "reservations": [
+            {
+                "name": "bought",
+                "cloud": "gcp",
+                "region": "lake-1",
+                "instance_type": "a9-highgpu-8g",
+                "machines": 4,
+                "usd_per_hour": "$40",
+            }
+        ]
+    }
     job = gang()
     plan = plan_of([job], OFFERS, limits)
     (order,) = orders_of(plan)
@@ -256,8 +278,9 @@ def test_discounts_of_the_limits_count() -> None:
     # Whoever forgets the limits loses places; nobody gets one that costs more than was shown.
     fewer = choices_of(order, plan, gang(), listings_by_accelerator(book(OFFERS), Limits.none()), 9)
     assert {choice.place for choice in choices} - {choice.place for choice in fewer} == {
-        "aws/north-1 4 x p9.48xlarge on_demand", "aws/south-1 4 x p9.48xlarge on_demand",
-    }  # fmt: skip
+        "aws/north-1 4 x p9.48xlarge on_demand",
+        "aws/south-1 4 x p9.48xlarge on_demand",
+    }
 
 
 def test_a_next_place_is_held_as_long_as_the_whole_rest_takes_wherever_it_begins() -> None:
@@ -329,8 +352,13 @@ def test_at_risk_of_a_choice_is_its_ceiling_for_all_of_its_time() -> None:
 
 
 def short(zone: str | None, **changes: Any) -> Shortage:
-    fields: dict[str, Any] = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge",
-                              "market": Market.SPOT, "machines": 4}  # fmt: skip
+    fields: dict[str, Any] = {
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": Market.SPOT,
+        "machines": 4,
+    }
     at: datetime = NOW
     return Shortage(**{**fields, **changes}, zone=zone, at=at, until=NOW + HOUR, why="short")
 

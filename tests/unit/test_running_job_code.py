@@ -94,7 +94,7 @@ def test_values_of_variables_do_not_count_and_their_names_do(env: dict[str, str]
         ({"env": {"": "1"}}, "run.env.: '' is no name of a variable", "NAME: value"),
         ({"env": {"A B": "1"}}, "run.env.A B: 'A B' is no name of a variable", "NAME: value"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_run_is_refused_when_the_job_is_read(run: dict[str, Any], what: str, remedy: str) -> None:
     said, advice = refusal(**run)
     assert said.startswith(what)
@@ -105,12 +105,18 @@ def test_what_cannot_be_run_is_refused_when_the_job_is_read(run: dict[str, Any],
 @pytest.mark.parametrize(
     "code",
     [
-        GIT, {**GIT, "git": "git@git.example.com:team/train.git"}, {**GIT, "git": "ssh://git@git.example.com/a.git"},
-        {**GIT, "git": "https://user@git.example.com/a.git"}, {**GIT, "ref": "feature/x_1.0"},
-        {**GIT, "ref": "ab" * 20}, {**GIT, "git": "file:///srv/a.git"}, ARCHIVE, {**ARCHIVE, "archive": "file:///srv/a.zip"},
+        GIT,
+        {**GIT, "git": "git@git.example.com:team/train.git"},
+        {**GIT, "git": "ssh://git@git.example.com/a.git"},
+        {**GIT, "git": "https://user@git.example.com/a.git"},
+        {**GIT, "ref": "feature/x_1.0"},
+        {**GIT, "ref": "ab" * 20},
+        {**GIT, "git": "file:///srv/a.git"},
+        ARCHIVE,
+        {**ARCHIVE, "archive": "file:///srv/a.zip"},
         {**ARCHIVE, "archive": "https://u.example.com/a.zip?X-Amz-Signature=abc%3D"},
     ],
-)  # fmt: skip
+)
 def test_the_agent_takes_what_the_job_may_say(code: dict[str, str]) -> None:
     made = job(code=code).run
     assert made is not None

@@ -52,14 +52,21 @@ def test_the_journal_and_the_deadline_decide_what_the_time_was_for(tmp_path: Pat
         site.store.note("a1", "provisioning", NOW, disk_gib=60)
         site.store.note("a1", "copied", NOW + MINUTE, usd="0.02", **COPY)
         release(site, one, "failed", "")
-        wanted = {"startup": 5, "work": 35, "overrun": 14, "checkpoint_overhead": 1, "restart_lost_work": 10,
-                  "idle_allocated": 5}  # fmt: skip
+        wanted = {
+            "startup": 5,
+            "work": 35,
+            "overrun": 14,
+            "checkpoint_overhead": 1,
+            "restart_lost_work": 10,
+            "idle_allocated": 5,
+        }
         assert uses(site) == {(rank, use): minutes for rank in (0, 1) for use, minutes in wanted.items()}
         others = [entry for entry in site.store.ledger.entries() if entry.what is not What.MACHINE]
         assert [(e.what, e.rank, float(e.quantity), e.unpriced, e.usd) for e in others] == [
-            (What.DISK, 0, 70.0, True, Usd(0)), (What.DISK, 1, 70.0, True, Usd(0)),
+            (What.DISK, 0, 70.0, True, Usd(0)),
+            (What.DISK, 1, 70.0, True, Usd(0)),
             (What.EGRESS, None, 1.0, False, Usd.parse("0.02")),
-        ]  # fmt: skip
+        ]
         assert sum(e.lost_steps for e in site.store.ledger.entries()) == 20
         assert sum(e.steps for e in site.store.ledger.entries()) == 40
         assert site.store.ledger.verify().problems == ()

@@ -26,10 +26,14 @@ from tests.support.scenes import NOW, a_job, plan_of
 from tests.support.state_values import attempt, node
 
 LATER = NOW + timedelta(hours=30)
-OFFERS = (offer("aws/north-1", "p9.48xlarge", "spot", "24.000000007"),
-          offer("aws/north-1", "p9.48xlarge", "on_demand", "60.000000001"))  # fmt: skip
-JOBS = {name: a_job(name, steps=steps, cost_center=f"cc-{name}", project=f"for {name}", team=team)
-        for name, steps, team in (("a", 300, "red"), ("b", 137, "blue"), ("c", 211, "red"))}  # fmt: skip
+OFFERS = (
+    offer("aws/north-1", "p9.48xlarge", "spot", "24.000000007"),
+    offer("aws/north-1", "p9.48xlarge", "on_demand", "60.000000001"),
+)
+JOBS = {
+    name: a_job(name, steps=steps, cost_center=f"cc-{name}", project=f"for {name}", team=team)
+    for name, steps, team in (("a", 300, "red"), ("b", 137, "blue"), ("c", 211, "red"))
+}
 
 
 def planned(plan: Plan, jobs: dict[str, Any], at: datetime = NOW) -> tuple[Entry, ...]:
@@ -74,8 +78,11 @@ def test_whose_money_it_is(small: Plan) -> None:
     for entry in planned(small, JOBS):
         job = JOBS[entry.job]
         assert (entry.team, entry.project, entry.cost_center, entry.job_digest) == (
-            job.team, job.project, job.cost_center, job.digest,
-        )  # fmt: skip
+            job.team,
+            job.project,
+            job.cost_center,
+            job.digest,
+        )
         assert (entry.kind, entry.attempt, entry.rank) == (Kind.PLANNED, "", None)
 
 
@@ -174,9 +181,14 @@ def test_a_machine_pays_its_own_price_whatever_the_others_cost() -> None:
 
 def test_which_machine_it_was_and_what_priced_it() -> None:
     known = node(
-        rank=0, made_at=NOW, gone_at=NOW + timedelta(hours=1), machine_id="i-0abc", price_as_of="2026-11-20",
-        price_source="the cloud's spot history", on_demand_usd_per_hour=UsdPerHour.parse("60"),
-    )  # fmt: skip
+        rank=0,
+        made_at=NOW,
+        gone_at=NOW + timedelta(hours=1),
+        machine_id="i-0abc",
+        price_as_of="2026-11-20",
+        price_source="the cloud's spot history",
+        on_demand_usd_per_hour=UsdPerHour.parse("60"),
+    )
     unknown = node(rank=1, made_at=NOW, gone_at=NOW + timedelta(hours=1), machine_id=None)
     one, other = metered_entries(attempt(), [known, unknown], LATER)
     assert (one.resource, one.price_as_of, one.price_source) == ("i-0abc", "2026-11-20", "the cloud's spot history")

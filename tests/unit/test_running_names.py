@@ -116,9 +116,16 @@ def test_teams_that_look_alike_have_tags_of_their_own() -> None:
 def test_a_job_of_any_name_can_be_made_anywhere(name: str, cloud: str) -> None:
     job = _job(name, "red", None, None)
     attempt, nodes = new_attempt(
-        attempt_name(STATE, PLAN, order_of(name), 1), PLAN, order_of(name), choice_of(cloud), 1, job, job.digest, TOKEN,
+        attempt_name(STATE, PLAN, order_of(name), 1),
+        PLAN,
+        order_of(name),
+        choice_of(cloud),
+        1,
+        job,
+        job.digest,
+        TOKEN,
         NOW,
-    )  # fmt: skip
+    )
     hosts = {node.rank: Host(f"10.0.0.{node.rank}") for node in nodes} if cloud == "static" else {}
     deploy = Deploy.model_validate({"clouds": {"azure": {"ssh_public_key": KEY}}})
     spec = workspace(attempt, nodes, job, deploy, STATE, HOME, Secrets(TOKEN), hosts=hosts)

@@ -35,10 +35,20 @@ from tests.support.coordinator import Coordinator
 
 TOKEN, SECRET = "token-canary-3b0c", "secret-canary-55d1"
 CONFIG = Config(
-    attempt="attempt-1", job="bert", rank=0, nodes=1, command="echo '@folder@ ünï'", workdir="", token_file="",
-    coordinator="http://127.0.0.1:9", log_folder="", spool_folder="", gang_seconds=20.0, master_port=0,
+    attempt="attempt-1",
+    job="bert",
+    rank=0,
+    nodes=1,
+    command="echo '@folder@ ünï'",
+    workdir="",
+    token_file="",
+    coordinator="http://127.0.0.1:9",
+    log_folder="",
+    spool_folder="",
+    gang_seconds=20.0,
+    master_port=0,
     heartbeat_seconds=0.2,
-)  # fmt: skip
+)
 # In the agent's place: says how it was started.
 STANDIN = b"""\
 import json, os, sys
@@ -235,13 +245,17 @@ def _authority() -> tuple[str, str]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare test")])
     now = dt.datetime.now(dt.UTC)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - dt.timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -296,11 +310,13 @@ def test_the_text_is_python_whatever_the_job_says(engine: str, tmp_path: Path) -
     command = """python - <<'EOF'\nprint("{braces} %s \\\\ ''' \\"\\"\\"")\nEOF"""
     text = node_script(
         spec(
-            config=replace(CONFIG, engine=engine, command=command), plain={"A": "\"'''\\"}, secret={"B": "{x}\n%d"},
+            config=replace(CONFIG, engine=engine, command=command),
+            plain={"A": "\"'''\\"},
+            secret={"B": "{x}\n%d"},
             ca="-----BEGIN\n'''\n",
         ),
         AT,
-    )  # fmt: skip
+    )
     compile(text, "script", "exec")
     assert text.startswith("#!/usr/bin/env python3\n")
     with serving(whole(STANDIN)) as url:

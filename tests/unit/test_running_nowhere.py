@@ -38,8 +38,11 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
         assert isinstance(answer, Outcome)
         (short,) = site.store.shortages(NOW)
         assert (short.region, short.zone, short.instance_type, short.machines) == (
-            "europe-north1", None, "a3-highgpu-1g", 2,
-        )  # fmt: skip
+            "europe-north1",
+            None,
+            "a3-highgpu-1g",
+            2,
+        )
         assert short.until - short.at == site.deploy.patience.shortage
 
 

@@ -64,6 +64,8 @@ def test_on_demand_at_a_discount_is_still_listed_at_the_whole_price() -> None:
     choice = with_list_prices(choice_from(found, NOW, NOW + HOUR), book([HERE]))
     (seat,) = choice.seats
     assert (seat.market, seat.usd_per_hour, seat.on_demand_usd_per_hour) == (
-        Market.ON_DEMAND, UsdPerHour.parse("54"), UsdPerHour.parse("60"),
-    )  # fmt: skip
+        Market.ON_DEMAND,
+        UsdPerHour.parse("54"),
+        UsdPerHour.parse("60"),
+    )
     assert seat.price_source == HERE.source

@@ -31,10 +31,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
     with bare_site(tmp_path) as made:
         for number, (name, job, plan, phase) in enumerate(
             [
-                ("x1", "x", PLANS[0], Phase.FAILED), ("x2", "x", PLANS[1], Phase.RUNNING),
-                ("y1", "y", PLANS[0], Phase.FINISHED), ("y2", "y", PLANS[1], Phase.FINISHED),
+                ("x1", "x", PLANS[0], Phase.FAILED),
+                ("x2", "x", PLANS[1], Phase.RUNNING),
+                ("y1", "y", PLANS[0], Phase.FINISHED),
+                ("y2", "y", PLANS[1], Phase.FINISHED),
             ]
-        ):  # fmt: skip
+        ):
             one = attempt(name, job=job, plan=plan, phase=phase, created_at=NOW + number * HOUR)
             gone = None if phase is Phase.RUNNING else NOW + 2 * HOUR
             rate = UsdPerHour.parse("10")
@@ -60,10 +62,15 @@ def test_what_is_over_is_shown_once_a_job_unless_asked_for(site: Site) -> None:
 @pytest.mark.parametrize(
     ("wanted", "found"),
     [
-        (("x",), ["x1", "x2"]), (("y1",), ["y1"]), ((PLANS[0],), ["x1", "y1"]), ((PLANS[1][:12],), ["x2", "y2"]),
-        (("x1", "y"), ["x1", "y1", "y2"]), (("nobody",), []), ((PLANS[0][:11],), []),
+        (("x",), ["x1", "x2"]),
+        (("y1",), ["y1"]),
+        ((PLANS[0],), ["x1", "y1"]),
+        ((PLANS[1][:12],), ["x2", "y2"]),
+        (("x1", "y"), ["x1", "y1", "y2"]),
+        (("nobody",), []),
+        ((PLANS[0][:11],), []),
     ],
-)  # fmt: skip
+)
 def test_by_job_attempt_or_plan(site: Site, wanted: tuple[str, ...], found: list[str]) -> None:
     assert names(site, *wanted) == found
 
@@ -107,18 +114,30 @@ def test_a_gang_that_was_left_is_no_failure_and_its_job_waits(site: Site) -> Non
     assert states == ["interrupted", "running"]
 
 
-@pytest.mark.parametrize(("rule", "days", "state"), [
-    (Rule.FORESIGHT, 2, "waits"), (Rule.FORESIGHT, 4, "interrupted"), (Rule.GREEDY, 2, "interrupted"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "days", "state"),
+    [
+        (Rule.FORESIGHT, 2, "waits"),
+        (Rule.FORESIGHT, 4, "interrupted"),
+        (Rule.GREEDY, 2, "interrupted"),
+    ],
+)
 def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
     site: Site, rule: Rule, days: int, state: str
 ) -> None:
     job = a_job("w", deadline="+3d")
     site.store.put_jobs({job.digest: spec_json(job)}, NOW)
     one = attempt(
-        "w1", job="w", job_digest=job.digest, phase=Phase.FAILED, reason="interrupted", met_at=NOW, created_at=NOW,
-        gone_at=NOW + HOUR, policy=run_policy(rule).text,
-    )  # fmt: skip
+        "w1",
+        job="w",
+        job_digest=job.digest,
+        phase=Phase.FAILED,
+        reason="interrupted",
+        met_at=NOW,
+        created_at=NOW,
+        gone_at=NOW + HOUR,
+        policy=run_policy(rule).text,
+    )
     site.store.add_attempt(one, [node("w1", 0, step=40, saved_step=30)])
     (gang,) = report(site.store, ("w",), NOW + timedelta(days=days), Patience(), everything=True).gangs
     assert gang.state == state

@@ -20,7 +20,7 @@ ALL = SecretsEntry(env=("HERE", "MISSING", "OTHER"), files=("/nowhere", tempfile
 
 def resolved(
     job: str, pairs: Iterable[tuple[str, str]], environment: dict[str, str], allowed: SecretsEntry = ALL
-) -> tuple[dict[str, str], dict[str, str]]:  # fmt: skip
+) -> tuple[dict[str, str], dict[str, str]]:
     return resolved_pairs(job, pairs, environment, allowed, team="red")
 
 
@@ -38,8 +38,13 @@ def refused(
 def test_plain_values_and_secrets_are_told_apart(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(f"{CANARY}\nsecond line\n\n", encoding="utf-8")
-    pairs = [("BATCH", "512"), ("EMPTY", ""), ("URL", "https://x/secret:env:"), ("KEY", "secret:env:HERE"),
-             ("PEM", f"secret:file:{file}")]  # fmt: skip
+    pairs = [
+        ("BATCH", "512"),
+        ("EMPTY", ""),
+        ("URL", "https://x/secret:env:"),
+        ("KEY", "secret:env:HERE"),
+        ("PEM", f"secret:file:{file}"),
+    ]
     plain, secret = resolved("bert", pairs, {"HERE": CANARY, "OTHER": "x"})
     assert plain == {"BATCH": "512", "EMPTY": "", "URL": "https://x/secret:env:"}
     assert secret == {"KEY": CANARY, "PEM": f"{CANARY}\nsecond line"}
@@ -58,18 +63,23 @@ def test_a_variable_that_is_empty_is_there(tmp_path: Path) -> None:
 
 def test_a_variable_that_is_not_set() -> None:
     assert refused("secret:env:MISSING", {"missing": CANARY}) == (
-        "job bert", "run.env.KEY", "refers to the variable MISSING, which is not set here", "export MISSING",
-    )  # fmt: skip
+        "job bert",
+        "run.env.KEY",
+        "refers to the variable MISSING, which is not set here",
+        "export MISSING",
+    )
     assert refused("secret:env:")[1] == "run.env.KEY"
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/nowhere/key", "No such file or directory"), (tempfile.gettempdir(), "Is a directory"),
-        ("a\0b", "is no path"), ("~nobody-of-that-name/key", "is no path"),
+        ("/nowhere/key", "No such file or directory"),
+        (tempfile.gettempdir(), "Is a directory"),
+        ("a\0b", "is no path"),
+        ("~nobody-of-that-name/key", "is no path"),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_is_not_there(path: str, reason: str) -> None:
     _, field, what, remedy = refused(f"secret:file:{path}")
     assert field == "run.env.KEY"
@@ -153,8 +163,11 @@ def test_what_never_ends_or_never_begins_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "long").write_bytes(b"x" * 65_537)
     allowed = SecretsEntry(files=(str(tmp_path), "/dev/zero"))
-    for path, reason in ((tmp_path / "pipe", "no regular file"), (Path("/dev/zero"), "no regular file"),
-                         (tmp_path / "long", "longer than 65536 bytes")):  # fmt: skip
+    for path, reason in (
+        (tmp_path / "pipe", "no regular file"),
+        (Path("/dev/zero"), "no regular file"),
+        (tmp_path / "long", "longer than 65536 bytes"),
+    ):
         assert reason in refused(f"secret:file:{path}", allowed=allowed)[2]
 
 

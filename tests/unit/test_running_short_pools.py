@@ -74,8 +74,9 @@ def test_whoever_runs_there_stays() -> None:
     comes = a_job("comes", deadline="+6h")
     running = (Placement.model_validate(place), 1)
     assert planned([here, comes], [SPOT, SOUTH], [short()], running) == {
-        "here": "aws/north-1 spot", "comes": "aws/south-1 spot",
-    }  # fmt: skip
+        "here": "aws/north-1 spot",
+        "comes": "aws/south-1 spot",
+    }
     assert planned([here, comes], [SPOT, SOUTH], [short()])["here"] == "aws/south-1 spot"
 
 

@@ -114,13 +114,28 @@ def test_what_was_is_read_from_attempts_alone(site: Site) -> None:
     over = {"phase": Phase.FAILED, "kept_step": 0}
     store.change(one, reason="interrupted", gone_at=at + 30 * MINUTE, **over)
     two = replace(
-        one, id="two", number=2, created_at=at + 31 * MINUTE, met_at=None, made_at=None, resumes=ONE,
-        phase=Phase.FAILED, reason="short", gone_at=at + 40 * MINUTE, kept_step=0,
-    )  # fmt: skip
+        one,
+        id="two",
+        number=2,
+        created_at=at + 31 * MINUTE,
+        met_at=None,
+        made_at=None,
+        resumes=ONE,
+        phase=Phase.FAILED,
+        reason="short",
+        gone_at=at + 40 * MINUTE,
+        kept_step=0,
+    )
     three = replace(
-        one, id="three", number=3, created_at=at + 41 * MINUTE, met_at=at + 50 * MINUTE, made_at=at + 42 * MINUTE,
-        resumes="two", first_step=500,
-    )  # fmt: skip
+        one,
+        id="three",
+        number=3,
+        created_at=at + 41 * MINUTE,
+        met_at=at + 50 * MINUTE,
+        made_at=at + 42 * MINUTE,
+        resumes="two",
+        first_step=500,
+    )
     for made in (two, three):
         store.add_attempt(made, [replace(node, attempt=made.id, name=f"{made.id}-{node.rank}") for node in nodes])
     chain = chain_of(store, three)
@@ -131,8 +146,10 @@ def test_what_was_is_read_from_attempts_alone(site: Site) -> None:
     assert past == past_of(chain_of(store, three), job, found, (), at + HOUR)
     key = past.lives[0].key
     assert [(a.key, a.at - at, a.up, a.launch) for a in past.answers] == [
-        (key, 0 * MINUTE, True, True), (key, 40 * MINUTE, False, True), (key, 42 * MINUTE, True, True),
-    ]  # fmt: skip
+        (key, 0 * MINUTE, True, True),
+        (key, 40 * MINUTE, False, True),
+        (key, 42 * MINUTE, True, True),
+    ]
     assert [(life.until, life.taken) for life in past.lives] == [(at + 30 * MINUTE, True), (None, False)]
     assert past.lives[1].ready == at + 50 * MINUTE
     assert past.lives[1].share_from == pytest.approx(1 - 500 / job.steps)
@@ -263,9 +280,7 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Sit
     job = replanner.left_of(chain)
     assert job is not None
     assert job.deadline is not None
-    hours = min(
-        c.reserved_hours(job.steps_left) for c in replanner.finder(replanner.limits_of(one)).find(job)[0]
-    )  # fmt: skip
+    hours = min(c.reserved_hours(job.steps_left) for c in replanner.finder(replanner.limits_of(one)).find(job)[0])
     later(site, job.deadline.at(moment) - timedelta(hours=hours + 0.5) - site.clock())
     site.store.remember_short(*[replace(s, at=site.clock(), until=site.clock() + HOUR) for s in shortages])
     (goes,) = replanner.replan([Wanting(chain, one)])

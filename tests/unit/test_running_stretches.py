@@ -20,15 +20,31 @@ from tests.support.state_values import NOW, attempt, node
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-COURSE = Course(met_at=NOW + 5 * MINUTE, ended_at=NOW + 65 * MINUTE, finished=False, told=True, first_step=100,
-                last_step=160, kept_step=140, step_seconds=30.0)  # fmt: skip
+COURSE = Course(
+    met_at=NOW + 5 * MINUTE,
+    ended_at=NOW + 65 * MINUTE,
+    finished=False,
+    told=True,
+    first_step=100,
+    last_step=160,
+    kept_step=140,
+    step_seconds=30.0,
+)
 _AT = st.none() | st.integers(-(10**10), 4 * 10**12).map(lambda us: NOW + timedelta(microseconds=us))
 _REALS = st.none() | st.floats(0, 1e12) | st.sampled_from([float("inf"), float("nan"), 1e308])
 _COURSES = st.builds(
-    Course, met_at=_AT, ended_at=_AT, finished=st.booleans(), told=st.booleans(), first_step=st.integers(0, 9),
-    last_step=st.integers(0, 10**9), kept_step=st.integers(0, 99), step_seconds=_REALS,
-    saving=st.sampled_from([timedelta(0), -MINUTE, MINUTE, timedelta(days=99), timedelta.max]), deadline=_AT,
-)  # fmt: skip
+    Course,
+    met_at=_AT,
+    ended_at=_AT,
+    finished=st.booleans(),
+    told=st.booleans(),
+    first_step=st.integers(0, 9),
+    last_step=st.integers(0, 10**9),
+    kept_step=st.integers(0, 99),
+    step_seconds=_REALS,
+    saving=st.sampled_from([timedelta(0), -MINUTE, MINUTE, timedelta(days=99), timedelta.max]),
+    deadline=_AT,
+)
 
 
 def minutes(course: Course, life: timedelta = 70 * MINUTE) -> dict[str, float]:
@@ -48,8 +64,10 @@ def test_a_life_with_everything_in_it() -> None:
         ({"met_at": None}, {"failed_launch": 70}),
         ({"ended_at": None}, {"startup": 5, "work": 55, "restart_lost_work": 10}),
         ({"finished": True}, {"startup": 5, "work": 60, "idle_allocated": 5}),
-        ({"saving": 7 * MINUTE},
-         {"startup": 5, "work": 43, "checkpoint_overhead": 7, "restart_lost_work": 10, "idle_allocated": 5}),
+        (
+            {"saving": 7 * MINUTE},
+            {"startup": 5, "work": 43, "checkpoint_overhead": 7, "restart_lost_work": 10, "idle_allocated": 5},
+        ),
         ({"saving": HOUR * 9}, {"startup": 5, "checkpoint_overhead": 50, "restart_lost_work": 10, "idle_allocated": 5}),
         ({"step_seconds": 1e9}, {"startup": 5, "restart_lost_work": 60, "idle_allocated": 5}),
         ({"step_seconds": None}, {"startup": 5, "work": 40, "restart_lost_work": 20, "idle_allocated": 5}),
@@ -57,14 +75,16 @@ def test_a_life_with_everything_in_it() -> None:
         ({"kept_step": 160}, {"startup": 5, "work": 60, "idle_allocated": 5}),
         ({"told": False}, {"startup": 5, "None": 60, "idle_allocated": 5}),
         ({"told": False, "finished": True}, {"startup": 5, "work": 60, "idle_allocated": 5}),
-        ({"deadline": NOW + 25 * MINUTE},
-         {"startup": 5, "work": 20, "overrun": 30, "restart_lost_work": 10, "idle_allocated": 5}),
+        (
+            {"deadline": NOW + 25 * MINUTE},
+            {"startup": 5, "work": 20, "overrun": 30, "restart_lost_work": 10, "idle_allocated": 5},
+        ),
         ({"deadline": NOW}, {"startup": 5, "overrun": 50, "restart_lost_work": 10, "idle_allocated": 5}),
         ({"met_at": NOW - HOUR}, {"work": 55, "restart_lost_work": 10, "idle_allocated": 5}),
         ({"met_at": NOW + 9 * HOUR}, {"startup": 70}),
         ({"ended_at": NOW - HOUR}, {"startup": 5, "idle_allocated": 65}),
     ],
-)  # fmt: skip
+)
 def test_the_rules_of_docs_ledger_md(changes: dict[str, Any], wanted: dict[str, float]) -> None:
     assert minutes(replace(COURSE, **changes)) == wanted
 
@@ -113,8 +133,10 @@ def test_over_the_end_of_a_month_each_has_its_part() -> None:
     done = attempt(met_at=made + HOUR / 2, result_at=made + 3 * HOUR, result="finished", kept_step=90, last_step=90)
     entries = metered_entries(done, [machine], NOW)
     assert [(str(e.period), e.use, float(e.hours), e.steps) for e in entries] == [
-        ("2026-10", Use.STARTUP, 0.5, 0), ("2026-10", Use.WORK, 0.5, 18), ("2026-11", Use.WORK, 2.0, 72),
-    ]  # fmt: skip
+        ("2026-10", Use.STARTUP, 0.5, 0),
+        ("2026-10", Use.WORK, 0.5, 18),
+        ("2026-11", Use.WORK, 2.0, 72),
+    ]
     assert Usd.total(e.usd for e in entries) == Usd(30)
 
 
@@ -122,9 +144,11 @@ def test_what_is_written_down_of_a_training() -> None:
     one = attempt(first_step=10, last_step=30, kept_step=20, met_at=NOW, result="crashed", result_at=NOW + HOUR)
     ranks = [node(step=30, step_seconds=1.5), node(rank=1, step_seconds=2.5)]
     saved: list[dict[str, object]] = [
-        {"saved_step": 15, "seconds": 2.0, "rank": 0}, {"saved_step": 15, "seconds": 3.0, "rank": 1},
-        {"saved_step": 20, "seconds": 4}, {"saved_step": 20, "seconds": None},
-    ]  # fmt: skip
+        {"saved_step": 15, "seconds": 2.0, "rank": 0},
+        {"saved_step": 15, "seconds": 3.0, "rank": 1},
+        {"saved_step": 20, "seconds": 4},
+        {"saved_step": 20, "seconds": None},
+    ]
     course = course_of(one, ranks, saved, None)
     assert course == Course(NOW, NOW + HOUR, False, True, 10, 30, 20, 2.5, timedelta(seconds=7), None)
     silent = course_of(attempt(met_at=NOW), [node()], [{"saved_step": 1, "seconds": 1e300}], None)
@@ -168,8 +192,13 @@ class TestPublicComplaints:
         lives: list[tuple[Attempt, NodeRecord]] = []
         for number in range(4):
             at = NOW + number * 2 * HOUR
-            one = attempt(f"a{number}", met_at=at + 6 * MINUTE, first_step=number * 10, kept_step=number * 10 + 10,
-                          last_step=number * 10 + 12)  # fmt: skip
+            one = attempt(
+                f"a{number}",
+                met_at=at + 6 * MINUTE,
+                first_step=number * 10,
+                kept_step=number * 10 + 10,
+                last_step=number * 10 + 12,
+            )
             lives.append((one, node(one.id, made_at=at, gone_at=at + HOUR, step=one.last_step, step_seconds=60.0)))
         entries = [entry for one, machine in lives for entry in metered_entries(one, [machine], NOW)]
         by_attempt = {one.id: Usd.total(e.usd for e in entries if e.attempt == one.id) for one, _ in lives}

@@ -32,8 +32,12 @@ def test_what_was_copied_is_egress_of_where_it_came_from() -> None:
     (one,) = moved_entries(attempt(), [note("copied", usd="0.225", **priced)], NOW + HOUR)
     assert (one.price_as_of, one.price_source) == ("2026-11-01", "a list")
     assert (one.what, one.quantity, one.unit, one.usd, one.unpriced) == (
-        What.EGRESS, Fraction(5, 2), GB, Usd.parse("0.225"), False,
-    )  # fmt: skip
+        What.EGRESS,
+        Fraction(5, 2),
+        GB,
+        Usd.parse("0.225"),
+        False,
+    )
     assert (one.cloud, one.region, one.attempt, one.rank, one.team) == ("aws", "us-east-1", "a1", None, "research")
     assert (one.start, one.end, float(one.hours)) == (NOW - timedelta(seconds=12.5), NOW, 0.0)
     assert (one.resource, one.reference) == ("s3://east", "s3://east -> gs://west")
@@ -63,8 +67,9 @@ def test_disks_are_there_as_long_as_their_machines() -> None:
     nodes = [node(made_at=made, gone_at=made + 3 * HOUR), node(rank=1), node(rank=2, made_at=made)]
     entries = disk_entries(attempt(), nodes, 200, NOW)
     assert [(str(e.period), e.rank, float(e.quantity), e.unit, e.unpriced) for e in entries] == [
-        ("2026-10", 0, 400.0, GIB_HOURS, True), ("2026-11", 0, 200.0, GIB_HOURS, True),
-    ]  # fmt: skip
+        ("2026-10", 0, 400.0, GIB_HOURS, True),
+        ("2026-11", 0, 200.0, GIB_HOURS, True),
+    ]
     assert {entry.hours for entry in entries} == {0}
     assert disk_entries(attempt(), nodes, None, NOW) == ()
 

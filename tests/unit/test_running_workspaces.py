@@ -38,15 +38,20 @@ STATE = "s0123456789"
 PLAN = hashlib.sha256(b"plan").hexdigest()
 HOME = Home("https://stepfare.example.com:7433", "ab" * 32)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-DEPLOY = Deploy.model_validate({
-    "clouds": {
-        "aws": {"local_nvme": "/mnt/scratch", "checkpoint_bucket": "checkpoints",
+DEPLOY = Deploy.model_validate(
+    {
+        "clouds": {
+            "aws": {
+                "local_nvme": "/mnt/scratch",
+                "checkpoint_bucket": "checkpoints",
                 "permissions_boundary": "arn:aws:iam::123456789012:policy/stepfare-boundary",
-                "regions": {"r1": {"image": "ami-1"}}},
-        "azure": {"ssh_public_key": KEY},
-        "static": {"private_key_path": "/srv/keys/id", "hosts": {"10.0.0.1": {"private_address": "192.168.0.1"}}},
-    },
-})  # fmt: skip
+                "regions": {"r1": {"image": "ami-1"}},
+            },
+            "azure": {"ssh_public_key": KEY},
+            "static": {"private_key_path": "/srv/keys/id", "hosts": {"10.0.0.1": {"private_address": "192.168.0.1"}}},
+        },
+    }
+)
 CLOUDS = sorted(PROVISIONABLE_CLOUDS)
 MADE = [cloud for cloud in CLOUDS if boot_of(cloud) is Boot.CLOUD_INIT]
 RUN = {"command": "torchrun train.py", "env": {"BATCH": "512"}}
@@ -68,9 +73,15 @@ def choice_of(cloud: str, machines: int = 2, *, market: Market = Market.SPOT, zo
 
 
 def made(
-    job: Job, cloud: str = "aws", machines: int = 2, *, deploy: Deploy = DEPLOY, home: Home = HOME,
-    secrets: Secrets | None = None, **more: Any,
-) -> WorkspaceSpec:  # fmt: skip
+    job: Job,
+    cloud: str = "aws",
+    machines: int = 2,
+    *,
+    deploy: Deploy = DEPLOY,
+    home: Home = HOME,
+    secrets: Secrets | None = None,
+    **more: Any,
+) -> WorkspaceSpec:
     order, choice = order_of(job.name), choice_of(cloud, machines, **more)
     name = attempt_name(STATE, PLAN, order, 1)
     attempt, nodes = new_attempt(name, PLAN, order, choice, 1, job, job.digest, TOKEN, NOW)
@@ -179,8 +190,12 @@ def test_what_the_deploy_file_says_of_the_cloud_and_region() -> None:
     assert (spec.image, spec.checkpoint_bucket, spec.fabric) == ("ami-1", "checkpoints", "efa")
     assert spec.permissions_boundary == "arn:aws:iam::123456789012:policy/stepfare-boundary"
     network = {"id": "vpc-1", "subnets": {"": "subnet-1"}}
-    other = Deploy.model_validate({"clouds": {"aws": {"network": network, "disk_gib": 300}}, "backend": {
-        "kind": "gcs", "settings": {"bucket": "states", "prefix": "a/{attempt}"}}})  # fmt: skip
+    other = Deploy.model_validate(
+        {
+            "clouds": {"aws": {"network": network, "disk_gib": 300}},
+            "backend": {"kind": "gcs", "settings": {"bucket": "states", "prefix": "a/{attempt}"}},
+        }
+    )
     spec = made(a_job("bert", run=RUN), "aws", deploy=other)
     assert (spec.network.network_id, dict(spec.network.subnet_ids), spec.disk_gib) == ("vpc-1", {"": "subnet-1"}, 300)
     assert spec.backend.of("x")["prefix"] == "a/x"
@@ -285,8 +300,10 @@ def test_records_of_an_attempt() -> None:
     order, choice = order_of("bert"), choice_of("gcp", 3)
     attempt, nodes = new_attempt("bert-1", PLAN, order, choice, 2, job, job.digest, TOKEN, NOW)
     assert (attempt.usd_per_hour, attempt.max_usd_per_hour, attempt.at_risk_usd) == (
-        choice.usd_per_hour, choice.max_usd_per_hour, choice.at_risk_usd,
-    )  # fmt: skip
+        choice.usd_per_hour,
+        choice.max_usd_per_hour,
+        choice.at_risk_usd,
+    )
     assert (attempt.number, attempt.choice, attempt.machines, attempt.engine) == (2, 0, 3, "torchrun")
     assert (attempt.job_digest, attempt.team, attempt.project, attempt.cost_center) == (job.digest, "red", "p", "cc")
     assert [(node.rank, node.name, node.zone) for node in nodes] == [(n, f"bert-1-{n}", "r1-a") for n in range(3)]
@@ -297,9 +314,12 @@ def test_a_job_is_the_same_after_it_was_kept() -> None:
     more = (
         a_job("x", run={**RUN, "code": {"git": "https://x/a.git", "ref": "v1"}, "workdir": "src", "engine": "ray"}),
         a_job("y", checkpoint=None, deadline="+18h", budget="$10", earliest_start="+1h", spot="only"),
-        a_job("z", status={"steps_done": 5, "checkpoint_in": "aws/north-1"}, data={
-            "uri": "s3://a/b", "at": "aws/north-1", "gib": 4, "egress_cap": "$40"}),
-    )  # fmt: skip
+        a_job(
+            "z",
+            status={"steps_done": 5, "checkpoint_in": "aws/north-1"},
+            data={"uri": "s3://a/b", "at": "aws/north-1", "gib": 4, "egress_cap": "$40"},
+        ),
+    )
     for job in (*examples(), *more):
         kept = job_of(spec_json(job))
         assert kept == job

@@ -125,8 +125,6 @@ def test_coarser_groups_are_sums() -> None:
         (Method.FIXED, {SPEECH: Decimal("0.1")}, frozenset({SPEECH}), "takes no part"),
     ],
 )
-def test_refused(
-    method: Method, fixed: dict[Group, Decimal] | None, without: frozenset[Group], why: str
-) -> None:  # fmt: skip
+def test_refused(method: Method, fixed: dict[Group, Decimal] | None, without: frozenset[Group], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         shared(method, {"idle": "50"}, fixed=fixed, without=without)

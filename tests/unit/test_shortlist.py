@@ -82,8 +82,12 @@ def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
 
 def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     job = a_job(status={"steps_done": 10, "running": running})
     scene = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
     found = shortlisted(scene, effort(), 0.005)

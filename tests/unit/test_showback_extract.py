@@ -58,9 +58,14 @@ def hours(first: int, count: int, at: datetime = NOW) -> list[Entry]:
 
 def test_a_row_is_read_as_the_entry_that_it_is() -> None:
     given_entry = entry(
-        quantity=Fraction(1, 3), usd=Usd.parse("9.173333333"), steps=40, lost_steps=7, use=Use.WORK,
-        market=Market.ON_DEMAND, machines=1,
-    )  # fmt: skip
+        quantity=Fraction(1, 3),
+        usd=Usd.parse("9.173333333"),
+        steps=40,
+        lost_steps=7,
+        use=Use.WORK,
+        market=Market.ON_DEMAND,
+        machines=1,
+    )
     (fact,) = facts_of(columns_of(list(sealed([raw(given_entry)], 0, BEGINNING)))).to_pylist()
     assert fact["source"] == "metered"
     assert fact["state"] == "Estimated"
@@ -85,9 +90,14 @@ def test_what_has_no_price_has_no_amount() -> None:
 def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
     """Half an hour of three spot machines whose on-demand price is 55; the plan's line has 24 accelerators in all."""
     planned = entry(
-        kind=Kind.PLANNED, machines=3, accelerators=24, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
+        kind=Kind.PLANNED,
+        machines=3,
+        accelerators=24,
+        quantity=Fraction(1, 2),
+        usd=Usd.parse("30"),
+        rank=None,
         on_demand_usd_per_hour=UsdPerHour.parse("55"),
-    )  # fmt: skip
+    )
     (fact,) = facts_of(columns_of(list(sealed([raw(planned)], 0, BEGINNING)))).to_pylist()
     assert (fact["on_demand"], fact["hours"], fact["gpu_hours"]) == (Decimal("82.5"), Decimal("1.5"), 12)
 
@@ -241,8 +251,10 @@ def test_an_extract_of_another_format_is_made_anew(store: Store, tmp_path: Path)
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(-(10**15), 10**15), st.integers(0, 40 * 86_400), st.integers(1, 20 * 86_400 * 10**6),
-)  # fmt: skip
+    st.integers(-(10**15), 10**15),
+    st.integers(0, 40 * 86_400),
+    st.integers(1, 20 * 86_400 * 10**6),
+)
 def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=begins)
     end = start + timedelta(microseconds=lasts)

@@ -168,5 +168,8 @@ def test_what_nobody_owns_is_shared_in_full(tmp_path: Path) -> None:
     assert sum(row["shared"] for row in rows.values()) == 19
     assert sum(row["after"] for row in rows.values()) == Decimal("1162.8")
     assert {row["after"] - row["billed"] for row in rows.values()} <= {
-        Decimal("6.333333333"), Decimal("6.333333334"), Decimal("6.333333332"), Decimal("6.333333335"),
-    }  # fmt: skip
+        Decimal("6.333333333"),
+        Decimal("6.333333334"),
+        Decimal("6.333333332"),
+        Decimal("6.333333335"),
+    }

@@ -135,8 +135,10 @@ def shared_month(method: Method, **more: Any) -> Report:
 def test_idle_is_a_line_of_its_own_where_nothing_is_shared() -> None:
     report = shared_month(Method.NONE)
     assert {row["team"]: row["after"] for row in report.section("groups").records()} == {
-        "research": 60, "product": 30, "__unallocated__": 15,
-    }  # fmt: skip
+        "research": 60,
+        "product": 30,
+        "__unallocated__": 15,
+    }
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -187,9 +189,10 @@ def test_a_change_is_explained_to_the_last_digit() -> None:
     )
     before = [Thing(a, "Hours", Decimal(20), Decimal(10)), Thing(b, "Hours", Decimal(40), Decimal(10))]
     now = [
-        Thing(a, "Hours", Decimal(90), Decimal(30)), Thing(b, "Hours", Decimal(40), Decimal(10)),
+        Thing(a, "Hours", Decimal(90), Decimal(30)),
+        Thing(b, "Hours", Decimal(40), Decimal(10)),
         Thing(fee, None, Decimal(5), None),
-    ]  # fmt: skip
+    ]
     assert explained(before, now) == {"volume": 60, "price": 30, "mix": -20, "other": 5}
 
 
@@ -240,9 +243,7 @@ def test_an_unusual_day_and_its_likely_cause() -> None:
     assert (row["cause"], row["times"]) == ("price of an hour", 4)
     many = [usage("10", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n) for n in range(30)]
     assert one(report_of_rows([*usual, *many]), "anomalies")["cause"] == "number of machines"
-    long = [
-        {**usage("30", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n), "hours": Decimal(3)} for n in range(10)
-    ]  # fmt: skip
+    long = [{**usage("30", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n), "hours": Decimal(3)} for n in range(10)]
     assert one(report_of_rows([*usual, *long]), "anomalies")["cause"] == "run time"
 
 
@@ -275,16 +276,31 @@ def test_what_is_known_beside_the_facts() -> None:
         dues={"llama": Due(job="llama", deadline=done + timedelta(hours=1), done_at=done)},
         quotes=(
             Quoted(
-                quote="quote-1", job="llama", deadline=done, promised=Decimal("0.9"), p50=Decimal(40), p90=Decimal(60),
-                cost=Decimal(50), p50_at=done, p90_at=done, done_at=done,
+                quote="quote-1",
+                job="llama",
+                deadline=done,
+                promised=Decimal("0.9"),
+                p50=Decimal(40),
+                p90=Decimal(60),
+                cost=Decimal(50),
+                p50_at=done,
+                p90_at=done,
+                done_at=done,
             ),
         ),
         variance=(
-            Variance(job="llama", currency="USD", planned=Decimal(40), metered=Decimal(50), invoiced=Decimal(51),
-                     quantity=Decimal(10), price=Decimal(1)),
+            Variance(
+                job="llama",
+                currency="USD",
+                planned=Decimal(40),
+                metered=Decimal(50),
+                invoiced=Decimal(51),
+                quantity=Decimal(10),
+                price=Decimal(1),
+            ),
         ),
         warnings=("3 entries were archived",),
-    )  # fmt: skip
+    )
     report = report_of_rows([usage("50")], beside=beside)
     total = one(report, "totals")
     assert (total["budget"], total["budget_used"]) == (100, Decimal("0.5"))

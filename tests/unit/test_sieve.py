@@ -54,7 +54,7 @@ def test_what_breaks_no_rule_passes() -> None:
         (NORTH, {"limits": limit(unit="vcpus", amount=191)}, "limit", "quota allows 191 vcpus, 192 needed"),
         (HALL, {"limits": limit(unit="vcpus", amount=10**6)}, "limit", "counts vcpus, unknown for hall-h9"),
     ],
-)  # fmt: skip
+)
 def test_each_rule_has_its_code_and_says_why(item: Offer, more: dict[str, Any], code: str, words: str) -> None:
     found = refused(item, **more)
     assert found is not None

@@ -120,10 +120,18 @@ def test_parts_of_a_dear_charge_keep_every_rule(tmp_path: Path) -> None:
     price, hours = Decimal("1234567.123456789"), Decimal("719.123456789012")
     cost = Decimal("887806177.458313047555672002468")
     node = replace(
-        whole_of(part), list_unit_price=price, contracted_unit_price=price, pricing_quantity=hours,
-        pricing_currency_list_unit_price=price, pricing_currency_contracted_unit_price=price, billed_cost=cost,
-        effective_cost=cost, list_cost=cost, contracted_cost=cost, pricing_currency_effective_cost=cost,
-    )  # fmt: skip
+        whole_of(part),
+        list_unit_price=price,
+        contracted_unit_price=price,
+        pricing_quantity=hours,
+        pricing_currency_list_unit_price=price,
+        pricing_currency_contracted_unit_price=price,
+        billed_cost=cost,
+        effective_cost=cost,
+        list_cost=cost,
+        contracted_cost=cost,
+        pricing_currency_effective_cost=cost,
+    )
     shares = [Share(resource=name, weight=1, unit="Seconds", tags={"job": name}) for name in "abcdefg"]
     parts = split_charge(node, shares, "even-v1", "node/1")
     assert exact_sum(part.billed_cost for part in parts) == cost
@@ -134,9 +142,21 @@ def test_parts_of_a_dear_charge_keep_every_rule(tmp_path: Path) -> None:
 def whole_of(part: Charge) -> Charge:
     hour = Decimal(1)
     return replace(
-        part, billed_cost=Decimal(50), effective_cost=Decimal(50), list_cost=Decimal(50), contracted_cost=Decimal(50),
-        pricing_quantity=hour, consumed_quantity=hour, x_gpu_hours=Decimal(8), x_on_demand_equivalent_cost=Decimal(50),
-        pricing_currency_effective_cost=Decimal(50), allocated_method_id=None, allocated_method_details=None,
-        allocated_resource_id=None, allocated_resource_name=None, allocated_tags=None, x_split_origin_id=None,
+        part,
+        billed_cost=Decimal(50),
+        effective_cost=Decimal(50),
+        list_cost=Decimal(50),
+        contracted_cost=Decimal(50),
+        pricing_quantity=hour,
+        consumed_quantity=hour,
+        x_gpu_hours=Decimal(8),
+        x_on_demand_equivalent_cost=Decimal(50),
+        pricing_currency_effective_cost=Decimal(50),
+        allocated_method_id=None,
+        allocated_method_details=None,
+        allocated_resource_id=None,
+        allocated_resource_name=None,
+        allocated_tags=None,
+        x_split_origin_id=None,
         x_split_origin_cost=None,
-    )  # fmt: skip
+    )

@@ -76,10 +76,32 @@ def test_the_hash_of_an_entry_is_the_same_for_good() -> None:
     assert hash_of(1, values, BEGINNING) == "53b1f38c9c3fdde50636fec382e48e801eead830367b04145f7bfbc886f1dd98"
     said = {name for name, value in zip(NAMES, values, strict=True) if value}
     assert said == {
-        "key", "kind", "what", "recorded_at", "period", "plan", "job", "job_digest", "team", "cost_center", "gang",
-        "attempt", "cloud", "region", "instance_type", "market", "accelerator", "accelerators", "machines", "start_at",
-        "end_at", "quantity", "unit", "usd_per_hour_nanos", "usd_nanos",
-    }  # fmt: skip
+        "key",
+        "kind",
+        "what",
+        "recorded_at",
+        "period",
+        "plan",
+        "job",
+        "job_digest",
+        "team",
+        "cost_center",
+        "gang",
+        "attempt",
+        "cloud",
+        "region",
+        "instance_type",
+        "market",
+        "accelerator",
+        "accelerators",
+        "machines",
+        "start_at",
+        "end_at",
+        "quantity",
+        "unit",
+        "usd_per_hour_nanos",
+        "usd_nanos",
+    }
 
 
 def test_the_same_happening() -> None:

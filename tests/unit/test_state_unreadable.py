@@ -80,10 +80,24 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
         cloud = "aws"
 
         def found(self, regions: object) -> Findings:
-            return Findings(tuple(
-                Found("aws", "us-east-1", None, f"i-{name}", name, state, 0, Kind.MACHINE, "machine", None, billed=True)
-                for name in ("b1", "gone-1")
-            ))  # fmt: skip
+            return Findings(
+                tuple(
+                    Found(
+                        "aws",
+                        "us-east-1",
+                        None,
+                        f"i-{name}",
+                        name,
+                        state,
+                        0,
+                        Kind.MACHINE,
+                        "machine",
+                        None,
+                        billed=True,
+                    )
+                    for name in ("b1", "gone-1")
+                )
+            )
 
         def release(self, found: object) -> tuple[None, ...]:
             raise AssertionError

@@ -44,16 +44,43 @@ def test_names_and_steps() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"", b"[]", b"7", b"{}", b"null", b"\xff", b"[" * 100_000, _said()[:-1], _said(version=2), _said(step=8),
-        _said(step=True), _said(attempt=1), _said(created=None), _said(files=None), _said(files=[1]),
+        b"",
+        b"[]",
+        b"7",
+        b"{}",
+        b"null",
+        b"\xff",
+        b"[" * 100_000,
+        _said()[:-1],
+        _said(version=2),
+        _said(step=8),
+        _said(step=True),
+        _said(attempt=1),
+        _said(created=None),
+        _said(files=None),
+        _said(files=[1]),
         _said(files=_file() * 2),
-        *[_said(files=_file(path=path)) for path in ("", "/x", "../x", "a/../x", "a//x", "./x", "a\\x", "x" * 2000,
-          "a\0", "step-00000001.manifest.json", 7)],
+        *[
+            _said(files=_file(path=path))
+            for path in (
+                "",
+                "/x",
+                "../x",
+                "a/../x",
+                "a//x",
+                "./x",
+                "a\\x",
+                "x" * 2000,
+                "a\0",
+                "step-00000001.manifest.json",
+                7,
+            )
+        ],
         *[_said(files=_file(bytes=size)) for size in (-1, 1.0, True, "1", None)],
         *[_said(files=_file(sha256=text)) for text in ("", "0" * 63, "G" * 64, 7)],
     ],
     ids=lambda text: str(len(text)),
-)  # fmt: skip
+)
 def test_what_does_not_keep_to_the_contract_is_none(text: bytes) -> None:
     with pytest.raises(ValueError, match="step-00000007"):
         parse("step-00000007.manifest.json", text)

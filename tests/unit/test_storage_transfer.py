@@ -231,8 +231,9 @@ def test_the_newest_stay_and_what_is_torn_goes(tmp_path: Path) -> None:
     assert retire(Folder(tmp_path), 3, 6) == [5, 1]
     assert steps(tmp_path) == [3, 4, 6, 7]
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
-        "else", *[f"step-{step:08d}" for step in (3, 4, 5, 6, 7)]
-    ]  # fmt: skip
+        "else",
+        *[f"step-{step:08d}" for step in (3, 4, 5, 6, 7)],
+    ]
     assert retire(Folder(tmp_path), 1, 7) == [6, 4, 3]
     assert (steps(tmp_path), newest(tmp_path)) == ([7], 7)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["else", "step-00000007"]

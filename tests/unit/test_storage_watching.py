@@ -59,9 +59,13 @@ class Scene:
         self.training = Checkpoints(self.run, keep=2, agent=Agent(str(self.control.folder)), attempt="a")
         answers = Answers(self.control.folder) if control else None
         self.uploader = Uploader(
-            self.target, folder=self.run, answers=answers, how=How(leads, keep), tell=self.said.append,
+            self.target,
+            folder=self.run,
+            answers=answers,
+            how=How(leads, keep),
+            tell=self.said.append,
             sleep=lambda _: None,
-        )  # fmt: skip
+        )
 
     def save(self, step: int) -> None:
         """One small checkpoint."""

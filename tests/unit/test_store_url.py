@@ -23,10 +23,15 @@ CANARY = "canary-51c0aa"
 @pytest.mark.parametrize(
     "url",
     [
-        "s3://bucket", "s3://bucket/a/b", "s3://bucket/a?region=eu-1&endpoint_override=minio:9000&scheme=http",
-        "gs://bucket/a", "abfs://container@account.dfs.core.windows.net/a", "abfss://container/a", "file:///srv/a",
+        "s3://bucket",
+        "s3://bucket/a/b",
+        "s3://bucket/a?region=eu-1&endpoint_override=minio:9000&scheme=http",
+        "gs://bucket/a",
+        "abfs://container@account.dfs.core.windows.net/a",
+        "abfss://container/a",
+        "file:///srv/a",
     ],
-)  # fmt: skip
+)
 def test_places_for_checkpoints(url: str) -> None:
     assert a_store(url) == url
     path, mark, query = url.partition("?")
@@ -37,13 +42,22 @@ def test_places_for_checkpoints(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "what"),
     [
-        ("/srv/a", "no place"), ("https://bucket.s3.amazonaws.com", "no place"), ("bucket", "no place"),
-        ("s3:///a", "no bucket"), ("gs://", "no bucket"), ("file://host/a", "no folder"), ("file:///", "no folder"),
-        (f"s3://key:{CANARY}@bucket/a", "credentials"), (f"s3://{CANARY}@bucket/a", "credentials"),
-        (f"abfs://container:{CANARY}@account/a", "credentials"), (f"s3://b?secret_key={CANARY}", "more than a place"),
-        (f"gs://b/a?token={CANARY}", "more than a place"), ("s3://b/a#x", "more than a place"), ("s3://[b", "no URL"),
+        ("/srv/a", "no place"),
+        ("https://bucket.s3.amazonaws.com", "no place"),
+        ("bucket", "no place"),
+        ("s3:///a", "no bucket"),
+        ("gs://", "no bucket"),
+        ("file://host/a", "no folder"),
+        ("file:///", "no folder"),
+        (f"s3://key:{CANARY}@bucket/a", "credentials"),
+        (f"s3://{CANARY}@bucket/a", "credentials"),
+        (f"abfs://container:{CANARY}@account/a", "credentials"),
+        (f"s3://b?secret_key={CANARY}", "more than a place"),
+        (f"gs://b/a?token={CANARY}", "more than a place"),
+        ("s3://b/a#x", "more than a place"),
+        ("s3://[b", "no URL"),
     ],
-)  # fmt: skip
+)
 def test_what_is_none(url: str, what: str) -> None:
     with pytest.raises(RefusedError, match=what) as caught:
         a_store(url)

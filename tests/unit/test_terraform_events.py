@@ -95,15 +95,21 @@ def test_secret_variables_are_known_by_name() -> None:
 
 def test_made_nodes_are_read_or_refused() -> None:
     row = {
-        "rank": 1, "id": "i-1", "address": "", "private_address": "10.0.0.1", "zone": None, "market": "spot",
+        "rank": 1,
+        "id": "i-1",
+        "address": "",
+        "private_address": "10.0.0.1",
+        "zone": None,
+        "market": "spot",
         "max_usd_per_hour": "60.48",
-    }  # fmt: skip
+    }
     second, first = row, {**row, "rank": 0, "id": "i-0", "max_usd_per_hour": None}
     nodes = made_nodes({"nodes": [second, first]})
     assert made_nodes({"nodes": json.dumps([second, first])}) == nodes
     assert [(node.rank, node.id, node.address, str(node.max_usd_per_hour)) for node in nodes] == [
-        (0, "i-0", None, "None"), (1, "i-1", None, "60.48"),
-    ]  # fmt: skip
+        (0, "i-0", None, "None"),
+        (1, "i-1", None, "60.48"),
+    ]
     assert made_nodes({}) == ()
     for bad in ([{"rank": 0}], [{**row, "market": "lease"}], [{**row, "max_usd_per_hour": "much"}], ["node"]):
         with pytest.raises(ValueError, match="is not what was agreed"):

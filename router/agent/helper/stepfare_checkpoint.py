@@ -162,10 +162,18 @@ class Checkpoints:
     """
 
     def __init__(
-        self, folder: str | Path, keep: int = 3, *, rank: int = 0, world: int = 1,
-        agree: Callable[[bool], bool] | None = None, agree_every: int = 1, patience: float = 600.0,
-        agent: Agent | None = None, attempt: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: str | Path,
+        keep: int = 3,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        agree: Callable[[bool], bool] | None = None,
+        agree_every: int = 1,
+        patience: float = 600.0,
+        agent: Agent | None = None,
+        attempt: str | None = None,
+    ) -> None:
         self.folder, self._keep, self._rank, self._world = Path(folder).absolute(), max(1, keep), rank, world
         self._agree, self._every, self._patience = agree, max(1, agree_every), patience
         self.agent = agent or Agent()
@@ -201,9 +209,13 @@ class Checkpoints:
         return replace(request, reason=STOP) if ends else request
 
     def save(
-        self, step: int, write: Callable[[Path], Any] | Iterable[str | Path] | None = None, *,
-        data_position: Any = None, rng: Any = None,
-    ) -> Good:  # fmt: skip
+        self,
+        step: int,
+        write: Callable[[Path], Any] | Iterable[str | Path] | None = None,
+        *,
+        data_position: Any = None,
+        rng: Any = None,
+    ) -> Good:
         """On every rank, after the same step; the checkpoint is complete when it returns. ``write`` fills the folder
         that it is given, or is the files in :attr:`folder` that are there already, which the checkpoints then own;
         None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. What was just saved is
@@ -230,9 +242,13 @@ class Checkpoints:
         return self._last[0]
 
     def _saved(
-        self, step: int, place: Path, write: Callable[[Path], Any] | Iterable[str | Path] | None,
-        about: dict[str, Any], request: str,
-    ) -> tuple[Good, list[str]]:  # fmt: skip
+        self,
+        step: int,
+        place: Path,
+        write: Callable[[Path], Any] | Iterable[str | Path] | None,
+        about: dict[str, Any],
+        request: str,
+    ) -> tuple[Good, list[str]]:
         manifest = self.folder / f"step-{step:08d}.manifest.json"
         before = _mark(manifest)
         if callable(write):
@@ -254,11 +270,14 @@ class Checkpoints:
         paths = [place / f"rank-{rank}.{self._count}.json" for rank in range(self._world)]
         parts = [self._wait(partial(_object, path), step, place) for path in paths]
         said = {
-            "version": VERSION, "step": step, "attempt": self._attempt,
-            "files": [file for part in parts for file in part["files"]], **about,
+            "version": VERSION,
+            "step": step,
+            "attempt": self._attempt,
+            "files": [file for part in parts for file in part["files"]],
+            **about,
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: TID251, UP017
             "answers": sorted({part["request"] for part in parts} - {""}),
-        }  # fmt: skip
+        }
         _put(manifest, said)
         self._retire(step)
         return self._good(manifest, said), said["answers"]

@@ -152,9 +152,13 @@ GROUP BY 1 ORDER BY 1
 
 
 def outcome(
-    connection: duckdb.DuckDBPyConnection, basis: Basis, month: str | None = None, *, facts: str = "facts",
+    connection: duckdb.DuckDBPyConnection,
+    basis: Basis,
+    month: str | None = None,
+    *,
+    facts: str = "facts",
     actual: str = "actual",
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """After :func:`router.showback.reconcile.matching.reconcile`, in its connection: of the books of ``month``."""
 
     def asked(query: str) -> list[dict[str, Any]]:

@@ -9,8 +9,12 @@ if TYPE_CHECKING:
 
 # By name: how it becomes whole numbers, and back.
 AMOUNTS: Final = {
-    "billed": "money", "effective": "money", "list": "money", "on_demand": "money", "quantity": "amount",
-}  # fmt: skip
+    "billed": "money",
+    "effective": "money",
+    "list": "money",
+    "on_demand": "money",
+    "quantity": "amount",
+}
 
 # The weight is the metered money of the overlap, in nano-dollars; the overlap itself where no stretch has any.
 _WEIGHTS: Final = f"""

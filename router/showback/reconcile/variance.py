@@ -140,18 +140,19 @@ class _Sum:
 
     def variance(self, group: tuple[str | None, ...], currency: str) -> Variance:
         kinds = {key: total for key in sorted(self.kinds) if (total := added(self.kinds[key]))}
-        buckets = {
-            bucket: added(amount for (of, _), amount in kinds.items() if of is bucket) for bucket in Bucket
-        }  # fmt: skip
+        buckets = {bucket: added(amount for (of, _), amount in kinds.items() if of is bucket) for bucket in Bucket}
         return Variance(
-            group=group, currency=currency, planned=added(self.planned), metered=added(self.metered), buckets=buckets,
-            kinds={key: amount for key, amount in kinds.items() if key[1]}, unpriced=self.unpriced,
-        )  # fmt: skip
+            group=group,
+            currency=currency,
+            planned=added(self.planned),
+            metered=added(self.metered),
+            buckets=buckets,
+            kinds={key: amount for key, amount in kinds.items() if key[1]},
+            unpriced=self.unpriced,
+        )
 
 
-def _sum(
-    sums: dict[tuple[tuple[str | None, ...], str], _Sum], by: Sequence[str], grain: Grain, currency: str
-) -> _Sum:  # fmt: skip
+def _sum(sums: dict[tuple[tuple[str | None, ...], str], _Sum], by: Sequence[str], grain: Grain, currency: str) -> _Sum:
     return sums.setdefault((tuple(getattr(grain, word) for word in by), currency), _Sum())
 
 

@@ -160,29 +160,46 @@ def _only_shared(setting: Setting, rows: list[Found], shared: Shared, currency: 
     """Groups that cost nothing by themselves and got a fixed share."""
     there = {_group(setting, row) for row in rows}
     return [
-        {**dict(zip(setting.asked.by, row.group, strict=True)), "currency": currency, "shared": row.shared,
-         "after": row.after}
+        {
+            **dict(zip(setting.asked.by, row.group, strict=True)),
+            "currency": currency,
+            "shared": row.shared,
+            "after": row.after,
+        }
         for row in shared.rows
         if row.group not in there
-    ]  # fmt: skip
+    ]
 
 
 def _handings(shared: Shared, currency: str) -> list[dict[str, Cell]]:
     found: list[dict[str, Cell]] = [
         {
-            "currency": currency, "pot": got.pot, "pot_amount": shared.pots[got.pot], "group": _called(row),
+            "currency": currency,
+            "pot": got.pot,
+            "pot_amount": shared.pots[got.pot],
+            "group": _called(row),
             "method": got.method.value,
-            "ratio": ratio(Decimal(got.ratio.numerator), got.ratio.denominator), "amount": got.amount,
-            "before": row.before, "after": row.after, "why": got.why or None,
+            "ratio": ratio(Decimal(got.ratio.numerator), got.ratio.denominator),
+            "amount": got.amount,
+            "before": row.before,
+            "after": row.after,
+            "why": got.why or None,
         }
         for row in shared.rows
         for got in row.received
-    ]  # fmt: skip
+    ]
     found += [
-        {"currency": currency, "pot": each.pot, "pot_amount": shared.pots[each.pot], "group": UNALLOCATED,
-         "method": Method.NONE.value, "amount": each.amount, "why": each.why}
+        {
+            "currency": currency,
+            "pot": each.pot,
+            "pot_amount": shared.pots[each.pot],
+            "group": UNALLOCATED,
+            "method": Method.NONE.value,
+            "amount": each.amount,
+            "why": each.why,
+        }
         for each in shared.kept
-    ]  # fmt: skip
+    ]
     return found
 
 

@@ -55,8 +55,12 @@ BY_MARKET = (
     *_UNITS,
     *_SAVINGS,
 )
-BY_CURRENCY = (Column("currency", "Currency", rank=0), Column("market", "Market", rank=0),
-                Column("cost", "Cost", Kind.MONEY, 0), *_SAVINGS)  # fmt: skip
+BY_CURRENCY = (
+    Column("currency", "Currency", rank=0),
+    Column("market", "Market", rank=0),
+    Column("cost", "Cost", Kind.MONEY, 0),
+    *_SAVINGS,
+)
 _PER = {
     "Steps": ("per_1000_steps", 1000),
     "Samples": ("per_1000_samples", 1000),

@@ -82,8 +82,10 @@ def waste(setting: Setting) -> Section:
         f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
     )
     notes = ["How busy accelerators were inside their work is not measured."]
-    notes += [f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
-              for row in unknown]  # fmt: skip
+    notes += [
+        f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
+        for row in unknown
+    ]
     return section("waste", "Waste", WASTED, made, *notes)
 
 

@@ -135,9 +135,13 @@ def judge(name: str, what: str, quoted: Floats, outcomes: Floats, groups: Ints) 
     slack = _NEAR * np.maximum(np.abs(outcomes), 1.0)
     limits = np.quantile(quoted, LEVELS, axis=1, method="inverted_cdf")
     return Judged(
-        name, what, outcomes.size, coverage(places, groups),
+        name,
+        what,
+        outcomes.size,
+        coverage(places, groups),
         tuple(float((outcomes <= limit + slack).mean()) for limit in limits),
         tuple(float(places.within(level).mean()) for level in CURVE),
         tuple(places.histogram().tolist()),
-        float(np.median(width(quoted))) / mean, float(sharpness_loss(quoted, outcomes).mean()) / mean,
-    )  # fmt: skip
+        float(np.median(width(quoted))) / mean,
+        float(sharpness_loss(quoted, outcomes).mean()) / mean,
+    )

@@ -77,9 +77,14 @@ class _Steps:
         step = (np.arange(ticks) * hours // STEP_H).astype(np.int64)
         shape = (int(step[-1]) + 1, zones, 2, CLASSES)
         cell: Ints = np.ravel_multi_index(
-            (np.broadcast_to(step, up.shape), np.arange(zones)[:, None].repeat(ticks, 1), up.astype(np.int64),
-             age_class(ages_h(up, tick_s))), shape,
-        )[:, :-1].ravel()  # fmt: skip
+            (
+                np.broadcast_to(step, up.shape),
+                np.arange(zones)[:, None].repeat(ticks, 1),
+                up.astype(np.int64),
+                age_class(ages_h(up, tick_s)),
+            ),
+            shape,
+        )[:, :-1].ravel()
         changed = (up[:, 1:] != up[:, :-1]).ravel()
         count = int(np.prod(shape))
         events, spent = np.bincount(cell, changed, count), np.bincount(cell, None, count) * hours

@@ -75,8 +75,13 @@ class Ground:
         """What might have followed each of them in this block: pieces of its real weather."""
         edges, tick_s = self.edges(), self.series.tick_s
         later = resampled(
-            self.up[zones], self.ages[zones], range(edges[block], edges[block + 1]), at, job.ticks(tick_s),
-            PIECE_H * HOUR_S / tick_s, rng,
-        )  # fmt: skip
+            self.up[zones],
+            self.ages[zones],
+            range(edges[block], edges[block + 1]),
+            at,
+            job.ticks(tick_s),
+            PIECE_H * HOUR_S / tick_s,
+            rng,
+        )
         before = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
         return self.scene(zones, job, np.concatenate([before, later], axis=1))

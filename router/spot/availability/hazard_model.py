@@ -79,8 +79,9 @@ class Outlook:
         return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
-    def seen(cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf,
-             drift: float = DRIFT) -> Outlook:  # fmt: skip
+    def seen(
+        cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf, drift: float = DRIFT
+    ) -> Outlook:
         """From [zone, tick]; what was ``forget_h`` ago counts for 1/e. ``pool_events``: what the rate of all zones
         together counts for."""
         zones, ticks = up.shape

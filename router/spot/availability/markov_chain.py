@@ -85,9 +85,12 @@ class Chain:
         weights = [np.where(c, next_, 1 - next_) * np.where(f, higher, 1 - higher) for c, f in steps]
         shape = (4, *seen.up.shape)
         return (
-            np.stack([first + c for c, _ in steps]), np.broadcast_to(seen.up.astype(np.int64), shape),
-            np.broadcast_to(age, shape), np.stack([level + f for _, f in steps]), np.stack(weights),
-        )  # fmt: skip
+            np.stack([first + c for c, _ in steps]),
+            np.broadcast_to(seen.up.astype(np.int64), shape),
+            np.broadcast_to(age, shape),
+            np.stack([level + f for _, f in steps]),
+            np.stack(weights),
+        )
 
     def lasting(self) -> Floats:
         """[class, up, age, level]: ticks until spot is lost; 0 where there is none."""

@@ -62,9 +62,14 @@ Heard = Callable[[int, int, Observation, Decision], None]
 
 
 def play_as_run(
-    past: Series | None, scene: Scene, watch: Watch | None = None, *, chosen: RunPolicy | None = None,
-    keeps: bool = True, heard: Heard | None = None,
-) -> Played:  # fmt: skip
+    past: Series | None,
+    scene: Scene,
+    watch: Watch | None = None,
+    *,
+    chosen: RunPolicy | None = None,
+    keeps: bool = True,
+    heard: Heard | None = None,
+) -> Played:
     """All windows of ``scene``, in which zones are asked. ``past``: what the price history saw of the zones before.
     ``chosen``: None: the policy that quotes are made for. ``heard`` is told window, tick, what was seen and what was
     decided. Without ``keeps`` each decision begins with all that was, as the watcher's does: the same, and slower.
@@ -155,11 +160,19 @@ class _World:
         moves = Usd(round(usd * 1e9))
         chances = Chances(hours, 0.0, self.pools[key], _PRIOR_BACK_H) if spot else Chances(hours)
         return Place(
-            key=key, market=Market.SPOT if spot else Market.ON_DEMAND, usd_per_hour=UsdPerHour(nanos), hours=hours,
-            startup_hours=scene.task.changeover_s / HOUR_S, expected_usd=Usd(round(hours * nanos) + moves.nanos),
-            transfer_hours=seconds / HOUR_S, interruptions_per_hour=_PRIOR_PER_HOUR if spot else 0.0,
-            moves_usd=moves, site=f"{self.regions[z]} machine", region=self.regions[z], chances=chances,
-        )  # fmt: skip
+            key=key,
+            market=Market.SPOT if spot else Market.ON_DEMAND,
+            usd_per_hour=UsdPerHour(nanos),
+            hours=hours,
+            startup_hours=scene.task.changeover_s / HOUR_S,
+            expected_usd=Usd(round(hours * nanos) + moves.nanos),
+            transfer_hours=seconds / HOUR_S,
+            interruptions_per_hour=_PRIOR_PER_HOUR if spot else 0.0,
+            moves_usd=moves,
+            site=f"{self.regions[z]} machine",
+            region=self.regions[z],
+            chances=chances,
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -276,10 +289,18 @@ class _Run:
             else:
                 (shut if key in closed else others).append(place)
         return Observation(
-            now=self.now, deadline=self.began + world.scene.ticks * world.tick, tick=world.tick, event=event, here=here,
-            places=tuple(others), closed=tuple(shut), began=self.began, share=self.left_s / task.work_s,
-            lives=tuple(lives), answers=tuple(answers),
-        )  # fmt: skip
+            now=self.now,
+            deadline=self.began + world.scene.ticks * world.tick,
+            tick=world.tick,
+            event=event,
+            here=here,
+            places=tuple(others),
+            closed=tuple(shut),
+            began=self.began,
+            share=self.left_s / task.work_s,
+            lives=tuple(lives),
+            answers=tuple(answers),
+        )
 
     def _end(self, *, taken: bool = False) -> None:
         if self.kind != IDLE:
@@ -333,11 +354,21 @@ class _Run:
         none: Ints = np.zeros((len(self.world.zones), 1), dtype=np.int64)
         at = self.start + self.tick
         return Known(
-            tick=self.tick, ticks=self.world.scene.ticks, window=one, left_s=np.array([self.left_s]),
-            kind=np.array([self.kind], dtype=np.int8), zone=np.array([self.zone]), lost=np.zeros(1, dtype=bool),
-            home=np.array([self.home]), delay_s=np.array([self.delay_s]), since=none[0],
-            spot_usd=self.world.scene.spot_usd[:, at : at + 1], asked=none, was_up=none > 0, tried=none > 0,
-        )  # fmt: skip
+            tick=self.tick,
+            ticks=self.world.scene.ticks,
+            window=one,
+            left_s=np.array([self.left_s]),
+            kind=np.array([self.kind], dtype=np.int8),
+            zone=np.array([self.zone]),
+            lost=np.zeros(1, dtype=bool),
+            home=np.array([self.home]),
+            delay_s=np.array([self.delay_s]),
+            since=none[0],
+            spot_usd=self.world.scene.spot_usd[:, at : at + 1],
+            asked=none,
+            was_up=none > 0,
+            tried=none > 0,
+        )
 
 
 def _played(runs: list[_Run], scene: Scene) -> Played:
@@ -350,7 +381,12 @@ def _played(runs: list[_Run], scene: Scene) -> Played:
     finish = counts([run.finish for run in runs])
     late: Bools = finish > scene.ticks
     return Played(
-        of([run.run_usd + run.egress_usd for run in runs]), of([run.egress_usd for run in runs]),
-        np.zeros(len(runs)), finish, late, counts([run.spot_ticks for run in runs]),
-        counts([run.demand_ticks for run in runs]), counts([run.launches for run in runs]),
-    )  # fmt: skip
+        of([run.run_usd + run.egress_usd for run in runs]),
+        of([run.egress_usd for run in runs]),
+        np.zeros(len(runs)),
+        finish,
+        late,
+        counts([run.spot_ticks for run in runs]),
+        counts([run.demand_ticks for run in runs]),
+        counts([run.launches for run in runs]),
+    )

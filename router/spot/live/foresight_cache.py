@@ -44,7 +44,7 @@ def nothing_watched(_: Collection[Pool]) -> Mapping[Pool, Sighting]:
 
 def foreseeing(
     terms: Terms, sites: Sequence[Site], watched: Watched, *, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
-) -> Explorer:  # fmt: skip
+) -> Explorer:
     """For these terms, whose zones are the sites, spot at the prices of now. Where nothing as fast as the reference is
     sold on demand there is nothing to fall back on: any spot is taken, the cheapest first."""
     if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SAME)).any():
@@ -91,20 +91,25 @@ class _Case:
 
 def _case(
     terms: Terms, sites: Sequence[Site], outlook: Outlook, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
-) -> _Case:  # fmt: skip
+) -> _Case:
     deadline_s = terms.ticks * terms.tick_s
     clock = max(clock_for(terms.tick_s), -(-deadline_s // clock_ticks))
     launch_s = terms.task.changeover_s + terms.launch_s
     return _Case(
-        zones=len(sites), events=_figures(outlook.events, _WEATHER_DIGITS),
+        zones=len(sites),
+        events=_figures(outlook.events, _WEATHER_DIGITS),
         hours=_figures(outlook.hours, _WEATHER_DIGITS),
         spot_usd=_figures(np.array([s.first.usd_per_hour.dollars() for s in sites]), _PRICE_DIGITS),
         on_demand_usd=tuple(terms.on_demand_usd.tolist()),
         speed=_figures(terms.speed, _PRICE_DIGITS),
-        launch_s=_steps(launch_s), egress_usd=_figures(terms.ways.egress_usd, _PRICE_DIGITS),
-        transfer_s=_steps(terms.ways.transfer_s), work_s=int(_GROWS ** floor(log(terms.task.work_s, _GROWS))),
-        deadline_s=deadline_s, clock_s=clock, draws=draws,
-    )  # fmt: skip
+        launch_s=_steps(launch_s),
+        egress_usd=_figures(terms.ways.egress_usd, _PRICE_DIGITS),
+        transfer_s=_steps(terms.ways.transfer_s),
+        work_s=int(_GROWS ** floor(log(terms.task.work_s, _GROWS))),
+        deadline_s=deadline_s,
+        clock_s=clock,
+        draws=draws,
+    )
 
 
 def _figures(values: Floats, digits: int) -> Numbers:

@@ -156,12 +156,16 @@ def _story(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -
     launch = [max(_startup(p, apart=apart) for p in (s.spot, s.demand) if p is not None) for s in sites]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
     terms = Terms(
-        task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())), tick_s=tick_s,
-        starts=np.zeros(1, dtype=np.int64), zones=tuple(s.first.key for s in sites),
-        regions=tuple(s.first.region for s in sites), ways=_ways(sites),
+        task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())),
+        tick_s=tick_s,
+        starts=np.zeros(1, dtype=np.int64),
+        zones=tuple(s.first.key for s in sites),
+        regions=tuple(s.first.region for s in sites),
+        ways=_ways(sites),
         on_demand_usd=np.array([inf if s.demand is None else s.demand.usd_per_hour.dollars() for s in sites]),
-        speed=np.array([fastest / _hours(s.first, apart=apart) for s in sites]), launch_s=launch_s - launch_s.min(),
-    )  # fmt: skip
+        speed=np.array([fastest / _hours(s.first, apart=apart) for s in sites]),
+        launch_s=launch_s - launch_s.min(),
+    )
     is_there = o.here is not None and not o.must_go
     spot = {s.spot.key: i for i, s in enumerate(sites) if s.spot is not None}
     spells = _spells(o, sites, spot, began, work_s)
@@ -265,9 +269,7 @@ def _decision(o: Observation, sites: list[Site], story: Story, known: Known, wis
     return Stay() if kind != IDLE else Wait(o.now + o.tick, "the policy for its deadline waits for spot")
 
 
-def _on_demand(
-    o: Observation, sites: list[Site], story: Story, known: Known, zone: int, *, leave: bool
-) -> list[str]:  # fmt: skip
+def _on_demand(o: Observation, sites: list[Site], story: Story, known: Known, zone: int, *, leave: bool) -> list[str]:
     """There; where it is not sold, where the rest is cheapest."""
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
     for at in (zone, int(on_demand_place(story.terms, known)[0])):

@@ -154,12 +154,21 @@ class Retelling:
             return np.array([round(value)], dtype=np.int64)
 
         return Known(
-            tick=self.tick, ticks=self.terms.ticks, window=one(0), left_s=one(max(1.0, self.left_s)),
-            kind=np.array([self.kind], dtype=np.int8), zone=one(self.zone), lost=np.array([self.lost]),
-            home=one(self.home), delay_s=one(self.delay_s), since=one(self.since), spot_usd=column,
-            asked=np.array(self.asked)[:, None], was_up=np.array(self.was_up)[:, None],
+            tick=self.tick,
+            ticks=self.terms.ticks,
+            window=one(0),
+            left_s=one(max(1.0, self.left_s)),
+            kind=np.array([self.kind], dtype=np.int8),
+            zone=one(self.zone),
+            lost=np.array([self.lost]),
+            home=one(self.home),
+            delay_s=one(self.delay_s),
+            since=one(self.since),
+            spot_usd=column,
+            asked=np.array(self.asked)[:, None],
+            was_up=np.array(self.was_up)[:, None],
             tried=np.array(self.tried)[:, None],
-        )  # fmt: skip
+        )
 
     def _begin(self, tick: int, at_s: float) -> None:
         """What is seen before anything is decided at ``at_s``."""

@@ -40,9 +40,13 @@ class Known:
     def steered(self, watched: Watched = nothing_watched, otherwise: Policy | None = None) -> Steered:
         """It as the policy of a job, without a net."""
         return Steered(
-            lambda terms, sites: self.factory(terms, sites, watched), self.remembers, otherwise or Greedy(),
-            self.most_sites, self.most_ticks, self.apart,
-        )  # fmt: skip
+            lambda terms, sites: self.factory(terms, sites, watched),
+            self.remembers,
+            otherwise or Greedy(),
+            self.most_sites,
+            self.most_ticks,
+            self.apart,
+        )
 
 
 def _same(explorer: Explorer, *, remembers: bool = True) -> Callable[[Parameters], Known]:
@@ -75,11 +79,13 @@ _MAKING: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType(
     Rule.FORESIGHT: _foreseen,
 })  # fmt: skip
 # ``places`` and ``ticks``: what is fitted to several places takes long with many, and so does showing it its past.
-_PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType({
-    Rule.GREEDY: {"least_saving_usd": 1, "least_saving_share": 0.1},
-    Rule.TIME_SLICED: {"slices": 8},
-    Rule.FORESIGHT: {"clock_ticks": MOST_CLOCK_TICKS, "draws": DRAWS, "places": 8, "ticks": 240},
-})  # fmt: skip
+_PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType(
+    {
+        Rule.GREEDY: {"least_saving_usd": 1, "least_saving_share": 0.1},
+        Rule.TIME_SLICED: {"slices": 8},
+        Rule.FORESIGHT: {"clock_ticks": MOST_CLOCK_TICKS, "draws": DRAWS, "places": 8, "ticks": 240},
+    }
+)
 
 
 def run_policy(rule: Rule) -> RunPolicy:

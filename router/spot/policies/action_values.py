@@ -93,11 +93,19 @@ class Weigher:
         homes = self.mind.at(tables.home[row], seen.base, slack)
         there = homes[self._group[home], np.arange(home.size)]
         return _Moment(
-            row, seen, slack_s, slack, slack_s - now.delay_s, now.left_s / HOUR_S, homeless, home, homes,
+            row,
+            seen,
+            slack_s,
+            slack,
+            slack_s - now.delay_s,
+            now.left_s / HOUR_S,
+            homeless,
+            home,
+            homes,
             np.where(homeless, homes.min(axis=0), there),
             np.where(homeless[:, None], market.launch_s[None, :], self._takes_s[home]).T,
             np.where(homeless[:, None], 0.0, market.ways.egress_usd[home]).T,
-        )  # fmt: skip
+        )
 
     def _demands(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
         """[place, window]: on demand there; and going on with it, where it runs."""

@@ -42,8 +42,9 @@ class Tables:
     home: Singles
 
     @classmethod
-    def empty(cls, ticks: int, market: Market, spots: int, terms: int, clock_s: int, slack_s: Floats,
-              takes_s: Floats) -> Tables:  # fmt: skip
+    def empty(
+        cls, ticks: int, market: Market, spots: int, terms: int, clock_s: int, slack_s: Floats, takes_s: Floats
+    ) -> Tables:
         """All weights nothing; for ``spots`` zones where spot may come."""
         groups, places = len(market.homes()[1]), len(market.on_demand_zones())
         takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN
@@ -52,9 +53,15 @@ class Tables:
             return np.zeros((ticks, *shape[:-1], size, shape[-1]), np.float32)
 
         return cls(
-            clock_s, slack_s, takes_s, launch=table(spots, takes, of_spot), stay=table(spots, of_spot),
-            to_demand=table(places, takes, terms), on_demand=table(places, terms), home=table(groups, terms),
-        )  # fmt: skip
+            clock_s,
+            slack_s,
+            takes_s,
+            launch=table(spots, takes, of_spot),
+            stay=table(spots, of_spot),
+            to_demand=table(places, takes, terms),
+            on_demand=table(places, terms),
+            home=table(groups, terms),
+        )
 
 
 def slack_grid(longest_s: float, clock_s: int, launch_s: float) -> Floats:
@@ -79,9 +86,16 @@ def shift(grid: Floats, by: float) -> Floats:
 
 
 def solve(
-    outlook: Outlook, market: Market, spots: Ints, prospects: Prospects, ticks: int, clock_s: int, grid: Floats,
-    draws: int, rng: np.random.Generator,
-) -> Tables:  # fmt: skip
+    outlook: Outlook,
+    market: Market,
+    spots: Ints,
+    prospects: Prospects,
+    ticks: int,
+    clock_s: int,
+    grid: Floats,
+    draws: int,
+    rng: np.random.Generator,
+) -> Tables:
     """``outlook`` and ``prospects`` are of the zones ``spots`` of the market, where spot may come.
 
     From the last tick back: what each choice costs more than waiting, on the same futures, is regressed on what was

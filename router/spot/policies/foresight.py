@@ -71,8 +71,17 @@ class Foresight:
     seed: int
 
     @classmethod
-    def of(cls, outlook: Outlook, market: Market, work_s: int, deadline_s: int, *, clock_s: int = CLOCK_S,
-           draws: int = DRAWS, seed: int = 0) -> Foresight:  # fmt: skip
+    def of(
+        cls,
+        outlook: Outlook,
+        market: Market,
+        work_s: int,
+        deadline_s: int,
+        *,
+        clock_s: int = CLOCK_S,
+        draws: int = DRAWS,
+        seed: int = 0,
+    ) -> Foresight:
         """Solves for it. ValueError where no place of the reference's speed is sold on demand."""
         if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
             raise ValueError("the reference is not sold on demand")
@@ -83,8 +92,17 @@ class Foresight:
         return cls._solved(outlook.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
 
     @classmethod
-    def _solved(cls, outlook: Outlook, market: Market, spots: Ints, ticks: int, clock_s: int, grid: Floats, draws: int,
-                seed: int) -> Foresight:  # fmt: skip
+    def _solved(
+        cls,
+        outlook: Outlook,
+        market: Market,
+        spots: Ints,
+        ticks: int,
+        clock_s: int,
+        grid: Floats,
+        draws: int,
+        seed: int,
+    ) -> Foresight:
         reference = float((market.on_demand_usd / market.speed).min())
         share = (market.spot_usd / market.speed / reference)[spots]
         prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
@@ -94,9 +112,7 @@ class Foresight:
     def at_prices(self, spot_usd: Floats) -> Foresight:
         """Solves for the same at other prices of spot [zone], on the same futures."""
         market, t = replace(self.market, spot_usd=spot_usd), self.tables
-        return self._solved(
-            self.outlook, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed
-        )  # fmt: skip
+        return self._solved(self.outlook, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed)
 
     def sight(self, look: Floats, times: Floats | None = None) -> Sight:
         """Of a look [window, spot, up, class], seen or believed; hazards are ``times`` [window, spot, up] those

@@ -57,8 +57,13 @@ class Foreseen:
         launch, ways = like.task.changeover_s + like.launch_s, like.ways
         # A launch of a hundredth of a tick more is another column of the tables, but no other decision.
         takes = replace(ways, transfer_s=_up_to(ways.transfer_s, clock // _PARTS))
-        market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed,
-                        _up_to(launch, clock // _PARTS).astype(np.float64), takes)  # fmt: skip
+        market = Market(
+            like.spot_usd[:, 0],
+            like.on_demand_usd,
+            like.speed,
+            _up_to(launch, clock // _PARTS).astype(np.float64),
+            takes,
+        )
         work_s = like.task.work_s
         return cls(Foresight.of(outlook, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
 

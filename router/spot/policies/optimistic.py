@@ -73,7 +73,16 @@ class _Player:
 def _now(known: Known, up: Bools) -> Now:
     last = np.where(known.home == NOWHERE, NOWHERE, known.zone)
     return Now(
-        tick=known.tick, ticks=known.ticks, window=known.window, left_s=known.left_s, kind=known.kind, zone=known.zone,
-        home=known.home, last=last, delay_s=known.delay_s, kept=np.zeros_like(known.left_s), up=up,
+        tick=known.tick,
+        ticks=known.ticks,
+        window=known.window,
+        left_s=known.left_s,
+        kind=known.kind,
+        zone=known.zone,
+        home=known.home,
+        last=last,
+        delay_s=known.delay_s,
+        kept=np.zeros_like(known.left_s),
+        up=up,
         spot_usd=known.spot_usd,
-    )  # fmt: skip
+    )

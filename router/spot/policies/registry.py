@@ -55,9 +55,15 @@ class Named:
     plays: Plays | None = None
 
     def play(
-        self, past: Series | None, scene: Scene, checkpoint_gb: float, *, paid: bool = False, exact: bool | None = None,
+        self,
+        past: Series | None,
+        scene: Scene,
+        checkpoint_gb: float,
+        *,
+        paid: bool = False,
+        exact: bool | None = None,
         watch: Watch | None = None,
-    ) -> Played:  # fmt: skip
+    ) -> Played:
         """All windows of ``scene``; ``paid``: asking, though it could see. ValueError where it cannot do that, or needs
         a past that is not there. ``exact`` overrides which net it has."""
         if self.learns and past is None:
@@ -68,18 +74,30 @@ class Named:
         if self.sees is not None and not paid:
             free = simulate(scene, self.sees(past, scene), Net.EXACT if sure else Net.PUBLISHED, watch=watch)
             return Played(
-                free.usd, free.egress_usd, 0 * free.usd, free.finish_tick, free.late, free.spot_ticks,
-                free.on_demand_ticks, free.launches,
-            )  # fmt: skip
+                free.usd,
+                free.egress_usd,
+                0 * free.usd,
+                free.finish_tick,
+                free.late,
+                free.spot_ticks,
+                free.on_demand_ticks,
+                free.launches,
+            )
         if self.asks is None:
             raise ValueError(f"{self.name} does not ask")
         bill = explore(
             scene, self.asks(past, scene, checkpoint_gb), Guard.EXACT if sure else Guard.PUBLISHED, None, watch
         )
         return Played(
-            bill.usd, bill.egress_usd, bill.probe_usd, bill.finish_tick, bill.late, bill.spot_ticks,
-            bill.on_demand_ticks, bill.launches,
-        )  # fmt: skip
+            bill.usd,
+            bill.egress_usd,
+            bill.probe_usd,
+            bill.finish_tick,
+            bill.late,
+            bill.spot_ticks,
+            bill.on_demand_ticks,
+            bill.launches,
+        )
 
 
 OURS: Final = "ours"

@@ -159,9 +159,10 @@ class _Job:
             self._follow(self.before, False)
         self.beside = int(known.zone[row]) if known.kind[row] == ON_DEMAND else None
         self.probed = [
-            z for z in self.zones
+            z
+            for z in self.zones
             if z != here and z not in self.imagined and z not in failed and known.tick >= self.next_probe[z]
-        ]  # fmt: skip
+        ]
         for z in self.probed:
             self.next_probe[z] = known.tick + self.rule.probe_ticks
         return self.probed

@@ -94,7 +94,7 @@ class Weathers:
         for i in range(usd.shape[1]):
             self._fit[rows] = found[:, i] = (
                 self.fits.fits(usd[:, i].T, self._fit[rows]) if moves[i] else self._fit[rows]
-            )  # fmt: skip
+            )
         return found.ravel()
 
     def _sight(self, look: Floats, times: Floats, fit: Ints) -> Sight:

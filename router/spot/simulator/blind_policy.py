@@ -42,9 +42,16 @@ class Terms:
         zones = tuple(z.zone for z in scene.series.zones)
         ways, usd = scene.ways, scene.on_demand_usd.copy()
         return cls(
-            scene.task, scene.tick_s, scene.starts.copy(), zones, scene.series.regions, ways, usd, scene.speed.copy(),
+            scene.task,
+            scene.tick_s,
+            scene.starts.copy(),
+            zones,
+            scene.series.regions,
+            ways,
+            usd,
+            scene.speed.copy(),
             scene.launch_s.copy(),
-        )  # fmt: skip
+        )
 
     @property
     def ticks(self) -> int:

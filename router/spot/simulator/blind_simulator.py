@@ -76,9 +76,12 @@ class Bill:
 
 
 def explore(
-    scene: Scene, explorer: Explorer, guard: Guard = Guard.PUBLISHED, fees: Fees | None = None,
+    scene: Scene,
+    explorer: Explorer,
+    guard: Guard = Guard.PUBLISHED,
+    fees: Fees | None = None,
     watch: Callable[[Known], None] | None = None,
-) -> Bill:  # fmt: skip
+) -> Bill:
     """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late. ``watch`` is shown each
     tick once it has passed, with what ran in it. ValueError where zones are not of one speed."""
     if not scene.alike:
@@ -105,12 +108,21 @@ class _Run:
         self.terms = Terms.of(scene)
         zeros = np.zeros(count, dtype=np.int64)
         self.known = Known(
-            tick=0, ticks=scene.ticks, window=np.arange(count), left_s=zeros + scene.task.work_s,
-            kind=np.zeros(count, dtype=np.int8), zone=zeros.copy(), lost=np.zeros(count, dtype=bool),
-            home=zeros + NOWHERE, delay_s=zeros.copy(), since=zeros + NEVER, spot_usd=np.empty((zones, count)),
-            asked=np.full((zones, count), NEVER, dtype=np.int64), was_up=np.zeros((zones, count), dtype=bool),
+            tick=0,
+            ticks=scene.ticks,
+            window=np.arange(count),
+            left_s=zeros + scene.task.work_s,
+            kind=np.zeros(count, dtype=np.int8),
+            zone=zeros.copy(),
+            lost=np.zeros(count, dtype=bool),
+            home=zeros + NOWHERE,
+            delay_s=zeros.copy(),
+            since=zeros + NEVER,
+            spot_usd=np.empty((zones, count)),
+            asked=np.full((zones, count), NEVER, dtype=np.int64),
+            was_up=np.zeros((zones, count), dtype=bool),
             tried=np.zeros((zones, count), dtype=bool),
-        )  # fmt: skip
+        )
         self.up = np.empty((zones, count), dtype=bool)
         self.run_usd, self.egress, self.probe_usd = np.zeros(count), np.zeros(count), np.zeros(count)
         self.spot, self.demand, self.launches = zeros.copy(), zeros.copy(), zeros.copy()
@@ -198,9 +210,17 @@ class _Run:
             self._to_the_end(np.ones(known.window.size, dtype=bool))
         usd = self.run_usd + self.egress + self.probe_usd
         return Bill(
-            usd, self.egress, self.probe_usd, self.done, self.done > self.scene.ticks, self.spot, self.demand,
-            self.launches, self.probes, self.probes_up,
-        )  # fmt: skip
+            usd,
+            self.egress,
+            self.probe_usd,
+            self.done,
+            self.done > self.scene.ticks,
+            self.spot,
+            self.demand,
+            self.launches,
+            self.probes,
+            self.probes_up,
+        )
 
     def _safe(self, order: Floats, demand: Ints, leave: Bools) -> tuple[Floats, Ints, Bools]:
         """The same without what could be too late."""

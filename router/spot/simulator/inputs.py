@@ -110,8 +110,15 @@ class Scene:
     begins: Ints | None = None
 
     @classmethod
-    def of(cls, task: Task, series: Series, starts: Sequence[int] | Ints, ways: Ways | None = None,
-           speed: Floats | None = None, launch_s: Ints | None = None) -> Scene:  # fmt: skip
+    def of(
+        cls,
+        task: Task,
+        series: Series,
+        starts: Sequence[int] | Ints,
+        ways: Ways | None = None,
+        speed: Floats | None = None,
+        launch_s: Ints | None = None,
+    ) -> Scene:
         """With free moves, one speed and no launch times of zones unless said otherwise; prices are of the gang."""
         first = np.asarray(starts, dtype=np.int64)
         needed = task.ticks(series.tick_s)

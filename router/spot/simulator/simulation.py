@@ -156,10 +156,19 @@ class _Run:
         """These, before anything ran."""
         zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
         return Now(
-            tick=0, ticks=self.scene.ticks, window=window, left_s=self.work_s[window],
-            kind=np.zeros(window.size, dtype=np.int8), zone=zeros.copy(), home=nowhere.copy(), last=nowhere.copy(),
-            delay_s=zeros.copy(), kept=zeros.copy(), up=np.empty((0, 0), dtype=bool), spot_usd=np.empty((0, 0)),
-        )  # fmt: skip
+            tick=0,
+            ticks=self.scene.ticks,
+            window=window,
+            left_s=self.work_s[window],
+            kind=np.zeros(window.size, dtype=np.int8),
+            zone=zeros.copy(),
+            home=nowhere.copy(),
+            last=nowhere.copy(),
+            delay_s=zeros.copy(),
+            kept=zeros.copy(),
+            up=np.empty((0, 0), dtype=bool),
+            spot_usd=np.empty((0, 0)),
+        )
 
     def begin(self, tick: int) -> bool:
         """Shows the tick's weather to the windows that have begun and are not done; False where there is none."""
@@ -329,8 +338,18 @@ class _Run:
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
         done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
-        return Outcome(usd, self.egress, done, late, self.spot, self.demand, self.launches, self.spot_usd,
-                       self.spare_s, self.spare_usd)  # fmt: skip
+        return Outcome(
+            usd,
+            self.egress,
+            done,
+            late,
+            self.spot,
+            self.demand,
+            self.launches,
+            self.spot_usd,
+            self.spare_s,
+            self.spare_usd,
+        )
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
