@@ -55,7 +55,8 @@ Edges = Mapping[str, frozenset[str]]
 
 def layers() -> tuple[tuple[str, ...], ...]:
     """Return the rows of the picture, from the top: rooms of ``router``, then the other packages."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
     inside = next(each for each in contracts if each.get("containers") == ["router"] and each["type"] == "layers")
     rows = [tuple(room.strip(" ()") for room in row.split("|")) for row in inside["layers"]]
     return (*rows, ("terraform", "providers"), ("pricing",))
@@ -111,7 +112,7 @@ def drawing(rows: Iterable[tuple[str, ...]], edges: Edges) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" role="img">',
         "<title>Which room imports which</title>",
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">',
         '<path d="M0 0 8 4 0 8z" fill="#7a869a"/></marker></defs>',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
