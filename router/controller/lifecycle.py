@@ -33,10 +33,21 @@ _UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 # The process that provisioned the next gang was told to stop: the next process provisions it.
 PUT_OFF = "put_off"
 # After these the job resumes, elsewhere or later in the same place, because the fault was not its own.
-GOES_ON = frozenset({
-    Reason.INTERRUPTED.value, Reason.LOST.value, Reason.MOVED.value, "unhealthy", "short", "quota", "price",
-    "throttled", "crashed", "here", PUT_OFF,
-})  # fmt: skip
+GOES_ON = frozenset(
+    {
+        Reason.INTERRUPTED.value,
+        Reason.LOST.value,
+        Reason.MOVED.value,
+        "unhealthy",
+        "short",
+        "quota",
+        "price",
+        "throttled",
+        "crashed",
+        "here",
+        PUT_OFF,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

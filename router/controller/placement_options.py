@@ -32,7 +32,7 @@ class Seat:
     """One machine to be provisioned; prices are for it alone.
 
     ``price_as_of`` and ``price_source`` say where ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by
-    :func:`with_list_prices`. On a reservation ``usd_per_hour`` is the amortised price, and ``reservation_cost`` says
+    :func:`fill_list_prices`. On a reservation ``usd_per_hour`` is the amortised price, and ``reservation_cost`` says
     what is known of it (amortised, sunk, unknown).
     """
 

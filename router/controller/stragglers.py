@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from router.state.records import NodeRecord
 
-# A gang is slow when its steps take SLOW times its own best, in LOOKS consecutive observations.
+# A gang is slow when its steps take SLOW_FACTOR times its own best, in SLOW_OBSERVATIONS consecutive observations.
 SLOW, LOOKS = 2.0, 3
 
 
