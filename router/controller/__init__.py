@@ -1,1 +1,1 @@
-"""What happens after a plan is accepted: orders, guardrails, machines that appear and work."""
+"""The controller: orders, guardrails, provisioning, supervision and release of gangs after a plan is accepted."""

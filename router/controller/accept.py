@@ -1,4 +1,4 @@
-"""From a plan to errands: what is due, what it may cost, who said yes; and the record that it was accepted."""
+"""Turn accepted orders of a plan into provision requests, check them against budgets, and record the acceptance."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ from router.planning.listings import listings_by_accelerator
 from router.planning.plan import Plan
 from router.state.records import Attempt
 
-APPLY = "apply"  # as the audit log calls it
+APPLY = "apply"  # The name of the action in the audit log.
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was agreed to: errands, the most they may cost, fallbacks included. ``policies``: what runs each job, where
-    that was asked."""
+    """Provision requests that somebody accepted, with their expected cost and the most they may cost.
+
+    The amount at risk includes the fallback placements. ``policies``: the policy that runs each job, where one was
+    asked for.
+    """
 
     errands: tuple[Errand, ...]
     expected_usd: Usd
@@ -42,7 +45,10 @@ class Accepted:
 
     @property
     def secrets(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
-        """Job, team and references to secrets of every job that has some, by name; never what they stand for."""
+        """Return job, team and secret references of every job that has some, sorted by job name.
+
+        The values of the secrets are never included.
+        """
         jobs = {errand.job.name: errand.job for errand in self.errands}
         return tuple(
             (name, job.team, job.run.references)
@@ -61,16 +67,20 @@ def errands_of(
     limits: Limits | None = None,
     assign: Callable[[Order, Job], Assigned] | None = None,
 ) -> Accepted:
-    """One a gang. InvalidInputError when a job's specification is missing, another one than was planned, or starts
-    nothing. ``book`` and ``limits`` say what next places cost now; without the limits that the plan was made with,
-    those at a discount or on a reservation seem too dear and are left out. ``assign`` says which policy runs a job."""
+    """Return one provision request per gang, with the totals of what they cost and put at risk.
+
+    Raises InvalidInputError when a job's specification is missing, differs from the one that was planned, or starts
+    nothing. ``book`` and ``limits`` give the current prices of the fallback placements; without the limits that the
+    plan was made with, placements at a discount or on a reservation seem too expensive and are left out. ``assign``
+    says which policy runs a job.
+    """
     problems = []
-    wanted = {job.job: job.job_digest for job in plan.jobs}
+    planned_digests = {job.job: job.job_digest for job in plan.jobs}
     for name in sorted({order.job for order in orders}):
         job = jobs.get(name)
         if job is None:
             what, remedy = "the specification of this job is not known", "give its file with --jobs PATH"
-        elif job.digest != wanted[name]:
+        elif job.digest != planned_digests[name]:
             what, remedy = "the job was changed since it was planned", "plan again, or give the file that was planned"
         elif job.run is None:
             what, remedy = "has no `run`: there is nothing to start", "add `run:` with a `command:`, and plan again"
@@ -81,30 +91,30 @@ def errands_of(
         raise InvalidInputError(problems)
     market = listings_by_accelerator(book, limits or Limits.none())
     policies = {} if assign is None else {order.job: assign(order, jobs[order.job]) for order in orders}
-    errands = tuple(
+    requests = tuple(
         Errand(
             digest,
             order,
             choices_of(order, plan, jobs[order.job], market, tries),
             jobs[order.job],
-            wanted[order.job],
+            planned_digests[order.job],
             book,
-            policies=_recorded(policies.get(order.job)),
+            policies=_recorded_texts(policies.get(order.job)),
         )
         for order in orders
     )
     return Accepted(
-        errands,
+        requests,
         Usd.total(order.expected_usd for order in orders),
-        Usd.total(most_at_risk(errand.choices) for errand in errands),
+        Usd.total(most_at_risk(request.choices) for request in requests),
         policies,
     )
 
 
-def _recorded(found: Assigned | None) -> tuple[str, str]:
-    if found is None:
+def _recorded_texts(assigned_policy: Assigned | None) -> tuple[str, str]:
+    if assigned_policy is None:
         return "", ""
-    return found.policy.text, "" if found.overridden is None else found.overridden.text
+    return assigned_policy.policy.text, "" if assigned_policy.overridden is None else assigned_policy.overridden.text
 
 
 def over_budget(
@@ -117,40 +127,47 @@ def over_budget(
     month: datetime,
     budgets: Iterable[Budget] = (),
 ) -> tuple[Refusal, ...]:
-    """Budgets that the orders would break: what the ledger says was metered this month, UTC (or ``spent`` of the limits
-    file where that is more), what runs now at its ceilings, and what the orders are expected to cost. An attempt at one
-    of the orders is that order, taken up again: it counts once. ``budgets``: those that hold in the month; hard ones of
-    teams count like those of the limits file, the lower of the two; those of projects and of all like them."""
+    """Return the budgets that the orders would break.
+
+    Each budget is compared with the sum of what the ledger metered this month, UTC (or ``spent`` of the limits file
+    where that is more), of what runs now at its ceilings, and of what the orders are expected to cost. An attempt at
+    one of the orders is that same order, resumed: it counts once.
+
+    ``budgets``: those that hold in the month. Hard budgets of teams count like those of the limits file, the lower of
+    the two; hard budgets of projects and of everything count like them.
+    """
     teams = {job.job: job.team for job in plan.jobs}
-    asked = {(order.job, order.gang, order.start) for order in orders}
-    others = [a for a in running if (a.job, a.gang, a.start) not in asked]
-    refused = []
+    order_keys = {(order.job, order.gang, order.start) for order in orders}
+    others = [a for a in running if (a.job, a.gang, a.start) not in order_keys]
+    refusals = []
     entries = [e for e in ledger if e.kind is Kind.METERED]
-    held = tuple(budgets)
-    for budget in with_hard(limits, held).teams:
+    budgets_held = tuple(budgets)
+    for budget in with_hard(limits, budgets_held).teams:
         metered = Usd.total(e.usd_in(Month.of(month)) for e in entries if e.team == budget.team)
         committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
-        wanted = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
-        total = max(metered, budget.spent) + committed + wanted
-        if wanted.nanos and total > budget.budget:
-            refused.append(_refusal("", f"team {budget.team}", total, budget.budget))
-    for hard in (each for each in held if each.hard and each.scope is not Scope.TEAM):
+        expected = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
+        total = max(metered, budget.spent) + committed + expected
+        if expected.nanos and total > budget.budget:
+            refusals.append(_refusal("", f"team {budget.team}", total, budget.budget))
+    for hard in (each for each in budgets_held if each.hard and each.scope is not Scope.TEAM):
         spent = Usd.total(e.usd_in(Month.of(month)) for e in entries if hard.counts(e.team, e.project))
         committed = Usd.total(a.at_risk_usd for a in others if hard.counts(a.team, a.project))
-        wanted = Usd.total(order.expected_usd for order in orders if hard.counts(*_whose(order, teams, jobs)))
-        if wanted.nanos and hard.usd is not None and (total := spent + committed + wanted) > hard.usd:
-            refused.append(_refusal("", hard.title, total, hard.usd))
+        expected = Usd.total(
+            order.expected_usd for order in orders if hard.counts(*_team_and_project(order, teams, jobs))
+        )
+        if expected.nanos and hard.usd is not None and (total := spent + committed + expected) > hard.usd:
+            refusals.append(_refusal("", hard.title, total, hard.usd))
     for name in sorted({order.job for order in orders}):
         job = jobs.get(name)
         if job is None or job.budget is None:
             continue
-        wanted = Usd.total(order.expected_usd for order in orders if order.job == name)
-        if wanted > job.budget:
-            refused.append(_refusal(name, "the job", wanted, job.budget))
-    return tuple(refused)
+        expected = Usd.total(order.expected_usd for order in orders if order.job == name)
+        if expected > job.budget:
+            refusals.append(_refusal(name, "the job", expected, job.budget))
+    return tuple(refusals)
 
 
-def _whose(order: Order, teams: Mapping[str, str], jobs: Mapping[str, Job]) -> tuple[str, str | None]:
+def _team_and_project(order: Order, teams: Mapping[str, str], jobs: Mapping[str, Job]) -> tuple[str, str | None]:
     job = jobs.get(order.job)
     return teams.get(order.job, ""), None if job is None else job.project
 
@@ -163,30 +180,32 @@ def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
 def record(
     site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str], limits: Limits
 ) -> None:
-    """Writes down that the plan was accepted: the plan, the jobs, the limits that hold for them, planned entries of the
-    ledger, the audit log. Again is harmless, and adds a line to the audit log only. Without ``limits`` those that
-    were given before hold; where none ever were, a job that has to move stays in the clouds of its places."""
+    """Record the acceptance: the plan, the jobs, their limits, planned ledger entries and an audit log line.
+
+    Repeating it is harmless and only adds another line to the audit log. Without ``limits``, those given before stay in
+    force; where none were ever given, a job that has to move stays in the clouds of its placements.
+    """
     now = site.clock()
-    errands = accepted.errands
-    digest = errands[0].plan
+    requests = accepted.errands
+    digest = requests[0].plan
     site.store.put_plan(digest, plan_text, now)
     site.store.put_jobs(specs, now)
     given = limits != Limits.none()
     if given or not has_limits(site.store, digest):
-        # Who gave none wants no surprise either: machines of another cloud than was shown.
-        clouds = tuple(sorted({choice.cloud for errand in errands for choice in errand.choices}))
+        # Without limits, a job must not move to a cloud that its owner was never shown.
+        clouds = tuple(sorted({choice.cloud for request in requests for choice in request.choices}))
         keep_limits(site.store, digest, limits if given else limits.model_copy(update={"clouds": clouds}))
     site.store.ledger.add(
         planned_entries(
             digest,
-            [errand.order for errand in errands],
-            {errand.order.job: errand.job for errand in errands},
-            {errand.order.job: errand.digest for errand in errands},
+            [request.order for request in requests],
+            {request.order.job: request.job for request in requests},
+            {request.order.job: request.digest for request in requests},
             now,
         )
     )
     policies = sorted(accepted.policies.items())
-    more: dict[str, object] = {
+    details: dict[str, object] = {
         "policies": {job: found.policy.content for job, found in policies},
         "overridden_policies": {
             job: found.overridden.content for job, found in policies if found.overridden is not None
@@ -199,8 +218,8 @@ def record(
         digest,
         accepted.at_risk_usd,
         now,
-        gangs=len(errands),
+        gangs=len(requests),
         expected_usd=str(accepted.expected_usd),
         approved_by=approved_by,
-        **{name: said for name, said in more.items() if said},
+        **{name: value for name, value in details.items() if value},
     )

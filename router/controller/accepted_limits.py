@@ -1,4 +1,4 @@
-"""The limits that a plan was accepted with: a job that has to move keeps to them."""
+"""Store the limits that a plan was accepted with; a job that has to move stays within them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from router.state.store import Store
 
 
 def keep_limits(store: Store, plan: str, limits: Limits) -> None:
-    """Remembers the limits of a plan; a later acceptance of it replaces them."""
-    store.set_value(_name(plan), limits.model_dump_json())
+    """Store the limits of a plan; a later acceptance of the same plan replaces them."""
+    store.set_value(_store_key(plan), limits.model_dump_json())
 
 
 def has_limits(store: Store, plan: str) -> bool:
-    """Whether any are known."""
-    return store.value(_name(plan)) is not None
+    """Return whether limits are stored for the plan."""
+    return store.value(_store_key(plan)) is not None
 
 
 def limits_text(store: Store, plan: str) -> str:
-    """Them as JSON, the same text for the same limits; no limits where none are known."""
-    return store.value(_name(plan)) or Limits.none().model_dump_json()
+    """Return the stored limits as JSON, or empty limits where none are stored.
+
+    The same limits always give the same text.
+    """
+    return store.value(_store_key(plan)) or Limits.none().model_dump_json()
 
 
-def _name(plan: str) -> str:
+def _store_key(plan: str) -> str:
     return f"limits {plan}"

@@ -1,5 +1,7 @@
-"""An accepted plan, carried out: what is due at once, side by side; then, if somebody stays, the rest when it is
-due."""
+"""Apply an accepted plan: provision due orders in parallel, and later ones when they fall due.
+
+Orders that are due later are provisioned only if the command stays.
+"""
 
 from __future__ import annotations
 
@@ -40,37 +42,43 @@ class Applying:
     site: Site
     errands: Sequence[Errand]
     outcomes: dict[int, Outcome] = field(default_factory=dict)
-    _given_up: set[str] = field(default_factory=set)
+    _unreleasable: set[str] = field(default_factory=set)
 
     def now(
         self, lock: AbstractContextManager[object], accept: Callable[[], None], interrupted: Callable[[], None]
     ) -> tuple[Outcome, ...]:
-        """Carries out what is due, the whole lot under the ``lock``. ``accept`` is called once it is had: it writes
-        down that this is to be done, or raises. ``interrupted`` is called when the user wants to stop: what is half
-        made is then released. HeldError."""
+        """Apply all due orders together under the ``lock`` and return their results.
+
+        ``accept`` is called once the lock is held: it records that the plan is to be applied, or raises.
+        ``interrupted`` is called when the user wants to stop; gangs that are half provisioned are then released. Raises
+        HeldError when the lock is taken.
+        """
         with lock:
             accept()
-            self._tidy()
-            self._carry_out(range(len(self.errands)), interrupted)
+            self._release_leftovers()
+            self._provision_due(range(len(self.errands)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
     def stay(self, watcher: Watcher, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
-        """Until every gang of the plan is over: releases what ends, makes again what is lost, makes what becomes due,
-        waits for what others are making or releasing. What cannot be released is left as it is. Ends early when
-        stopped; what runs then goes on running."""
+        """Watch the gangs of the plan until all are over, and return the final results.
+
+        Releases gangs that end, replaces lost ones, provisions orders that fall due, and waits for what other commands
+        provision or release. A gang that cannot be released is left as it is. Ends early when stopped; running gangs
+        then keep running.
+        """
         try:
             while not self.site.stop.is_set():
-                alive = [a for a in self._alive() if a.id not in self._given_up]
+                alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
                 waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
-                if not watcher.look(besides=self._given_up) and not waiting:
+                if not watcher.look(besides=self._unreleasable) and not waiting:
                     break
                 for attempt in alive:
                     if is_interrupted(attempt) and not watcher.is_busy(attempt):
-                        self._end(attempt)
+                        self._release_half_done(attempt)
                 due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
                 if due and watcher.idle:
                     with one_at_a_time(self.site, within_s=math.inf):
-                        self._carry_out(due, interrupted)
+                        self._provision_due(due, interrupted)
                 self.site.stop.wait(_POLL_S)
         except BaseException:
             if not watcher.idle:
@@ -79,19 +87,22 @@ class Applying:
             raise
         finally:
             watcher.close()
-        return tuple(self._as_it_is_now(self.outcomes[number]) for number in sorted(self.outcomes))
+        return tuple(self._with_newest_attempt(self.outcomes[number]) for number in sorted(self.outcomes))
 
-    def _as_it_is_now(self, outcome: Outcome) -> Outcome:
-        """With the last of the gangs that the order had."""
+    def _with_newest_attempt(self, outcome: Outcome) -> Outcome:
+        """Return the result with the newest attempt of its order."""
         if outcome.attempt is None:
             return outcome
         return replace(outcome, attempt=chain_of(self.site.store, outcome.attempt).last)
 
-    def _alive(self) -> list[Attempt]:
+    def _alive_attempts(self) -> list[Attempt]:
         return list(self.site.store.attempts(plan=self.errands[0].plan, alive=True))
 
-    def _end(self, attempt: Attempt) -> None:
-        """What stands between two states while nobody is at work was left so; while somebody is, it is theirs."""
+    def _release_half_done(self, attempt: Attempt) -> None:
+        """Release an attempt that a crashed process left half done.
+
+        If another process holds the lock, leave the attempt alone.
+        """
         with suppress(HeldError), one_at_a_time(self.site):
             now = self.site.store.attempt(attempt.id)
             if now is None or not is_interrupted(now):
@@ -100,28 +111,27 @@ class Applying:
                 release_interrupted(self.site, now)
             except NotReleasedError as error:
                 self.site.tell(attempt.job, f"not released: {error}")
-                self._given_up.add(attempt.id)
+                self._unreleasable.add(attempt.id)
 
-    def _tidy(self) -> None:
-        """What earlier commands left: gangs that ended while nobody watched, attempts of other plans that were
-        interrupted."""
+    def _release_leftovers(self) -> None:
+        """Release what earlier commands left: gangs that ended unwatched, and half-done attempts of other plans."""
         alive = self.site.store.attempts(alive=True, skipped=[])
         for attempt in alive:
             if attempt.result and attempt.phase.is_up:
-                self._ended(attempt)
-        mine = {(e.plan, e.order.job) for e in self.errands}
+                self._release_ended(attempt)
+        own_jobs = {(e.plan, e.order.job) for e in self.errands}
         jobs = {e.order.job for e in self.errands}
         for attempt in alive:
-            if is_interrupted(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in mine:
+            if is_interrupted(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs:
                 self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
                 try:
                     release_interrupted(self.site, attempt)
                 except (NotReleasedError, StateError) as error:
                     self.site.tell(attempt.job, f"not released: {error}")
 
-    def _ended(self, attempt: Attempt) -> None:
-        fine = attempt.result == states.FINISHED
-        reason = Reason.FINISHED if fine else Reason.FAILED
+    def _release_ended(self, attempt: Attempt) -> None:
+        finished = attempt.result == states.FINISHED
+        reason = Reason.FINISHED if finished else Reason.FAILED
         self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
         try:
             nodes = self.site.store.nodes(attempt.id)
@@ -129,16 +139,16 @@ class Applying:
         except (NotReleasedError, StateError) as error:
             self.site.tell(attempt.job, f"not released: {error}")
 
-    def _carry_out(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:
+    def _provision_due(self, numbers: Sequence[int], interrupted: Callable[[], None]) -> None:
         with ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang") as pool:
-            # The stretches of one job come one after the other.
+            # Orders of one job run one after the other.
             by_job: dict[str, list[int]] = {}
             for number in numbers:
                 by_job.setdefault(self.errands[number].order.job, []).append(number)
-            pending: set[Future[None]] = {pool.submit(self._one_job, group) for group in by_job.values()}
+            pending: set[Future[None]] = {pool.submit(self._provision_job, group) for group in by_job.values()}
             try:
                 while pending:
-                    # A short wait, so that Ctrl-C is heard.
+                    # The wait is short so that Ctrl-C is noticed quickly.
                     done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
                     for future in done:
                         future.result()
@@ -147,10 +157,12 @@ class Applying:
                 interrupted()
                 raise
 
-    def _one_job(self, numbers: Sequence[int]) -> None:
+    def _provision_job(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            errand = self.errands[number]
+            request = self.errands[number]
             try:
-                self.outcomes[number] = carry_out(self.site, errand)
+                self.outcomes[number] = carry_out(self.site, request)
             except NotReleasedError as error:
-                self.outcomes[number] = Outcome(errand.order, Result.FAILED, None, f"not released: {error}", Cause.HERE)
+                self.outcomes[number] = Outcome(
+                    request.order, Result.FAILED, None, f"not released: {error}", Cause.HERE
+                )

@@ -1,5 +1,4 @@
-"""The attempts of one order, one after the other: how far they came, what the next one goes on from, how often it was
-tried in vain."""
+"""The history of one order's attempts: progress, what the next attempt resumes from, and failures without progress."""
 
 from __future__ import annotations
 
@@ -15,16 +14,19 @@ from router.state.store import Store
 
 _LONGEST_PAUSE = timedelta(minutes=15)
 _FIRST_PAUSE = timedelta(seconds=15)
-# However short a notice was, an interval below this would only ever save.
+# A shorter checkpoint interval would leave no time for training, however short the notices are.
 LEAST_INTERVAL_S = 10.0
 _REFUSED = frozenset({Cause.SHORT.value, Cause.QUOTA.value, Cause.PRICE.value})
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """``attempts`` by number, at least one. Their machines' last words are in ``steps`` and ``manifests``: what each
-    confirmed to have saved. ``transient``: the last one's training crashed in a way that need not happen again.
-    ``nodes``: the machines of each, by rank."""
+    """The attempts of one order, sorted by number; there is at least one.
+
+    ``steps`` and ``manifests`` hold the last checkpoint that the machines of each attempt confirmed. ``transient``: the
+    training of the last attempt crashed in a way that need not happen again. ``nodes``: the machines of each attempt,
+    by rank.
+    """
 
     attempts: tuple[Attempt, ...]
     steps: tuple[int, ...]
@@ -34,50 +36,65 @@ class Chain:
 
     @property
     def last(self) -> Attempt:
-        """The newest."""
+        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
     def before(self) -> Before:
-        """What the next attempt goes on from: the last confirmed step of any, and whoever may still be training."""
+        """Return what the next attempt resumes from.
+
+        That is the last confirmed step of any attempt, with the id of the attempt that may still be training.
+        """
         alive = next((attempt for attempt in reversed(self.attempts) if not attempt.phase.is_over), self.last)
         return Before(alive.id, max(self.steps), self._manifest)
 
     @property
     def saved_by(self) -> Attempt:
-        """In whose region the checkpoint lies that the next attempt goes on from: who saved it, or to whom it was
-        copied."""
+        """Return the attempt in whose region the checkpoint lies that the next attempt resumes from.
+
+        That is the attempt that saved it, or the one to whose region it was copied.
+        """
         step, manifest = max(self.steps), self._manifest
         known = zip(self.attempts, self.steps, self.manifests, strict=True)
-        return next((a for a, at, its in known if (at, its) == (step, manifest)), self.last)
+        return next((a for a, at, own_manifest in known if (at, own_manifest) == (step, manifest)), self.last)
 
     @property
     def _manifest(self) -> str:
-        """Of the last step; where it was copied, the newest copy. A job that begins anew has none."""
+        """Return the manifest of the last confirmed step, or of its newest copy; "" for a job that starts anew."""
         if not max(self.steps):
             return ""
         known = zip(reversed(self.steps), reversed(self.manifests), strict=True)
-        return next((its for at, its in known if at == max(self.steps) and its), "")
+        return next(
+            (own_manifest for step_at, own_manifest in known if step_at == max(self.steps) and own_manifest), ""
+        )
 
     @property
     def in_vain(self) -> int:
-        """How many attempts at the end saved nothing. A place that had no machines is none: it is left alone for a
-        while, and the next is tried at once."""
-        return sum(attempt.reason not in _REFUSED for attempt in self._saved_nothing)
+        """Return how many attempts in a row, up to the last, saved nothing.
+
+        An attempt that found no machines does not count: its place is avoided for a while and the next is tried at
+        once.
+        """
+        return sum(attempt.reason not in _REFUSED for attempt in self._attempts_without_save)
 
     @property
     def crashed_in_vain(self) -> int:
-        """How many of those ended by a crash of the training itself: machines that were lost say nothing about it."""
-        return sum(attempt.reason == Reason.FAILED for attempt in self._saved_nothing)
+        """Return how many of the attempts without progress ended by a crash of the training itself.
+
+        Lost machines say nothing about the training and do not count.
+        """
+        return sum(attempt.reason == Reason.FAILED for attempt in self._attempts_without_save)
 
     @property
-    def _saved_nothing(self) -> tuple[Attempt, ...]:
-        came = [n for n, (a, step) in enumerate(zip(self.attempts, self.steps, strict=True), 1) if step > a.first_step]
-        return self.attempts[came[-1] if came else 0 :]
+    def _attempts_without_save(self) -> tuple[Attempt, ...]:
+        with_progress = [
+            n for n, (a, step) in enumerate(zip(self.attempts, self.steps, strict=True), 1) if step > a.first_step
+        ]
+        return self.attempts[with_progress[-1] if with_progress else 0 :]
 
     @property
     def again_at(self) -> datetime:
-        """When the next attempt may begin: at once, and later the more were in vain."""
+        """Return when the next attempt may start: at once, or later after several attempts without progress."""
         gone = self.last.gone_at or self.last.created_at
         if self.in_vain <= 1:
             return gone
@@ -85,78 +102,86 @@ class Chain:
 
 
 def chain_of(store: Store, attempt: Attempt) -> Chain:
-    """The chain that an attempt belongs to."""
-    found = order_chain(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
-    assert found is not None
-    return found
+    """Return the history that an attempt belongs to."""
+    history = order_chain(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
+    assert history is not None
+    return history
 
 
 def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -> Chain | None:
-    """That of an order; None before its first attempt."""
-    found = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
-    if not found:
+    """Return the history of an order; None before its first attempt."""
+    attempts = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
+    if not attempts:
         return None
-    return _chain(found, {attempt.id: store.nodes(attempt.id) for attempt in found})
+    return _chain(attempts, {attempt.id: store.nodes(attempt.id) for attempt in attempts})
 
 
 def chains_of(store: Store, attempts: Iterable[Attempt]) -> dict[str, Chain]:
-    """The chains that these attempts belong to, by the attempt's id; none for a job whose attempts cannot be read."""
-    wanted = tuple(attempts)
-    if not wanted:
+    """Return the histories of these attempts, by attempt id.
+
+    A job with an attempt that cannot be read has no history.
+    """
+    requested = tuple(attempts)
+    if not requested:
         return {}
-    lives, machines = store.overview.lives(attempt.job for attempt in wanted)
+    lives, machines = store.overview.lives(attempt.job for attempt in requested)
     nodes: dict[str, list[NodeRecord]] = {}
     for node in machines:
         nodes.setdefault(node.attempt, []).append(node)
     orders: dict[tuple[str, str, str, datetime], list[Attempt]] = {}
     for life in lives:
-        orders.setdefault(_order(life), []).append(life)
-    # Of a job with an attempt that cannot be read nothing is known that could go on.
-    chains = {order: _chain(orders[order], nodes) for order in {_order(a) for a in wanted} if order in orders}
-    return {attempt.id: chains[_order(attempt)] for attempt in wanted if _order(attempt) in chains}
+        orders.setdefault(_order_key(life), []).append(life)
+    # A job with an unreadable attempt is left out: what it could resume from is unknown.
+    chains = {order: _chain(orders[order], nodes) for order in {_order_key(a) for a in requested} if order in orders}
+    return {attempt.id: chains[_order_key(attempt)] for attempt in requested if _order_key(attempt) in chains}
 
 
-def _order(attempt: Attempt) -> tuple[str, str, str, datetime]:
+def _order_key(attempt: Attempt) -> tuple[str, str, str, datetime]:
     return attempt.plan, attempt.job, attempt.gang, attempt.start
 
 
-def _chain(found: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> Chain:
-    attempts = tuple(sorted(found, key=lambda a: a.number))
+def _chain(attempts_unsorted: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> Chain:
+    attempts = tuple(sorted(attempts_unsorted, key=lambda a: a.number))
     steps, manifests = [], []
     for attempt in attempts:
-        its = nodes.get(attempt.id, ())
-        steps.append(kept_step(attempt, its) if attempt.kept_step is None else attempt.kept_step)
-        manifests.append(manifest_of(attempt, its))
+        attempt_nodes = nodes.get(attempt.id, ())
+        steps.append(kept_step(attempt, attempt_nodes) if attempt.kept_step is None else attempt.kept_step)
+        manifests.append(manifest_of(attempt, attempt_nodes))
     last = attempts[-1]
     machines = tuple(tuple(nodes.get(attempt.id, ())) for attempt in attempts)
     return Chain(attempts, tuple(steps), tuple(manifests), is_transient(last, machines[-1]), machines)
 
 
 def waits(store: Store, attempts: Sequence[Attempt], *, crashes: int) -> tuple[Chain, ...]:
-    """Of orders whose newest attempt is over (``attempts``), those that are to go on: machines were lost, none could be
-    had, or the training crashed in a way that need not happen again, and fewer than ``crashes`` times in vain."""
+    """Return the histories, among those whose newest attempt is in ``attempts`` and over, that are to resume.
+
+    A job resumes when machines were lost, when none could be obtained, or when its training crashed in a way that need
+    not happen again, fewer than ``crashes`` times without progress.
+    """
     chains = chains_of(store, attempts)
-    return tuple(chain for one, chain in chains.items() if chain.last.id == one and _goes_on(chain, crashes))
+    return tuple(
+        chain for attempt_id, chain in chains.items() if chain.last.id == attempt_id and _is_resumable(chain, crashes)
+    )
 
 
 def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> None:
-    """The job of a chain does not go on; a chain that is not all over is left as it is."""
+    """Mark the job of a history as given up; attempts that are not over stay as they are."""
 
-    def left(attempt: Attempt) -> Attempt | None:
+    def marked(attempt: Attempt) -> Attempt | None:
         return replace(attempt, reason=reason, message=why) if attempt.phase is Phase.FAILED else None
 
     store.note(chain.last.id, GAVE_UP, at, why=why)
-    store.update(chain.last.id, left)
+    store.update(chain.last.id, marked)
 
 
-def _goes_on(chain: Chain, crashes: int) -> bool:
+def _is_resumable(chain: Chain, crashes: int) -> bool:
     last = chain.last
     if last.phase is not Phase.FAILED or not all(attempt.phase.is_over for attempt in chain.attempts):
         return False
-    # What never came up at all is for whoever applied the plan.
+    # A gang that never came up is left to the command that applied the plan.
     if all(attempt.met_at is None for attempt in chain.attempts):
         return False
     if last.reason == Reason.FAILED and last.met_at is not None:
         return chain.transient and chain.crashed_in_vain < crashes
-    # A gang that failed before it was whole says nothing about the training.
+    # A gang that failed before all ranks met says nothing about the training.
     return last.reason in GOES_ON or last.reason == Reason.FAILED

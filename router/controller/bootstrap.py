@@ -1,4 +1,4 @@
-"""What a new machine is told: cloud-init user data that brings the node agent up as a systemd service. Pure."""
+"""Render the cloud-init user data that starts the node agent on a new machine as a systemd service. Pure."""
 
 from __future__ import annotations
 
@@ -15,37 +15,41 @@ import yaml
 from router.agent.config import Config, parse
 from router.controller.scripts import FETCH_AGENT, MOUNT_NVME, UNIT
 
-# The least that a cloud takes, before it is encoded for the wire.
+# The smallest user data limit of any cloud, in bytes before encoding for transport.
 LARGEST = 16 * 1024
 
 ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
 
 
-class TooLarge(ValueError):  # noqa: N818  (a verdict)
-    """The user data is over the limit of clouds; the message says what to do."""
+class TooLarge(ValueError):  # noqa: N818
+    """The user data exceeds the limit of the clouds; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentAt:
-    """Where a machine fetches the agent, and the SHA-256 in hex that it must have. Needs no credential: the agent is no
-    secret. Coordinators serve it (docs/design/011-node-agent.md)."""
+    """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
+
+    Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/011-node-agent.md).
+    """
 
     url: str
     sha256: str
 
     @classmethod
     def of(cls, coordinator: str, agent: bytes) -> AgentAt:
-        """At the coordinator with that base URL."""
+        """Return the download at the coordinator with that base URL."""
         digest = hashlib.sha256(agent).hexdigest()
         return cls(f"{coordinator.rstrip('/')}/v1/agents/{digest}", digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """One machine of a gang. ``config`` says what its agent does; its paths are replaced by those of the machine.
-    ``token`` and ``secret`` are in no repr. ``local_nvme``: where to mount the machine's own disks, striped; the job
-    then works there, and a container sees the folder under the same name. ``ca``: PEM text of a private authority that
-    signed the coordinator's certificate.
+    """Everything that one new machine of a gang is told.
+
+    ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
+    appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
+    container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
+    certificate.
     """
 
     config: Config
@@ -58,34 +62,42 @@ class Bootstrap:
 
 
 def cloud_init(spec: Bootstrap) -> str:
-    """The user data, the same text for the same spec. Raises :class:`TooLarge`, and ``BadConfig`` for a configuration
-    that the agent would refuse."""
-    config = _on_the_machine(spec)
+    """Return the user data; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    """
+    config = _machine_config(spec)
     files = [
-        _file(f"{ETC}/agent.json", "0600", json.dumps(_set(config), indent=1) + "\n"),
-        _file(f"{ETC}/token", "0600", f"{spec.token}\n"),
-        _file(f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"),
+        _file_entry(f"{ETC}/agent.json", "0600", json.dumps(_non_default_settings(config), indent=1) + "\n"),
+        _file_entry(f"{ETC}/token", "0600", f"{spec.token}\n"),
+        _file_entry(
+            f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"
+        ),
     ]
     if spec.ca is not None:
-        files.append(_file(f"{ETC}/ca.pem", "0644", spec.ca))
+        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
     commands = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
     if spec.local_nvme is not None:
-        files.append(_file(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
+        files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
         commands.append([f"{OPT}/mount-nvme.sh", spec.local_nvme])
     if isinstance(spec.agent, AgentAt):
-        files.append(_file(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
+        files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
         authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
         fetch = [f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority]
     else:
         packed = base64.b64encode(gzip.compress(spec.agent, 9, mtime=0)).decode("ascii")
-        files.append({**_file(f"{OPT}/agent.pyz", "0755", packed), "encoding": "gz+b64"})
+        files.append({**_file_entry(f"{OPT}/agent.pyz", "0755", packed), "encoding": "gz+b64"})
         fetch = []
-    files.append(_file("/etc/systemd/system/stepfare-agent.service", "0644", _unit(config)))
+    files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
     start = ["systemctl", "start", "--no-block", "stepfare-agent.service"]
     commands += [fetch] if fetch else []
     commands += [["systemctl", "daemon-reload"], start]
     text = "#cloud-config\n" + yaml.dump(
-        {"write_files": files, "runcmd": commands}, Dumper=_Readable, sort_keys=False, width=10_000, allow_unicode=True
+        {"write_files": files, "runcmd": commands},
+        Dumper=_BlockTextDumper,
+        sort_keys=False,
+        width=10_000,
+        allow_unicode=True,
     )
     if len(text.encode()) > LARGEST:
         inline = isinstance(spec.agent, bytes)
@@ -96,7 +108,7 @@ def cloud_init(spec: Bootstrap) -> str:
     return text
 
 
-def _on_the_machine(spec: Bootstrap) -> Config:
+def _machine_config(spec: Bootstrap) -> Config:
     work = f"{spec.local_nvme}/work" if spec.local_nvme is not None else f"{VAR}/work"
     mounts = spec.config.mounts
     if spec.local_nvme is not None and spec.config.code.kind == "image":
@@ -114,8 +126,8 @@ def _on_the_machine(spec: Bootstrap) -> Config:
     return parse(json.loads(json.dumps(asdict(config))))
 
 
-def _set(config: Config) -> dict[str, Any]:
-    """The configuration without what is as it is by default: user data is short."""
+def _non_default_settings(config: Config) -> dict[str, Any]:
+    """Return the configuration without its default values, because user data is limited in size."""
     plain = Config(
         attempt="",
         job="",
@@ -132,28 +144,28 @@ def _set(config: Config) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if value != default[name]}
 
 
-def _unit(config: Config) -> str:
+def _systemd_unit(config: Config) -> str:
     clean_up = f"-/usr/bin/env docker rm --force stepfare-{config.attempt}-{config.rank}"
     return UNIT.format(
         description=f"stepfare rank {config.rank} of {config.attempt}",
         agent=f"{OPT}/agent.pyz",
         config=f"{ETC}/agent.json",
-        # The agent's own grace, then the time to say how it went.
+        # The agent's own grace period, and time to report how the training ended.
         seconds=int(config.grace_seconds) + 60,
         after=f"ExecStopPost={clean_up}\n" if config.code.kind == "image" else "",
     )
 
 
-def _file(path: str, permissions: str, content: str) -> dict[str, str]:
+def _file_entry(path: str, permissions: str, content: str) -> dict[str, str]:
     return {"path": path, "permissions": permissions, "owner": "root:root", "content": content}
 
 
-class _Readable(yaml.SafeDumper):
-    """Several lines stay several lines."""
+class _BlockTextDumper(yaml.SafeDumper):
+    """A YAML dumper that writes multi-line strings as blocks."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Readable.add_representer(str, _text)
+_BlockTextDumper.add_representer(str, _represent_text)

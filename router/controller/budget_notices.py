@@ -1,4 +1,4 @@
-"""Tells people that a budget passes a mark, once for each mark, month and amount."""
+"""Notify people when a budget passes a mark, once per mark, month and amount."""
 
 from __future__ import annotations
 
@@ -16,32 +16,37 @@ _FORECAST = "forecast"
 
 
 def tell(
-    store: Store, to: Sequence[Channel], wanted: Collection[Happening], month: Month, found: Iterable[Standing]
+    store: Store, to: Sequence[Channel], wanted: Collection[Happening], month: Month, standings: Iterable[Standing]
 ) -> tuple[str, ...]:
-    """One message to each channel about all that is new; the names of channels that did not take it. It counts as told
-    when one channel took it, and is tried again at the next call where none did. Two calls at once may tell twice."""
+    """Send each channel one message about all new budget marks, and return the names of channels that failed.
+
+    A mark counts as reported when one channel took the message; where none did, the next call tries again. Two
+    concurrent calls may report it twice.
+    """
     if Happening.BUDGET not in wanted or not to:
         return ()
-    new = [(keys, _event(month, standing)) for standing in found if (keys := _new(store, month, standing))]
-    if not new:
+    unreported = [
+        (keys, _event(month, standing)) for standing in standings if (keys := _unreported_keys(store, month, standing))
+    ]
+    if not unreported:
         return ()
-    text = message([event for _, event in new], _MOST_NAMED)
-    silent = tuple(channel.name for channel in to if not channel.send(*text))
-    if len(silent) < len(to):
-        for keys, _ in new:
+    text = message([event for _, event in unreported], _MOST_NAMED)
+    failed = tuple(channel.name for channel in to if not channel.send(*text))
+    if len(failed) < len(to):
+        for keys, _ in unreported:
             for key in keys:
                 store.set_value(key, "told")
-    return silent
+    return failed
 
 
-def _new(store: Store, month: Month, standing: Standing) -> list[str]:
-    """What was not told yet of what is so."""
+def _unreported_keys(store: Store, month: Month, standing: Standing) -> list[str]:
+    """Return the keys of current marks that were not reported yet."""
     return [key for key in _keys(month, standing) if store.value(key) is None]
 
 
 def _keys(month: Month, standing: Standing) -> Iterator[str]:
     marks = [*map(str, standing.passed), *([_FORECAST] if standing.will_be_over else [])]
-    # Another amount is another budget: its marks are passed anew.
+    # The key holds the amount, so a changed budget reports its marks anew.
     return (f"told budget {month} {standing.budget.title} {standing.usd} {mark}" for mark in marks)
 
 

@@ -1,4 +1,4 @@
-"""Hard budgets of teams as limits of what is planned. Pure."""
+"""Apply the hard budgets of teams as limits of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from router.ledger.budget import Budget, Scope, Spent
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the budget of a team comes from: ``hard`` (`stepfare budget`) or the limits file; ``counted``: what is
-    spent was looked up, and not said by the file."""
+    """The origin of a team's budget and spending.
+
+    ``hard``: the budget is a hard one (`stepfare budget`) and not the limits file's. ``counted``: the spending was
+    looked up and not stated by the file.
+    """
 
     team: str
     usd: Usd
@@ -23,43 +26,47 @@ class Source:
 
 
 def with_hard(limits: Limits, budgets: Iterable[Budget]) -> Limits:
-    """The limits with the hard budgets of teams in them: the lower of the two where the file has one. ``budgets`` are
-    those that hold in the month."""
+    """Return the limits with the hard budgets of teams; where the file has one too, the lower wins.
+
+    ``budgets`` are those that hold in the month.
+    """
     hard = {each.name: each.usd for each in budgets if each.hard and each.scope is Scope.TEAM and each.usd is not None}
     if not hard:
         return limits
-    known = [_lowered(team, hard.pop(team.team, None)) for team in limits.teams]
+    known = [_with_lower_budget(team, hard.pop(team.team, None)) for team in limits.teams]
     new = [TeamBudget(team=name, budget=usd) for name, usd in sorted(hard.items())]
     return limits.model_copy(update={"teams": (*known, *new)})
 
 
 def with_spent(limits: Limits, spent: Spent) -> Limits:
-    """The limits with what teams have spent, where the file does not say it."""
-    teams = tuple(_counted(team, spent) for team in limits.teams)
+    """Return the limits with the spending of teams filled in where the file does not state it."""
+    teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
     return limits.model_copy(update={"teams": teams})
 
 
 def sources(before: Limits, after: Limits) -> tuple[Source, ...]:
-    """Of each team whose budget or spending is not the file's alone: ``before`` the limits file, ``after`` with both
-    functions above."""
+    """Return the source of every team budget or spending that does not come from the limits file alone.
+
+    ``before``: the limits file; ``after``: the limits after :func:`apply_hard_budgets` and :func:`fill_spending`.
+    """
     if after is before:
         return ()
-    told = {team.team: team for team in before.teams}
-    found = []
+    file_teams = {team.team: team for team in before.teams}
+    changed = []
     for team in after.teams:
-        file = told.get(team.team)
+        file = file_teams.get(team.team)
         hard = file is None or team.budget != file.budget
         counted = file is None or "spent" not in file.model_fields_set
         if hard or counted:
-            found.append(Source(team.team, team.budget, team.spent, hard, counted))
-    return tuple(found)
+            changed.append(Source(team.team, team.budget, team.spent, hard, counted))
+    return tuple(changed)
 
 
-def _lowered(team: TeamBudget, hard: Usd | None) -> TeamBudget:
+def _with_lower_budget(team: TeamBudget, hard: Usd | None) -> TeamBudget:
     return team if hard is None or hard >= team.budget else team.model_copy(update={"budget": hard})
 
 
-def _counted(team: TeamBudget, spent: Spent) -> TeamBudget:
+def _with_counted_spending(team: TeamBudget, spent: Spent) -> TeamBudget:
     if "spent" in team.model_fields_set:
         return team
     usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)

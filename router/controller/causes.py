@@ -1,6 +1,6 @@
-"""Why machines could not be made, from what Terraform's diagnostics say. Pure.
+"""Classify from Terraform's diagnostics why machines could not be provisioned. Pure.
 
-The words are the clouds' own error codes, as their APIs document them; what none of them fits is ``failed``.
+The patterns are the clouds' own error codes, as their APIs document them; what matches none of them is ``failed``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from terraform.errors import (
 
 
 class Cause(StrEnum):
-    """Why; the value is what an attempt's ``reason`` says."""
+    """Why a gang could not be provisioned; the value is stored as an attempt's ``reason``."""
 
     SHORT = "short"
     QUOTA = "quota"
@@ -40,18 +40,18 @@ class Cause(StrEnum):
 
     @property
     def tries_elsewhere(self) -> bool:
-        """Whether another place may help: not when the trouble is ours, or the job's."""
+        """Return whether another placement may help; false when the fault lies with us or with the job."""
         return self not in (Cause.CREDENTIALS, Cause.STOPPED, Cause.HERE, Cause.JOB)
 
     @property
     def is_the_pools(self) -> bool:
-        """Whether the pool is to be remembered as short."""
+        """Return whether the pool is to be remembered as short."""
         return self in (Cause.SHORT, Cause.QUOTA, Cause.UNHEALTHY, Cause.PRICE)
 
 
-# Sources: EC2 API error codes; Compute Engine resource error messages; Azure allocation and quota errors; and what
-# their Terraform providers print of them, which on Google Cloud is the message without its code.
-_WORDS: Final[Mapping[Cause, str]] = {
+# Sources: EC2 API error codes, Compute Engine resource error messages, Azure allocation and quota errors, and what
+# their Terraform providers print of them; on Google Cloud that is the message without its code.
+_PATTERNS: Final[Mapping[Cause, str]] = {
     Cause.CREDENTIALS: (
         r"UnauthorizedOperation|AuthFailure|InvalidClientTokenId|ExpiredToken|RequestExpired|SignatureDoesNotMatch"
         r"|AccessDenied|[Nn]o valid credential sources|failed to refresh cached credentials|OptInRequired"
@@ -79,15 +79,15 @@ _WORDS: Final[Mapping[Cause, str]] = {
         r"|RATE_LIMIT_EXCEEDED|SlowDown"
     ),
 }
-# Words of a code stand alone: a job may be called no-capacity-not-available or stockout.
+# Patterns match whole words only: a job may be named no-capacity-not-available or stockout.
 _COMPILED: Final[Mapping[Cause, re.Pattern[str]]] = {
-    cause: re.compile(rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])") for cause, words in _WORDS.items()
+    cause: re.compile(rf"(?<![\w-])(?:\w*(?:{words}))(?!-[a-z0-9])") for cause, words in _PATTERNS.items()
 }
-_FULL = re.compile(r"[Nn]o space left on device|[Dd]isk quota exceeded")
+_DISK_FULL = re.compile(r"[Nn]o space left on device|[Dd]isk quota exceeded")
 
 
 def cause_of(error: TerraformError) -> Cause:
-    """The cause of an error of the runner."""
+    """Return the cause of an error of the Terraform runner."""
     if isinstance(error, EngineMissingError | EngineTooOldError | RunDirectoryError | StateLostError | InitFailedError):
         return Cause.HERE
     if isinstance(error, StateLockedError):
@@ -95,10 +95,10 @@ def cause_of(error: TerraformError) -> Cause:
     if isinstance(error, StoppedError):
         return Cause.STOPPED
     if isinstance(error, RunError):
-        said = " ".join(f"{d.summary} {d.detail}" for d in error.diagnostics if d.is_error)
-        if _FULL.search(said):
+        text = " ".join(f"{d.summary} {d.detail}" for d in error.diagnostics if d.is_error)
+        if _DISK_FULL.search(text):
             return Cause.HERE
-        for cause, words in _COMPILED.items():
-            if words.search(said):
+        for cause, pattern in _COMPILED.items():
+            if pattern.search(text):
                 return cause
     return Cause.UNHEALTHY if isinstance(error, TimedOutError) else Cause.FAILED

@@ -1,7 +1,7 @@
-"""Whether the checkpoint that a job is to go on from is there and whole, before machines cost money for it: an agent
-said so, and its word is not proof. Where it is not, the newest that is whole counts.
+"""Check that the checkpoint a job is to resume from is complete before machines cost money for it.
 
-:func:`confirmed` is the edge.
+An agent reported the checkpoint, and its word is no proof. Where the checkpoint is missing or incomplete, the newest
+complete one counts. :func:`confirm_checkpoint` is the edge.
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from router.controller.workspaces import Before
 from router.state.records import Attempt
 
 NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"
-# A store that does not answer by then is not waited for.
-_SECONDS, _LOOK_S = 60.0, 0.05
+# A store that does not answer within this time is no longer waited for.
+_TIMEOUT_S, _POLL_S = 60.0, 0.05
 
 Opens = Callable[[str], Depot]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """``whole``: whether what was claimed is; else the newest step that is, with its manifest; None: none is."""
+class _StoreCheck:
+    """The result of looking for a checkpoint.
+
+    ``whole``: the claimed checkpoint is complete; otherwise ``step`` is the newest complete one, with its manifest, or
+    None where there is none.
+    """
 
     whole: bool
     step: int | None = None
@@ -39,62 +43,67 @@ class _Found:
 
 
 def confirmed(site: Site, attempt: Attempt, chain: Chain, opens: Opens | None = None) -> Before:
-    """What the attempt goes on from, held against the store where one of the deploy file's has it: the manifest and the
-    sizes of its files. A claim that is not true is taken out of the attempts that made it, so that it counts nowhere.
-    Never raises for what a store does; then the claim stands, and the journal says so."""
+    """Return what the attempt resumes from, checked against the store if one of the deploy file holds it.
+
+    The manifest and the sizes of its files are checked. A false claim is removed from the attempts that made it, so
+    that it counts nowhere. Never raises for what a store does: the claim then stands, and the journal says so.
+    """
     before = chain.before
-    store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_right_in(before, url)), None)
+    store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_named_by_store(before, url)), None)
     if store is None:
         return before
     open_one = opens or (lambda url: opened(url, lambda text: open_store(text, site.environment)))
-    found = _asked(site, lambda: _look(open_one(store), before.step))
-    if isinstance(found, str):
-        site.store.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=found)
+    result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
+    if isinstance(result, str):
+        site.store.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result)
         return before
-    if found.whole:
+    if result.whole:
         return before
     first = chain.attempts[0]
     step, manifest = (
-        (found.step, found.manifest) if found.step is not None else (first.first_step, first.first_manifest)
+        (result.step, result.manifest) if result.step is not None else (first.first_step, first.first_manifest)
     )
     site.store.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
-    site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: going on after step {step}")
-    for one in chain.attempts:
-        if one.phase.is_over and one.kept_step is not None and one.kept_step > step:
-            site.store.update(one.id, lambda old: replace(old, kept_step=step))
+    site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
+    for earlier in chain.attempts:
+        if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
+            site.store.update(earlier.id, lambda old: replace(old, kept_step=step))
     site.store.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
     return Before(before.attempt, step, manifest)
 
 
-def _is_right_in(before: Before, store: str) -> bool:
-    """Whether the manifest is one that a store would have for that step; other layouts are a training's own matter."""
+def _is_named_by_store(before: Before, store: str) -> bool:
+    """Return whether the manifest's path is the one that the store would use for the step.
+
+    Other layouts are the training's own matter.
+    """
     path = store.partition("?")[0].removeprefix("file://")
     return before.manifest.removeprefix("file://") == f"{path}/{name_of(before.step)}"
 
 
-def _look(depot: Depot, step: int) -> _Found:
-    claimed = manifest_at(depot, step)
-    if claimed is not None and is_sized(depot, claimed):
-        return _Found(whole=True)
-    for other in good(depot):
+def _check_store(store: Depot, step: int) -> _StoreCheck:
+    claimed = manifest_at(store, step)
+    if claimed is not None and is_sized(store, claimed):
+        return _StoreCheck(whole=True)
+    for other in good(store):
         if other.step < step:
-            return _Found(False, other.step, depot.where(other.name))
-    return _Found(whole=False)
+            return _StoreCheck(False, other.step, store.where(other.name))
+    return _StoreCheck(whole=False)
 
 
-def _asked(site: Site, look: Callable[[], _Found]) -> _Found | str:
-    """What was found, or why nothing could be."""
-    answer: Future[_Found] = Future()
+def _ask_store(site: Site, check: Callable[[], _StoreCheck]) -> _StoreCheck | str:
+    """Return what was found, or why nothing could be found."""
+    answer: Future[_StoreCheck] = Future()
 
     def ask() -> None:
         try:
-            answer.set_result(look())
-        except Exception as error:  # whatever a store's client does, the job goes on
+            answer.set_result(check())
+        except Exception as error:  # The job resumes whatever a store's client raises.
             answer.set_exception(error)
 
     threading.Thread(target=ask, name="confirming", daemon=True).start()
-    ends = time.monotonic() + _SECONDS
-    while not wait([answer], _LOOK_S).done:
+    ends = time.monotonic() + _TIMEOUT_S
+    while not wait([answer], _POLL_S).done:
         if site.stop.is_set() or time.monotonic() >= ends:
             return "the store did not answer in time"
     error = answer.exception()

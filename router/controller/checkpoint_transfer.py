@@ -1,7 +1,7 @@
-"""The checkpoint that a job goes on from is in its next region before machines cost money there: which one, from where,
-at what price, within what time. Where it cannot be, the job reads it across regions all the same.
+"""Copy the checkpoint that a job resumes from to its next region before machines cost money there.
 
-:func:`goes_on_from` is the edge; the rest is pure.
+Decides which checkpoint is copied, from where, at what price and within what time. Where it cannot be copied, the job
+reads it across regions. :func:`prepare_resume_point` is the edge; the rest is pure.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ from router.planning.remaining_work import transfer_usd
 from router.planning.transfers import tariff_of
 from router.state.records import Attempt, Phase
 
-# So often it is seen whether the site is to stop, and whether the attempt is still wanted.
-_LOOK_S, _ASK_S = 0.05, 1.0
-# Somebody who waits for an answer of a store sees the end of the time that much later.
-_LATE_S = 1.0
-_WANTED = (Phase.PLANNED, Phase.PROVISIONING)
+# Seconds between checks whether the site is to stop, and whether the attempt is still wanted.
+_POLL_S, _CHECK_S = 0.05, 1.0
+# A caller that waits for a store's answer notices the timeout this much later.
+_GRACE_S = 1.0
+_WANTED_PHASES = (Phase.PLANNED, Phase.PROVISIONING)
 
 Opens = Callable[[str], Depot]
 
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """The newest checkpoint of a job, at least that of ``step``, is to go from one store to another. ``origin``: the
-    region of the source, ``to`` that of the target."""
+    """A copy of a job's newest checkpoint, of ``step`` or later, from one store to another.
+
+    ``origin``: the region of the source store; ``to``: the region of the target store.
+    """
 
     step: int
     source: str
@@ -55,116 +57,129 @@ class Carry:
 
 
 def carry(deploy: Deploy, chain: Chain, attempt: Attempt) -> Carry | None:
-    """What has to be copied before the attempt goes on; None where nothing was saved, where it lies in its region's
-    store already, where that region has none, or where it lies in no store of the deploy file: what a training keeps
-    elsewhere is its own matter."""
-    before, target = chain.before, deploy.cloud(attempt.cloud, attempt.region).store_of(attempt.job)
-    if not before.manifest or target is None or _is_below(before.manifest, target):
+    """Return what has to be copied before the attempt resumes, or None.
+
+    None where nothing was saved, where the checkpoint is already in the store of the attempt's region, where that
+    region has no store, or where the checkpoint is in no store of the deploy file: what a training stores elsewhere is
+    its own matter.
+    """
+    resume_point, target = chain.before, deploy.cloud(attempt.cloud, attempt.region).store_of(attempt.job)
+    if not resume_point.manifest or target is None or _is_in_store(resume_point.manifest, target):
         return None
-    # The latest who had it in its own store says in which region that is.
-    for one in (chain.saved_by, *reversed(chain.attempts)):
-        source = deploy.cloud(one.cloud, one.region).store_of(one.job)
-        if source is not None and _is_below(before.manifest, source):
-            origin, to = (RegionId(a.cloud, a.region) for a in (one, attempt))
-            return Carry(before.step, source, target, origin, to)
+    # The latest attempt that had the checkpoint in its own store says which region that store is in.
+    for earlier in (chain.saved_by, *reversed(chain.attempts)):
+        source = deploy.cloud(earlier.cloud, earlier.region).store_of(earlier.job)
+        if source is not None and _is_in_store(resume_point.manifest, source):
+            origin, to = (RegionId(a.cloud, a.region) for a in (earlier, attempt))
+            return Carry(resume_point.step, source, target, origin, to)
     return None
 
 
-def egress_usd(wanted: Carry, count: int, book: PriceBook, limits: Limits) -> Usd | None:
-    """What so many bytes cost, as the planner counts it for a move; None where no tariff is known."""
-    tariff = tariff_of(wanted.origin, wanted.to, book)
+def egress_usd(transfer: Carry, count: int, book: PriceBook, limits: Limits) -> Usd | None:
+    """Return what moving ``count`` bytes costs, computed as in the planner; None where no tariff is known."""
+    tariff = tariff_of(transfer.origin, transfer.to, book)
     return None if tariff is None else transfer_usd(tariff, count, limits)
 
 
 def shown(url: str) -> str:
-    """A store's URL without what only its client reads."""
+    """Return a store's URL without the query, which only the store's client reads."""
     return url.partition("?")[0]
 
 
 def goes_on_from(
     site: Site, book: PriceBook, attempt: Attempt, chain: Chain | None, opens: Opens | None = None
 ) -> Before:
-    """What the attempt goes on from, with the manifest in its own region's store where that could be copied in time.
-    Says and writes down what was copied, at what price, or why it was not. Never raises for what a store does; ends
-    soon after ``site.stop``, or once the attempt is released."""
+    """Return what the attempt resumes from, after copying the checkpoint to its region's store where possible in time.
+
+    Reports and records what was copied and at what price, or why it was not copied. Never raises for what a store does;
+    ends soon after ``site.stop`` is set, or once the attempt is released.
+    """
     if chain is None:
         return Before()
-    before, wanted = chain.before, carry(site.deploy, chain, attempt)
-    if wanted is None:
+    before, transfer = chain.before, carry(site.deploy, chain, attempt)
+    if transfer is None:
         return confirmed(site, attempt, chain, opens)
     began, pace = time.monotonic(), Pace(seconds=site.deploy.patience.carry.total_seconds())
     details: dict[str, object] = {
-        "from": shown(wanted.source),
-        "to": shown(wanted.target),
-        "origin": str(wanted.origin),
+        "from": shown(transfer.source),
+        "to": shown(transfer.target),
+        "origin": str(transfer.origin),
     }
-    site.tell(attempt.job, f"copying step {wanted.step} from {details['from']} to {details['to']}")
-    moved, why = _moved(site, attempt, wanted, pace, opens or _opener(site))
-    if moved is None and not why:
+    site.tell(attempt.job, f"copying step {transfer.step} from {details['from']} to {details['to']}")
+    result, why = _copy_in_thread(site, attempt, transfer, pace, opens or _store_opener(site))
+    if result is None and not why:
         return before
-    count = pace.moved if moved is None else moved.bytes
+    count = pace.moved if result is None else result.bytes
     limits = Limits.model_validate_json(limits_text(site.store, attempt.plan))
-    usd, tariff = egress_usd(wanted, count, book, limits), tariff_of(wanted.origin, wanted.to, book)
+    usd, tariff = egress_usd(transfer, count, book, limits), tariff_of(transfer.origin, transfer.to, book)
     if tariff is not None:
         details |= {"price_as_of": tariff.as_of, "price_source": tariff.source}
     details |= {"bytes": count, "seconds": round(time.monotonic() - began, 3), "usd": None if usd is None else str(usd)}
-    price = "at a price that nobody knows" if usd is None else f"egress ${usd}"
-    what = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
-    if moved is None:
-        site.store.note(attempt.id, NOT_COPIED, site.clock(), step=wanted.step, why=why, **details)
+    price = "at an unknown price" if usd is None else f"egress ${usd}"
+    summary = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
+    if result is None:
+        site.store.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
         book_moved(site, attempt)
-        site.tell(attempt.job, f"step {wanted.step} is read from {details['from']}, not copied: {why} ({what})")
-        # Why it was not copied may be that it is not there. A store that did not answer is not asked again.
+        site.tell(attempt.job, f"step {transfer.step} is read from {details['from']}, not copied: {why} ({summary})")
+        # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirmed(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
-    site.store.note(attempt.id, COPIED, site.clock(), step=moved.step, kept=moved.kept, **details)
+    site.store.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
     book_moved(site, attempt)
-    site.tell(attempt.job, f"step {moved.step} is in {details['to']}: {what}")
-    return replace(before, manifest=moved.manifest)
+    site.tell(attempt.job, f"step {result.step} is in {details['to']}: {summary}")
+    return replace(before, manifest=result.manifest)
 
 
 def book_moved(site: Site, attempt: Attempt) -> None:
-    """Writes into the ledger what was copied to the attempt; what is there stays."""
+    """Record the transfer costs of the attempt in the ledger; existing entries stay."""
     site.store.ledger.add(
         moved_entries(attempt, site.store.journal(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
     )
 
 
 def told(before: Before, attempt: Attempt) -> Attempt | None:
-    """For :meth:`Store.update`: the attempt goes on from there, unless it already goes on from more, or is over."""
-    if attempt.phase not in _WANTED or attempt.first_step > before.step:
+    """Return the attempt with that resume point; for :meth:`Store.update`.
+
+    None if the attempt has a later resume point already, or is no longer wanted.
+    """
+    if attempt.phase not in _WANTED_PHASES or attempt.first_step > before.step:
         return None
     return replace(attempt, first_step=before.step, first_manifest=before.manifest)
 
 
-def _is_below(manifest: str, store: str) -> bool:
-    """Files are called by their path, whatever the URL of their store."""
+def _is_in_store(manifest: str, store: str) -> bool:
+    """Return whether the manifest is in the store; files are compared by path, however the store's URL is written."""
     path = shown(store).removeprefix("file://")
     return manifest.removeprefix("file://").startswith(f"{path}/")
 
 
-def _opener(site: Site) -> Opens:
+def _store_opener(site: Site) -> Opens:
     return lambda url: opened(url, lambda text: open_store(text, site.environment))
 
 
-def _moved(site: Site, attempt: Attempt, wanted: Carry, pace: Pace, opens: Opens) -> tuple[Moved | None, str]:
-    """What was copied, or why nothing was; neither where nobody wants it any more. The copying has a thread of its own:
-    a store that does not answer keeps nobody."""
+def _copy_in_thread(
+    site: Site, attempt: Attempt, transfer: Carry, pace: Pace, opens: Opens
+) -> tuple[Moved | None, str]:
+    """Return what was copied, or None and the reason why nothing was.
+
+    The reason is "" if the attempt is no longer wanted. The copy runs in a thread of its own, so that a store that does
+    not answer delays nobody.
+    """
     copied: Future[Moved] = Future()
 
     def copy() -> None:
         try:
-            copied.set_result(_copy(wanted, pace, opens))
-        except Exception as error:  # whatever a store's client does, the job goes on
+            copied.set_result(_copy(transfer, pace, opens))
+        except Exception as error:  # The job resumes whatever a store's client raises.
             copied.set_exception(error)
 
     threading.Thread(target=copy, name="carrying", daemon=True).start()
-    ends, asks = time.monotonic() + (pace.left or 0.0) + _LATE_S, time.monotonic()
-    while not wait([copied], _LOOK_S).done:
+    ends, asks = time.monotonic() + (pace.left or 0.0) + _GRACE_S, time.monotonic()
+    while not wait([copied], _POLL_S).done:
         now = time.monotonic()
         if site.stop.is_set() or (now >= asks and not _is_wanted(site, attempt)):
             pace.cancel()
             return None, ""
-        asks = now + _ASK_S if now >= asks else asks
+        asks = now + _CHECK_S if now >= asks else asks
         if now >= ends:
             pace.cancel()
             return None, str(OutOfTimeError("the time was over"))
@@ -176,16 +191,16 @@ def _moved(site: Site, attempt: Attempt, wanted: Carry, pace: Pace, opens: Opens
 
 def _is_wanted(site: Site, attempt: Attempt) -> bool:
     now = site.store.attempt(attempt.id)
-    return now is not None and now.phase in _WANTED
+    return now is not None and now.phase in _WANTED_PHASES
 
 
-def _copy(wanted: Carry, pace: Pace, opens: Opens) -> Moved:
-    passed: list[str] = []
+def _copy(transfer: Carry, pace: Pace, opens: Opens) -> Moved:
+    skipped: list[str] = []
 
-    def passing(step: int, why: str) -> None:
-        passed.append(f"step {step}: {why}")
+    def skip(step: int, why: str) -> None:
+        skipped.append(f"step {step}: {why}")
 
-    source, target = opens(wanted.source), opens(wanted.target)
-    for moved in bring(source, target, pace, least=wanted.step, passed=passing):
+    source, target = opens(transfer.source), opens(transfer.target)
+    for moved in bring(source, target, pace, least=transfer.step, passed=skip):
         return moved
-    raise StorageError("; ".join(passed[:3]) or f"no good checkpoint of step {wanted.step} or later is there")
+    raise StorageError("; ".join(skipped[:3]) or f"no good checkpoint of step {transfer.step} or later is there")

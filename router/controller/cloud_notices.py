@@ -1,5 +1,7 @@
-"""What clouds announce outside of machines, kept as if the machine's agent had told it: it comes by this way also when
-the agent is dead."""
+"""Store notices that clouds publish outside of machines as if the machine's agent had reported them.
+
+They arrive this way even when the agent is dead.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ from router.state.errors import StateError
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 from router.state.store import Store
 
-# Agent and cloud say the same thing within so long.
+# Reports of an agent and of its cloud within this time are the same notice.
 WINDOW = timedelta(minutes=5)
-# A machine that nobody knows may be one that is being made: so long its announcements stay in the queue.
+# An unknown machine may be one that is being provisioned: its notices stay in the queue this long.
 _UNKNOWN_FOR = timedelta(minutes=2)
 WAIT_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
@@ -31,8 +33,11 @@ Open = Callable[[], Announcements]
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a look at a queue came to: ``kept`` notices are in the state; ``known`` ones were there before; ``others``
-    are about machines that are not ours, or not any more; ``unreadable`` ones stay in the queue."""
+    """The counts of one read of a queue.
+
+    ``kept`` notices were stored; ``known`` ones were stored before; ``others`` are about machines that are not ours, or
+    no longer; ``unreadable`` messages stay in the queue.
+    """
 
     kept: int = 0
     known: int = 0
@@ -41,10 +46,10 @@ class Taken:
 
 
 class Hearing:
-    """Hears one queue and keeps what is about machines of attempts that are not over. For one thread.
+    """Reads one queue and stores the notices about machines of attempts that are not over. For one thread.
 
-    ``clock`` dates what is kept, ``wall_clock`` says how much of a machine's time is left. A queue belongs to one
-    state: what is about machines of nobody here is taken out as well.
+    ``clock`` dates what is stored; ``wall_clock`` says how much of a machine's time is left. A queue belongs to one
+    state: notices about unknown machines are removed from it as well.
     """
 
     def __init__(
@@ -59,19 +64,22 @@ class Hearing:
         self._clock, self._wall_clock, self._tell = clock, wall_clock, tell
 
     def poll(self, wait_s: float) -> Taken:
-        """One look, that waits so long at most. ProviderError, StateError: what was not kept stays in the queue."""
+        """Read the queue once, waiting at most ``wait_s`` seconds, and return the counts.
+
+        ProviderError, StateError: notices that were not stored stay in the queue.
+        """
         batch = self._queue.receive(wait_s)
         if not any(letter.notice for letter in batch.letters):
             self._queue.done(batch.letters)
             return Taken(others=len(batch.letters), unreadable=batch.unreadable)
         attempts, nodes = self._store.overview.alive()
-        ours = _by_machine(attempts, nodes)
+        machines = _by_machine(attempts, nodes)
         done, kept, known, others = [], 0, 0, 0
         for letter in batch.letters:
             notice = letter.notice
-            found = ours.get((notice.cloud, notice.machine_id)) if notice else None
-            if notice is not None and found is not None:
-                is_new = self._keep(notice, *found)
+            match = machines.get((notice.cloud, notice.machine_id)) if notice else None
+            if notice is not None and match is not None:
+                is_new = self._store_notice(notice, *match)
                 kept, known = kept + is_new, known + (not is_new)
             elif notice is not None and self._wall_clock() - notice.at < _UNKNOWN_FOR:
                 continue
@@ -81,8 +89,8 @@ class Hearing:
         self._queue.done(done)
         return Taken(kept, known, others, batch.unreadable)
 
-    def _keep(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
-        """Whether it was news."""
+    def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
+        """Store the notice, and return whether it was new."""
         now = self._clock()
         before = self._store.notices(attempt.id, now - WINDOW)
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):
@@ -93,7 +101,7 @@ class Hearing:
             id=said.id,
             kind=said.kind.value,
             source=said.cloud,
-            seconds=self._left(said),
+            seconds=self._seconds_left(said),
             what=said.what,
             heard_at=now,
         )
@@ -104,17 +112,20 @@ class Hearing:
         self._tell(attempt.job, f"{attempt.id}: {said.cloud} says of rank {node.rank}: {said.what}")
         return True
 
-    def _left(self, said: CloudNotice) -> float | None:
-        """At least nothing and at most all, however the clocks differ."""
-        if said.seconds is None:
+    def _seconds_left(self, notice: CloudNotice) -> float | None:
+        """Return the seconds left, between zero and the time announced, even if the clocks differ."""
+        if notice.seconds is None:
             return None
-        return min(said.seconds, max(0.0, said.seconds - (self._wall_clock() - said.at).total_seconds()))
+        return min(notice.seconds, max(0.0, notice.seconds - (self._wall_clock() - notice.at).total_seconds()))
 
 
 def _by_machine(
     attempts: Iterable[Attempt], nodes: Iterable[NodeRecord]
 ) -> dict[tuple[str, str], tuple[Attempt, NodeRecord]]:
-    """By cloud and the cloud's name for the machine. What is being released ends because we say so."""
+    """Return attempt and node by cloud and the cloud's id of the machine.
+
+    Machines that are being released are left out: they end because we release them.
+    """
     by_id = {attempt.id: attempt for attempt in attempts if attempt.phase is not Phase.RELEASING}
     return {
         (by_id[node.attempt].cloud, node.machine_id): (by_id[node.attempt], node)
@@ -131,12 +142,14 @@ def announced(
     wall_clock: Callable[[], datetime],
     tell: Tell,
 ) -> Iterator[None]:
-    """Hears these queues while the block runs, each in a thread of its own. ``queues`` opens them, by what people call
-    them; one that cannot be read is said to be so once, and tried again later."""
+    """Read these queues while the block runs, each in a thread of its own.
+
+    ``queues`` opens them, by display name. A queue that cannot be read is reported once, and tried again later.
+    """
     stop = threading.Event()
     threads = [
         threading.Thread(
-            target=_hear, args=(store, name, queue, clock, wall_clock, tell, stop), name=f"queue {name}", daemon=True
+            target=_listen, args=(store, name, queue, clock, wall_clock, tell, stop), name=f"queue {name}", daemon=True
         )
         for name, queue in queues.items()
     ]
@@ -150,7 +163,7 @@ def announced(
             thread.join(_JOIN_S)
 
 
-def _hear(
+def _listen(
     store: Store,
     name: str,
     queue: Open,
@@ -159,23 +172,23 @@ def _hear(
     tell: Tell,
     stop: threading.Event,
 ) -> None:
-    hearing: Hearing | None = None
-    pause, is_mute = _FIRST_PAUSE_S, False
+    listener: Hearing | None = None
+    pause, is_failing = _FIRST_PAUSE_S, False
     while not stop.is_set():
         try:
-            # Opened anew after trouble: what calls the cloud gives up on it once and for all.
-            hearing = hearing or Hearing(store, queue(), clock, wall_clock, tell)
-            taken = hearing.poll(WAIT_S)
+            # The queue is opened anew after an error, because a failed cloud client stays unusable.
+            listener = listener or Hearing(store, queue(), clock, wall_clock, tell)
+            result = listener.poll(WAIT_S)
         except Exception as error:
-            if not is_mute and not stop.is_set():
+            if not is_failing and not stop.is_set():
                 known = isinstance(error, ProviderError | StateError)
                 tell(name, f"its queue cannot be read: {error if known else type(error).__name__}")
-            hearing, is_mute = None, True
+            listener, is_failing = None, True
             stop.wait(pause)
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
             continue
-        if is_mute:
+        if is_failing:
             tell(name, "its queue can be read again")
-        if taken.unreadable:
-            tell(name, f"{taken.unreadable} messages of its queue are no announcements; they stay there")
-        pause, is_mute = _FIRST_PAUSE_S, False
+        if result.unreadable:
+            tell(name, f"{result.unreadable} messages of its queue cannot be read as notices; they stay there")
+        pause, is_failing = _FIRST_PAUSE_S, False

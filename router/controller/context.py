@@ -1,4 +1,4 @@
-"""What making and releasing machines needs, put together once: the state, Terraform, folders, a clock, who listens."""
+"""The context that provisioning and releasing machines needs: state, Terraform, folders, clocks and a reporter."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ Tell = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """``runs`` holds a run directory for each attempt. ``fleet`` opens a cloud's machines by tag, None where a cloud
-    knows no tags; it may raise a ProviderError. ``pool`` is (region, instance type) -> hosts of one's own.
-    ``environment`` is where secret references look. ``tell`` says to a person what happens to a job. ``clock`` may be
-    sped up, as a sandbox is; ``wall_clock`` never is. ``stop`` set:
-    wind up."""
+    """Everything that provisioning and releasing machines needs.
+
+    ``runs`` holds a run directory for each attempt. ``fleet`` opens a cloud's machines by tag, None where a cloud has
+    no tags; it may raise a ProviderError. ``pool`` is (region, instance type) -> own hosts. ``environment`` is where
+    secret references are looked up. ``tell`` reports to a person what happens to a job. ``clock`` may run fast, as in a
+    sandbox; ``wall_clock`` never does. Setting ``stop`` asks everything to wind up. ``choosing`` is held while own
+    hosts are assigned to an attempt.
+    """
 
     store: Store
     runner: Runner
@@ -43,5 +46,5 @@ class Site:
     choosing: threading.Lock = field(default_factory=threading.Lock)
 
     def directory(self, attempt_directory: str) -> Path:
-        """The run directory of an attempt."""
+        """Return the run directory of an attempt."""
         return self.runs / attempt_directory

@@ -1,4 +1,4 @@
-"""When the job of an attempt had to be done."""
+"""Compute the deadline of an attempt's job."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from router.state.store import Store
 
 
 def as_of(store: Store, attempt: Attempt) -> datetime:
-    """When the plan of the attempt was made, which is what relative times of its jobs count from; without that plan,
-    when the attempt was."""
+    """Return when the attempt's plan was made, which the relative times of its jobs count from.
+
+    Without that plan, return when the attempt was created.
+    """
     plan = store.plan(attempt.plan)
     return attempt.created_at if plan is None else datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
 
 
 def deadline_of(store: Store, attempt: Attempt) -> datetime | None:
-    """None where its job has none, or where its specification is not in the state, or not to be read any more."""
+    """Return the deadline of the attempt's job, or None.
+
+    None where the job has none, or where its specification is not in the state or cannot be read any more.
+    """
     text = store.job(attempt.job_digest)
     try:
         deadline = None if text is None else job_of(text).deadline
         return None if deadline is None else deadline.at(as_of(store, attempt))
     except (ValueError, KeyError):
-        # Machines that are gone are metered all the same.
+        # Released machines are metered even without a readable specification.
         return None

@@ -1,6 +1,6 @@
-"""Drills: somebody plays the cloud and takes machines back, on the sandbox alone.
+"""Drills: interrupt sandbox machines as a cloud would.
 
-Nothing here sleeps: whoever carries out a drill looks again and again (:meth:`Taking.look`) until nothing is left.
+Nothing here sleeps: the caller runs a drill by calling :meth:`PreemptionDrill.look` until nothing is left.
 """
 
 from __future__ import annotations
@@ -19,28 +19,30 @@ from router.state.store import Store
 from terraform.module_metadata import is_local
 
 INTERRUPTION, REBALANCE = "interruption", "rebalance"
-_WHAT = {INTERRUPTION: "a drill takes this machine back", REBALANCE: "a drill may take this machine back"}
+_WHAT = {INTERRUPTION: "a drill interrupts this machine", REBALANCE: "a drill may interrupt this machine"}
 
 
 class Hand(Protocol):
-    """What can be done to machines; see :class:`providers.sandbox.machines.Machines`."""
+    """Controls machines; see :class:`providers.sandbox.machines.Machines`."""
 
     def up(self) -> tuple[Machine, ...]:
-        """All that run."""
+        """Return all running machines."""
 
     def announce(self, machine: Machine, said: Announcement) -> None:
-        """Tells one."""
+        """Deliver a notice to one machine."""
 
     def withdraw(self, machine: Machine) -> None:
-        """Takes back what it was told."""
+        """Withdraw the notice of one machine."""
 
     def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
-        """Ends them; those that could not be ended."""
+        """Switch off the machines, and return those that could not be switched off."""
 
 
 class Outcome(StrEnum):
-    """What became of a machine: it was switched off; it was gone before its time was over; it runs on; it could not be
-    ended."""
+    """The fate of a machine in a drill.
+
+    It was switched off; it was gone before its time was over; it keeps running; it could not be switched off.
+    """
 
     KILLED = "killed"
     RELEASED = "released"
@@ -50,7 +52,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A machine that is up, of a gang that lives. ``place``: its zone, or its region where it has none."""
+    """A machine that is up and belongs to a living gang."""
 
     job: str
     attempt: str
@@ -61,22 +63,22 @@ class Target:
 
     @property
     def place(self) -> str:
-        """Its zone, or its region where it may be in any."""
+        """Return its zone, or its region where it may be in any zone."""
         return self.zone or self.region
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one of them."""
+    """The outcome for one machine."""
 
     target: Target
     outcome: Outcome
 
 
 def targets(store: Store, hand: Hand, attempts: Iterable[Attempt] | None = None) -> tuple[Target, ...]:
-    """All machines that are up, of the living attempts of the sandbox or of these; by attempt and rank."""
+    """Return all machines that are up of the sandbox's living attempts, or of these attempts; by attempt and rank."""
     chosen = store.attempts(alive=True) if attempts is None else attempts
-    known = {attempt.id: attempt for attempt in chosen if _is_here(attempt.cloud)}
+    known = {attempt.id: attempt for attempt in chosen if _is_sandbox(attempt.cloud)}
     up = [machine for machine in hand.up() if machine.attempt in known]
     zones = {name: {node.rank: node.zone for node in store.nodes(name)} for name in {one.attempt for one in up}}
     return tuple(
@@ -89,16 +91,19 @@ def targets(store: Store, hand: Hand, attempts: Iterable[Attempt] | None = None)
 def chosen(
     store: Store, hand: Hand, wanted: str, ranks: Collection[int] = (), *, everything: bool = False
 ) -> tuple[Target, ...]:
-    """Machines of the newest gang of a job that has any up, or of an attempt: these ``ranks``, or ``everything``;
-    neither: the first. InvalidInputError where there are none, or where they are not the sandbox's."""
-    fits = _attempts(store, wanted)
+    """Return machines of the newest gang of a job that has any up, or of an attempt.
+
+    ``ranks`` selects ranks and ``everything`` all; without either, only the first machine is returned.
+    InvalidInputError where there are none, or where they are not the sandbox's.
+    """
+    attempts = _attempts(store, wanted)
     found: tuple[Target, ...] = ()
-    for attempt in sorted(fits, key=lambda one: (one.created_at, one.number), reverse=True):
+    for attempt in sorted(attempts, key=lambda one: (one.created_at, one.number), reverse=True):
         found = targets(store, hand, [attempt])
         if found:
             break
     else:
-        phases = ", ".join(f"{attempt.id} is {attempt.phase}" for attempt in fits)
+        phases = ", ".join(f"{attempt.id} is {attempt.phase}" for attempt in attempts)
         raise InvalidInputError.single(
             f"no machine of {wanted} is up: {phases}", remedy="see `stepfare status -o wide`"
         )
@@ -112,24 +117,22 @@ def chosen(
 
 
 def _attempts(store: Store, wanted: str) -> list[Attempt]:
-    every = [attempt for attempt in store.attempts() if wanted in (attempt.id, attempt.job)]
-    if not every:
-        raise InvalidInputError.single(
-            f"no job and no attempt is called {wanted}", remedy="see `stepfare status --all`"
-        )
-    alive = [attempt for attempt in every if not attempt.phase.is_over]
+    attempts = [attempt for attempt in store.attempts() if wanted in (attempt.id, attempt.job)]
+    if not attempts:
+        raise InvalidInputError.single(f"no job or attempt has the name {wanted}", remedy="see `stepfare status --all`")
+    alive = [attempt for attempt in attempts if not attempt.phase.is_over]
     if not alive:
-        raise InvalidInputError.single(f"nothing of {wanted} runs any more", remedy="see `stepfare status --all`")
+        raise InvalidInputError.single(f"{wanted} has no running attempt", remedy="see `stepfare status --all`")
     for attempt in alive:
-        if not _is_here(attempt.cloud):
+        if not _is_sandbox(attempt.cloud):
             raise InvalidInputError.single(
-                f"{attempt.id} runs on {attempt.cloud}: a drill takes back machines of the sandbox only",
+                f"{attempt.id} runs on {attempt.cloud}: a drill can interrupt only machines of the sandbox",
                 remedy="plan the job with `clouds: [sandbox]` in its limits file",
             )
     return alive
 
 
-def _is_here(cloud: str) -> bool:
+def _is_sandbox(cloud: str) -> bool:
     try:
         return is_local(cloud)
     except ValueError:
@@ -137,44 +140,47 @@ def _is_here(cloud: str) -> bool:
 
 
 def places(store: Store, hand: Hand, wanted: str, known: Collection[str] = ()) -> tuple[str, ...]:
-    """The zone or region of that name, where one is ``known`` or machines are; else the places of a job's or attempt's
-    machines. InvalidInputError where there are none."""
+    """Return the named zone or region, or the places of the named job's or attempt's machines.
+
+    A zone or region counts where it is ``known`` or machines are in it. InvalidInputError where nothing has that name.
+    """
     everywhere = {place for target in targets(store, hand) for place in (target.zone, target.region)}
     if wanted in {*known, *everywhere}:
         return (wanted,)
     if not any(wanted in (attempt.id, attempt.job) for attempt in store.attempts()):
         names = ", ".join(sorted({*known, *filter(None, everywhere)})) or "none is known"
         raise InvalidInputError.single(
-            f"no zone, region, job or attempt is called {wanted}", remedy=f"zones and regions: {names}"
+            f"no zone, region, job or attempt has the name {wanted}", remedy=f"zones and regions: {names}"
         )
     return tuple(sorted({target.place for target in chosen(store, hand, wanted, everything=True)}))
 
 
 def within(everybody: Iterable[Target], where: Collection[str]) -> tuple[Target, ...]:
-    """Those whose zone or region is one of these."""
+    """Return the targets whose zone or region is one of ``where``."""
     return tuple(target for target in everybody if {target.zone, target.region} & set(where))
 
 
-def kill(hand: Hand, doomed: Sequence[Target], mark: str) -> tuple[Done, ...]:
-    """Switches them off without a word. ``mark`` is a new one for each drill."""
-    if not doomed:
+def kill(hand: Hand, machines: Sequence[Target], mark: str) -> tuple[Done, ...]:
+    """Switch the machines off without a notice. ``mark`` is new for each drill."""
+    if not machines:
         return ()
-    stuck = {machine.id for machine in hand.switch_off([target.machine for target in doomed], mark)}
-    return tuple(Done(one, Outcome.STUCK if one.machine.id in stuck else Outcome.KILLED) for one in doomed)
+    stuck = {machine.id for machine in hand.switch_off([target.machine for target in machines], mark)}
+    return tuple(Done(one, Outcome.STUCK if one.machine.id in stuck else Outcome.KILLED) for one in machines)
 
 
 def hint(hand: Hand, told: Sequence[Target], mark: str, *, seconds: float | None, kind: str = REBALANCE) -> None:
-    """Announces it, and that is all."""
+    """Deliver a notice to the machines, and do nothing else."""
     for target in told:
         with suppress(FileNotFoundError):  # it was released meanwhile
             hand.announce(target.machine, Announcement(f"{mark}-{target.rank}", kind, seconds, _WHAT[kind]))
 
 
 class Taking:
-    """Machines that were told that they end in so many seconds (0: that were not told anything), and then do.
+    """A drill that announces to machines when they end, and then switches them off.
 
-    ``mark`` is a new name for each. ``ticks`` counts seconds. ``find``: what else there is to take, asked at every
-    look, for a zone in which machines may just be coming up; those have what is left of the time.
+    With 0 seconds nothing is announced. ``mark`` is a new name for each drill. ``ticks`` counts seconds. ``find``
+    returns further machines to interrupt and is called at every look, for a zone in which machines may just be coming
+    up; those get the time that is left.
     """
 
     def __init__(
@@ -190,49 +196,50 @@ class Taking:
         self._hand, self._mark, self._ticks, self._find = hand, mark, ticks, find
         self._ends = ticks() + seconds
         self._waiting: dict[str, Target] = {}
-        self._over = False
-        self._add(doomed)
+        self._is_over = False
+        self._add_targets(doomed)
 
     @property
     def waiting(self) -> tuple[Target, ...]:
-        """Those whose time is not over."""
+        """Return the machines whose time is not over."""
         return tuple(self._waiting.values())
 
     @property
     def over(self) -> bool:
-        """Whether all is done."""
-        return self._over
+        """Return whether the drill is done."""
+        return self._is_over
 
     @property
     def seconds(self) -> float:
-        """What is left of the time."""
+        """Return the seconds left."""
         return max(0.0, self._ends - self._ticks())
 
     def look(self) -> tuple[Done, ...]:
-        """What became of whom since the last look. When the time is over, all are switched off."""
-        if self._over:
+        """Return the outcomes since the last look. When the time is over, all machines are switched off."""
+        if self._is_over:
             return ()
-        self._add(self._find() if self._find is not None else ())
+        self._add_targets(self._find() if self._find is not None else ())
         up = {machine.id for machine in self._hand.up()}
         done = [Done(self._waiting.pop(name), Outcome.RELEASED) for name in list(self._waiting) if name not in up]
         if self.seconds <= 0 and self._waiting:
             doomed, self._waiting = self.waiting, {}
             done += kill(self._hand, doomed, self._mark)
-            # Whoever was just about to come up there is seen at the next look. Who cannot be ended now never will.
-            self._over = self._find is None or any(one.outcome is Outcome.STUCK for one in done)
+            # A machine that is just coming up there is found at the next look. One that cannot be switched off now
+            # never will be.
+            self._is_over = self._find is None or any(one.outcome is Outcome.STUCK for one in done)
         else:
-            self._over = not self._waiting
+            self._is_over = not self._waiting
         return tuple(done)
 
     def let_go(self) -> tuple[Done, ...]:
-        """Nobody else is switched off: what still waits runs on, and its notice is taken back."""
+        """End the drill: machines that still wait keep running, and their notices are withdrawn."""
         done = tuple(Done(target, Outcome.LEFT) for target in self.waiting)
         for target in self.waiting:
             self._hand.withdraw(target.machine)
-        self._waiting, self._over = {}, True
+        self._waiting, self._is_over = {}, True
         return done
 
-    def _add(self, found: Iterable[Target]) -> None:
+    def _add_targets(self, found: Iterable[Target]) -> None:
         new = [target for target in found if target.machine.id not in self._waiting]
         if self.seconds > 0:
             hint(self._hand, new, self._mark, seconds=round(self.seconds, 3), kind=INTERRUPTION)
@@ -250,8 +257,11 @@ def zone_down(
     until: float | None,
     ticks: Callable[[], float],
 ) -> Taking:
-    """Nothing is to be had in these zones or regions any more, ``until`` so many seconds since 1970 (None: until they
-    are opened), and the machines there are taken back after a notice of ``seconds`` (0: without a word)."""
+    """Close these zones or regions, and interrupt the machines there after ``seconds``.
+
+    Without seconds (0) they are interrupted without a notice. Nothing can be obtained there ``until`` a moment in
+    seconds since 1970 (None: until the zones are opened).
+    """
     for place in where:
         stock.close(place, until, mark)
 
@@ -262,5 +272,5 @@ def zone_down(
 
 
 def zone_up(stock: Stock, where: Collection[str], mark: str | None = None) -> tuple[str, ...]:
-    """Opens what was closed there, ``mark``: by that drill only; which had been closed."""
+    """Open the zones that were closed, only by the drill ``mark`` if given, and return those that had been closed."""
     return tuple(place for place in where if stock.open(place, mark))

@@ -1,7 +1,10 @@
-"""What goes wrong with machines that were made."""
+"""Errors about provisioned machines."""
 
 from __future__ import annotations
 
 
 class NotReleasedError(Exception):
-    """Something may still exist, and cost; the message says what was tried. Another call goes on from here."""
+    """Some machines may still exist and cost money; the message says what was tried.
+
+    A later call resumes the release.
+    """

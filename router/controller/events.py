@@ -1,4 +1,4 @@
-"""What of a gang's life people are told, and how. Pure."""
+"""Find the events of gangs that people are told about, and render them as messages. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from router.controller.lifecycle import GAVE_UP
 from router.controller.metering import spent
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 
-# Of what a gang was allowed to cost, in percent.
+# The share of a gang's permitted cost at which people are warned, in percent.
 BUDGET_PERCENT = 90
 
 
 class Level(StrEnum):
-    """How much it matters."""
+    """The severity of an event."""
 
     INFO = "info"
     WARNING = "warning"
@@ -28,7 +28,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that people may want to hear of, once for each ``attempt`` and ``what``."""
+    """Something that people may want to hear of, reported once for each ``attempt`` and ``what``."""
 
     attempt: str
     job: str
@@ -38,12 +38,12 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same event."""
+        """Return the key that identifies the event."""
         return self.attempt, self.what.value
 
 
 _FAILED = ("failed", "credentials", "job", "here", "given_up")
-_TAKEN = ("interrupted", "lost")
+_INTERRUPTED = ("interrupted", "lost")
 _LEVELS = {
     Happening.FAILED: Level.ERROR,
     Happening.INTERRUPTED: Level.WARNING,
@@ -61,31 +61,34 @@ def happenings(
     notes: Iterable[JournalEntry],
     now: datetime,
 ) -> tuple[Event, ...]:
-    """All that is so now, whether it was told or not, in the order of ``attempts``: those alive, and those that ended
-    lately. ``nodes`` of those alive, by attempt; ``notices`` and ``notes`` from lately: the journal's note that a job
-    is given up comes before the attempt says so."""
+    """Return all events that are true now, reported before or not, in the order of ``attempts``.
+
+    ``attempts``: those alive and those that ended recently. ``nodes``: the machines of those alive, by attempt.
+    ``notices`` and ``notes`` are recent ones: the journal's note that a job is given up comes before the attempt says
+    so.
+    """
     by_id = {attempt.id: attempt for attempt in attempts}
-    announced: dict[str, list[NoticeRecord]] = {}
+    notices_by_attempt: dict[str, list[NoticeRecord]] = {}
     for notice in notices:
-        announced.setdefault(notice.attempt, []).append(notice)
+        notices_by_attempt.setdefault(notice.attempt, []).append(notice)
     gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GAVE_UP}
-    found: list[Event] = []
+    events: list[Event] = []
     for attempt in by_id.values():
-        said = announced.get(attempt.id, [])
-        facts = {
-            Happening.INTERRUPTED: _interrupted(attempt, said),
-            Happening.UNHEALTHY: _unhealthy(attempt, said),
+        attempt_notices = notices_by_attempt.get(attempt.id, [])
+        texts = {
+            Happening.INTERRUPTED: _interrupted(attempt, attempt_notices),
+            Happening.UNHEALTHY: _unhealthy(attempt, attempt_notices),
             Happening.MOVED: _moved(attempt, by_id.get(attempt.resumes)),
             Happening.FAILED: _failed(attempt, gave_up),
             Happening.LATE: _late(attempt, now),
             Happening.BUDGET: _budget(attempt, nodes.get(attempt.id, ()), now),
         }
-        found += [_event(attempt, what, text) for what, text in facts.items() if text]
-    return tuple(found)
+        events += [_event(attempt, what, text) for what, text in texts.items() if text]
+    return tuple(events)
 
 
 def message(events: Sequence[Event], most: int) -> tuple[str, str, Level]:
-    """(title, text, level) of one message about these, at least one; it names ``most`` of them."""
+    """Return (title, text, level) of one message about one or more events; it names at most ``most`` of them."""
     level = max((event.level for event in events), key=list(Level).index)
     jobs = sorted({event.job for event in events})
     if len(events) == 1:
@@ -95,9 +98,9 @@ def message(events: Sequence[Event], most: int) -> tuple[str, str, Level]:
 
 
 def _lines(events: Sequence[Event], most: int) -> Iterator[str]:
-    # What is worst is not what is left out.
-    worst = sorted(events, key=lambda event: -list(Level).index(event.level))
-    yield from (f"- {event.text}" for event in worst[:most])
+    # The worst events are named first, so that they are never the ones left out.
+    ranked = sorted(events, key=lambda event: -list(Level).index(event.level))
+    yield from (f"- {event.text}" for event in ranked[:most])
     if len(events) > most:
         yield f"- and {len(events) - most} more; see `stepfare status`"
 
@@ -106,27 +109,27 @@ def _event(attempt: Attempt, what: Happening, text: str) -> Event:
     return Event(attempt.id, attempt.job, what, _LEVELS[what], f"{attempt.job} ({attempt.id}) {text}")
 
 
-def _leaves(attempt: Attempt, reasons: Sequence[str]) -> bool:
-    """Whether it is being released, or is over, for one of these reasons."""
+def _ended_for(attempt: Attempt, reasons: Sequence[str]) -> bool:
+    """Return whether the attempt is being released, or is over, for one of these reasons."""
     return attempt.reason in reasons and (attempt.phase is Phase.RELEASING or attempt.phase.is_over)
 
 
 def _interrupted(attempt: Attempt, notices: Sequence[NoticeRecord]) -> str:
-    where = f"in {_place(attempt)}"
+    where = f"in {_region_text(attempt)}"
     for notice in notices:
         if notice.kind == states.INTERRUPTION and attempt.reason != "finished":
             left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
-            return f"is interrupted {where}: the machine of rank {notice.rank} is taken back{left}"
-    return f"was interrupted {where}: {attempt.message or attempt.reason}" if _leaves(attempt, _TAKEN) else ""
+            return f"is interrupted {where}: the machine of rank {notice.rank} is preempted{left}"
+    return f"was interrupted {where}: {attempt.message or attempt.reason}" if _ended_for(attempt, _INTERRUPTED) else ""
 
 
 def _unhealthy(attempt: Attempt, notices: Sequence[NoticeRecord]) -> str:
     for notice in notices:
         if notice.kind == states.HEALTH:
-            return f"has an unhealthy machine, rank {notice.rank} in {_place(attempt)}: {notice.what}"
-    if not _leaves(attempt, ("unhealthy",)):
+            return f"has an unhealthy machine, rank {notice.rank} in {_region_text(attempt)}: {notice.what}"
+    if not _ended_for(attempt, ("unhealthy",)):
         return ""
-    return f"left unhealthy machines in {_place(attempt)}: {attempt.message}"
+    return f"left unhealthy machines in {_region_text(attempt)}: {attempt.message}"
 
 
 def _moved(attempt: Attempt, before: Attempt | None) -> str:
@@ -135,13 +138,14 @@ def _moved(attempt: Attempt, before: Attempt | None) -> str:
     lost = ""
     if before is not None and before.last_step is not None and before.kept_step is not None:
         lost = f"; {before.last_step - before.kept_step} steps were lost"
-    return f"goes on in {_place(attempt)} after step {attempt.first_step}, at {attempt.usd_per_hour} USD an hour{lost}"
+    where = _region_text(attempt)
+    return f"resumed in {where} after step {attempt.first_step}, at {attempt.usd_per_hour} USD an hour{lost}"
 
 
 def _failed(attempt: Attempt, gave_up: Mapping[str, str]) -> str:
     if attempt.id in gave_up:
         return f"is given up: {gave_up[attempt.id] or attempt.message or attempt.reason}; see `stepfare status`"
-    if not _leaves(attempt, _FAILED):
+    if not _ended_for(attempt, _FAILED):
         return ""
     return f"failed: {attempt.message or attempt.reason}; see `stepfare logs {attempt.job}`"
 
@@ -149,13 +153,11 @@ def _failed(attempt: Attempt, gave_up: Mapping[str, str]) -> str:
 def _late(attempt: Attempt, now: datetime) -> str:
     if attempt.phase.is_over or attempt.phase is Phase.RELEASING or now <= attempt.end:
         return ""
-    return (
-        f"goes on past its planned end, {attempt.end:%Y-%m-%d %H:%M} UTC, and costs {attempt.usd_per_hour} USD an hour"
-    )
+    return f"runs past its planned end, {attempt.end:%Y-%m-%d %H:%M} UTC, and costs {attempt.usd_per_hour} USD an hour"
 
 
 def _budget(attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> str:
-    # What is reserved is paid for already, and nobody has to agree to it.
+    # Reserved machines are paid for already and need no agreement.
     cost = spent([node for node in nodes if node.market is not Market.RESERVED], now)
     limit = attempt.at_risk_usd
     if attempt.phase.is_over or limit.nanos <= 0 or 100 * cost.nanos < BUDGET_PERCENT * limit.nanos:
@@ -163,5 +165,5 @@ def _budget(attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> str
     return f"has cost {cost.dollars():.2f} USD of the {limit.dollars():.2f} USD that were agreed to"
 
 
-def _place(attempt: Attempt) -> str:
+def _region_text(attempt: Attempt) -> str:
     return f"{attempt.cloud} {attempt.region}".rstrip()

@@ -1,4 +1,7 @@
-"""May these orders still be carried out? Prices of now against the plan's ceilings, its age, and money limits. Pure."""
+"""Check whether orders may still be applied: current prices, the plan's age, and money limits. Pure.
+
+Current prices are compared with the plan's ceilings.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +35,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Money limits for one command; None is no limit. Over ``approve_above`` somebody has to stand in
-    ``approved_by``."""
+    """Money limits for one command; None is no limit. Above ``approve_above``, ``approved_by`` must name somebody."""
 
     max_cost: Usd | None = None
     approve_above: Usd | None = None
@@ -42,7 +44,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One reason; ``job`` "" is about all orders together."""
+    """One reason why an order is refused; with ``job`` "" it concerns all orders together."""
 
     cause: Cause
     job: str
@@ -51,14 +53,16 @@ class Refusal:
 
     @property
     def is_age(self) -> bool:
-        """Whether it is about the plan's age alone."""
+        """Return whether the refusal is about the plan's age alone."""
         return self.cause is Cause.EXPIRED
 
 
 @dataclass(frozen=True, slots=True)
 class PriceNow:
-    """A line's price today, dollars an hour of all its machines; None when it is not sold any more. ``unsure`` says
-    that the book could not be refreshed there."""
+    """The current price of a line, in dollars an hour for all its machines.
+
+    It is None when the line is no longer sold. ``unsure`` says that the book could not be refreshed there.
+    """
 
     line: Line
     usd_per_hour: UsdPerHour | None
@@ -66,21 +70,25 @@ class PriceNow:
 
 
 def prices_now(orders: Iterable[Order], book: PriceBook, limits: Limits) -> tuple[PriceNow, ...]:
-    """What each line costs in ``book`` with the discounts and reservations of ``limits``: the cheapest zone where the
-    line leaves the zone open. InvalidInputError as for a plan."""
-    listed: dict[tuple[str, str, str, str], list[Listing]] = {}
+    """Return the current price of each line in ``book``, with the discounts and reservations of ``limits``.
+
+    Where the line leaves the zone open, the cheapest zone counts. Raises InvalidInputError as a plan does.
+    """
+    by_place: dict[tuple[str, str, str, str], list[Listing]] = {}
     for listings in listings_by_accelerator(book, limits).values():
         for listing in listings:
             offer = listing.offer
-            listed.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market.value), []).append(listing)
-    return tuple(_price_now(line, listed) for order in orders for line in order.lines)
+            by_place.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market.value), []).append(
+                listing
+            )
+    return tuple(_price_now(line, by_place) for order in orders for line in order.lines)
 
 
-def _price_now(line: Line, listed: dict[tuple[str, str, str, str], list[Listing]]) -> PriceNow:
+def _price_now(line: Line, by_place: dict[tuple[str, str, str, str], list[Listing]]) -> PriceNow:
     place = (line.cloud, line.region, line.instance_type, line.market)
     fitting = [
         listing.offer
-        for listing in listed.get(place, ())
+        for listing in by_place.get(place, ())
         if line.zone is None or listing.offer.zone in (None, line.zone)
     ]
     if not fitting:
@@ -92,25 +100,32 @@ def _price_now(line: Line, listed: dict[tuple[str, str, str, str], list[Listing]
 def refusals(
     plan: Plan, prices: Sequence[PriceNow], guard: Guard, now: datetime, *, at_risk: Usd, book: PriceBook
 ) -> tuple[Refusal, ...]:
-    """Everything that speaks against carrying orders out now that put ``at_risk`` at stake; empty when nothing does.
-    ``book`` is where ``prices`` are from."""
-    return (*_age(plan, now), *_older(plan, book), *_prices(prices, book), *_money(at_risk, guard))
+    """Return every reason against applying orders now that put ``at_risk`` at stake; empty when there is none.
+
+    ``book`` is where ``prices`` are from.
+    """
+    return (
+        *_expired(plan, now),
+        *_outdated_book(plan, book),
+        *_price_refusals(prices, book),
+        *_cost_refusals(at_risk, guard),
+    )
 
 
-def _age(plan: Plan, now: datetime) -> Iterator[Refusal]:
+def _expired(plan: Plan, now: datetime) -> Iterator[Refusal]:
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
         yield Refusal(Cause.EXPIRED, "", what, "plan again on today's prices")
 
 
-def _older(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
+def _outdated_book(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
     if book.as_of < plan.book_as_of:
-        here, planned = (f"{moment:%Y-%m-%d %H:%MZ}" for moment in (book.as_of, plan.book_as_of))
-        what = f"the price book is of {here}, the plan was made with one of {planned}"
+        current, planned = (f"{moment:%Y-%m-%d %H:%MZ}" for moment in (book.as_of, plan.book_as_of))
+        what = f"the price book is of {current}, the plan was made with one of {planned}"
         yield Refusal(Cause.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
 
 
-def _prices(prices: Sequence[PriceNow], book: PriceBook) -> Iterator[Refusal]:
+def _price_refusals(prices: Sequence[PriceNow], book: PriceBook) -> Iterator[Refusal]:
     known = {region.id.cloud for region in book.regions}
     for price in prices:
         line = price.line
@@ -126,7 +141,7 @@ def _prices(prices: Sequence[PriceNow], book: PriceBook) -> Iterator[Refusal]:
             yield Refusal(Cause.PRICE, line.job, what, "plan again")
 
 
-def _money(at_risk: Usd, guard: Guard) -> Iterator[Refusal]:
+def _cost_refusals(at_risk: Usd, guard: Guard) -> Iterator[Refusal]:
     if guard.max_cost is not None and at_risk > guard.max_cost:
         yield Refusal(
             Cause.COST,

@@ -1,4 +1,7 @@
-"""A gang that goes because it wants to: it is told to save, and goes when the next one is whole."""
+"""Hand over from a running gang to its replacement without a gap in saved work.
+
+The old gang saves and leaves once the new one is ready.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,20 @@ from router.controller.release import release
 from router.coordinator.saves import saved_for
 from router.state.records import Attempt, Phase
 
-# For a checkpoint that nothing presses for.
+# The time limit for a checkpoint without time pressure.
 SAVES_WITHIN_S = 300.0
 _POLL_S = 0.2
 
 
 def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phase | None = None) -> bool:
-    """Tells every rank to save (and puts the attempt into that phase), unless it was changed in between or is over.
-    ``name`` is the order's id, ``reason`` a word of :mod:`router.agent.control`."""
+    """Order every rank to save, optionally moving the attempt to ``phase``, and return whether the order was written.
+
+    It is not written if the attempt was changed meanwhile or is over. ``name`` is the order's id, ``reason`` a word of
+    :mod:`router.agent.control`.
+    """
     now = site.wall_clock()
 
-    def ordered(current: Attempt) -> Attempt | None:
+    def with_order(current: Attempt) -> Attempt | None:
         if current.phase is not attempt.phase or not current.phase.is_up or current.result:
             return None
         return replace(
@@ -39,43 +45,49 @@ def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phas
             ordered_at=now,
         )
 
-    return site.store.update(attempt.id, ordered).order_id == name
+    return site.store.update(attempt.id, with_order).order_id == name
 
 
 def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str, book: PriceBook) -> None:
-    """The old gang saves and is released; the new one, all of whose ranks wait for that, goes on from there, once the
-    last checkpoint is in its region. Called again it goes on where it was. NotReleasedError."""
+    """Save and release the old gang, and let the new one resume from its last checkpoint.
+
+    All ranks of the new gang wait until that checkpoint is in their region. A repeated call resumes where the last one
+    stopped. Raises NotReleasedError.
+    """
     name = f"move-{new.id}"
     current = site.store.attempt(old.id) or old
     if order_save(site, current, name, control.ORDERED):
-        _wait(site, old, name)
-    # It may save once more when it is stopped, and machines take longer to go than a training.
-    tried = threading.Event()
+        _wait_for_save(site, old, name)
+    # The training may save once more when it is stopped, and its machines take longer to end than it does.
+    release_tried = threading.Event()
     with ThreadPoolExecutor(1, "handing over") as pool:
-        following = pool.submit(_follow, site, old, new, book, tried)
+        following = pool.submit(_resume_after, site, old, new, book, release_tried)
         try:
             release(site, site.store.attempt(old.id) or old, reason, message)
         finally:
-            tried.set()
+            release_tried.set()
     following.result()
 
 
-def _follow(site: Site, old: Attempt, new: Attempt, book: PriceBook, tried: threading.Event) -> None:
-    """Once nobody of the old gang can save any more, the new one is told what it goes on from. Until then, and while
-    that is copied, the coordinator lets it wait (:mod:`router.coordinator.succession`)."""
-    while not _is_done(site, old):
-        if tried.wait(_POLL_S) and not _is_done(site, old):
+def _resume_after(site: Site, old: Attempt, new: Attempt, book: PriceBook, release_tried: threading.Event) -> None:
+    """Tell the new gang what it resumes from, once nobody of the old gang can save any more.
+
+    Until then, and while the checkpoint is copied, the coordinator lets the new gang wait
+    (:mod:`router.coordinator.succession`).
+    """
+    while not _can_save_no_more(site, old):
+        if release_tried.wait(_POLL_S) and not _can_save_no_more(site, old):
             return
     before = goes_on_from(site, book, new, chain_of(site.store, new))
     site.store.update(new.id, partial(told, before))
 
 
-def _is_done(site: Site, old: Attempt) -> bool:
-    now = site.store.attempt(old.id)
-    return now is None or now.phase.is_over or all(node.ended_reason for node in site.store.nodes(old.id))
+def _can_save_no_more(site: Site, old: Attempt) -> bool:
+    current = site.store.attempt(old.id)
+    return current is None or current.phase.is_over or all(node.ended_reason for node in site.store.nodes(old.id))
 
 
-def _wait(site: Site, attempt: Attempt, name: str) -> None:
+def _wait_for_save(site: Site, attempt: Attempt, name: str) -> None:
     ends = time.monotonic() + SAVES_WITHIN_S
     while time.monotonic() < ends and not site.stop.is_set():
         answers, now = saved_for(site.store, attempt.id, name), site.store.attempt(attempt.id)

@@ -1,6 +1,6 @@
-"""Which of one's own hosts a gang gets: those that no other gang has.
+"""Assign free hosts of the user's own pool to a gang.
 
-Two gangs at a time would take the same: whoever calls this records the nodes before anybody calls it again.
+Concurrent calls would choose the same hosts: the caller records the nodes before the next call.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from terraform.spec import Host
 
 
 class TooFewHostsError(ValueError):
-    """Not enough hosts that are free: another gang has them, or the pool lists no addresses."""
+    """Too few hosts are free: other gangs use them, or the pool lists no addresses."""
 
 
 def free_hosts(
     site: Site, attempt: Attempt, nodes: tuple[NodeRecord, ...]
 ) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
-    """A host for each rank, and the nodes with their addresses; none where machines are made.
-    TooFewHostsError."""
+    """Return a free host for each rank, and the nodes with their addresses; no hosts where machines are created.
+
+    Raises TooFewHostsError.
+    """
     if not needs_hosts(attempt.cloud):
         return {}, nodes
-    taken = {
+    used = {
         node.address
         for other in site.store.attempts(alive=True)
         if other.cloud == attempt.cloud and other.id != attempt.id
@@ -33,12 +35,12 @@ def free_hosts(
     }
     hosts: dict[int, Host] = {}
     for node in nodes:
-        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in taken)
+        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in used)
         host = next(free, None)
         if host is None:
             raise TooFewHostsError(
                 f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
             )
-        taken.add(host.address)
+        used.add(host.address)
         hosts[node.rank] = host
     return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)

@@ -1,5 +1,8 @@
-"""Which machines of an attempt existed, and since when: what Terraform says while it works, and, where nobody listened
-because a command was killed and Terraform went on, what the cloud shows under the attempt's tag."""
+"""Record which machines of an attempt existed, and since when.
+
+Terraform's events say so while it works. Where a command was killed and Terraform went on unobserved, the cloud's list
+of machines with the attempt's tag says so.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,18 @@ _REFUSED = "refused"
 
 @dataclass(slots=True)
 class Witness:
-    """Hears Terraform's events about one attempt and writes down since when each machine costs."""
+    """Records from Terraform's events about one attempt since when each machine costs money."""
 
     site: Site
     attempt: Attempt
     _failed: set[int] = field(default_factory=set)
 
     def saw(self, event: Event) -> None:
-        """A machine that is begun exists. One that is destroyed did exist, though nobody may have seen when it
-        began."""
+        """Record a machine that Terraform begins to create or has deleted.
+
+        A machine whose creation began exists. One that was deleted did exist, though nobody may have seen when it
+        began.
+        """
         rank = _rank(event.address, self.attempt.cloud)
         if rank is None:
             return
@@ -39,42 +45,54 @@ class Witness:
                 began(self.site, self.attempt, rank, self.attempt.made_at or self.site.clock())
 
     def refused(self) -> None:
-        """The cloud had none: those that failed never existed. (Should one after all, its tag shows it.)"""
+        """Record that the cloud provided no machines: those that failed never existed.
+
+        Should one exist after all, its tag shows it.
+        """
         for rank in sorted(self._failed):
             self.site.store.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
             self.site.store.set_node(self.attempt.id, rank, made_at=None)
 
     def _refused_before(self) -> set[object]:
-        """What Terraform could not make it may still destroy: it remembers what it tried."""
+        """Return the ranks that the cloud refused before.
+
+        Terraform may still destroy what it could not create, because it remembers what it tried.
+        """
         return {e.details.get("rank") for e in self.site.store.journal(self.attempt.id) if e.what == _REFUSED}
 
 
 def look(site: Site, attempt: Attempt) -> None:
-    """Writes down machines that exist and of which nobody saw the beginning. Asks the cloud only if there may be
-    some, and takes no answer for none."""
-    unseen = {node.rank for node in site.store.nodes(attempt.id) if node.made_at is None}
+    """Record machines that exist without a recorded start.
+
+    Asks the cloud only if there may be some; an error of the cloud is not taken for "none".
+    """
+    unrecorded = {node.rank for node in site.store.nodes(attempt.id) if node.made_at is None}
     try:
-        fleet = site.fleet(attempt.cloud) if unseen else None
-        found = fleet.found([attempt.region]).found if fleet is not None else ()
+        fleet = site.fleet(attempt.cloud) if unrecorded else None
+        machines = fleet.found([attempt.region]).found if fleet is not None else ()
     except ProviderError as error:
         site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
     now = site.clock()
     first = attempt.made_at or now
-    for one in found:
-        if (one.attempt, one.state_id, one.kind) == (attempt.id, site.store.id, "machine") and one.rank in unseen:
-            # A cloud's clock may be another one than ours, above all where ours is sped up.
-            since = one.since if one.since is not None and first <= one.since <= now else first
-            began(site, attempt, one.rank, since)
+    for machine in machines:
+        if (machine.attempt, machine.state_id, machine.kind) == (
+            attempt.id,
+            site.store.id,
+            "machine",
+        ) and machine.rank in unrecorded:
+            # A cloud's clock may differ from ours, above all where ours runs fast.
+            since = machine.since if machine.since is not None and first <= machine.since <= now else first
+            began(site, attempt, machine.rank, since)
 
 
 def began(site: Site, attempt: Attempt, rank: int, at: datetime) -> None:
-    """The machine of that rank exists since then, unless it is known to exist for longer."""
+    """Record that the machine of that rank exists since then, unless an earlier start is known."""
     node = next((node for node in site.store.nodes(attempt.id) if node.rank == rank), None)
     if node is not None and node.made_at is None:
         site.store.set_node(attempt.id, rank, made_at=at)
 
 
 def _rank(address: str, cloud: str) -> int | None:
-    found = re.fullmatch(rf'(?:.*\.)?{re.escape(machine_resource(cloud))}\["(\d+)"\]', address)
-    return None if found is None else int(found[1])
+    match = re.fullmatch(rf'(?:.*\.)?{re.escape(machine_resource(cloud))}\["(\d+)"\]', address)
+    return None if match is None else int(match[1])

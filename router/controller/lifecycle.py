@@ -1,4 +1,4 @@
-"""What a gang that is up needs next, from what its ranks, its cloud and the clock say. Pure."""
+"""Decide what a running gang needs next, from what its ranks, its cloud and the clock report. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from enum import StrEnum
 from router.agent import states
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
-# A training that says no steps is taken to have resumed after so long, in seconds.
+# A training that reports no steps counts as resumed after this many seconds.
 RESUMES_WITHIN_S = 120.0
-# What a coordinator and an agent take to say that a checkpoint is there, beyond the time that the order gave.
+# The seconds that coordinator and agent take to report a checkpoint, beyond the time of the order.
 SAYING_S = 3.0
-# A shell reports a process that a signal ended with 128 and its number.
+# A shell reports a process that was ended by a signal as 128 plus the signal's number.
 _BY_SIGNAL = 128
 
 
 class Reason(StrEnum):
-    """Why a gang is left; the value is what the attempt's ``reason`` says."""
+    """Why a gang is released; the value is stored as the attempt's ``reason``."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -27,21 +27,32 @@ class Reason(StrEnum):
     MOVED = "moved"
 
 
-# Of an attempt whose job does not go on: its reason where nobody asked for that, and the word of the journal.
+# A job that does not resume: the reason of its attempt where nobody asked for that, and the word of the journal.
 GIVEN_UP, GAVE_UP = "given_up", "given up"
-_UNDISTURBED = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
-# Whoever made the next gang was told to stop: the next one makes it.
+_UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
+# The process that provisioned the next gang was told to stop: the next process provisions it.
 PUT_OFF = "put_off"
-# After these the job goes on elsewhere, or in the same place later: it was not its own fault.
-GOES_ON = frozenset({
-    Reason.INTERRUPTED.value, Reason.LOST.value, Reason.MOVED.value, "unhealthy", "short", "quota", "price",
-    "throttled", "crashed", "here", PUT_OFF,
-})  # fmt: skip
+# After these the job resumes, elsewhere or later in the same place, because the fault was not its own.
+GOES_ON = frozenset(
+    {
+        Reason.INTERRUPTED.value,
+        Reason.LOST.value,
+        Reason.MOVED.value,
+        "unhealthy",
+        "short",
+        "quota",
+        "price",
+        "throttled",
+        "crashed",
+        "here",
+        PUT_OFF,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The attempt is in another phase now; ``text`` says so to a person."""
+    """The attempt enters another phase; ``text`` says so to a person."""
 
     phase: Phase
     text: str
@@ -49,7 +60,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The gang is to be released; ``message`` says why, ``ranks`` whose machines it was."""
+    """The gang is to be released; ``message`` says why, ``ranks`` names the ranks that caused it."""
 
     reason: Reason
     message: str
@@ -58,9 +69,12 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at an attempt. ``lost``: ranks that were silent for too long; ``up_s``: seconds since all ranks met;
-    ``ordered_s``: seconds since the order to save, None without one; ``saved``: the step that was saved for it;
-    ``refused``: why it was not, "" while that is open."""
+    """One observation of an attempt.
+
+    ``lost``: ranks that were silent for too long. ``up_s``: seconds since all ranks met. ``ordered_s``: seconds since
+    the order to save, None without one. ``saved``: the step that was saved for it. ``refused``: why it was not saved,
+    "" while that is open.
+    """
 
     attempt: Attempt
     nodes: Sequence[NodeRecord]
@@ -72,39 +86,40 @@ class Seen:
     refused: str = ""
 
 
-def next_step(seen: Seen) -> Turn | Leave | None:
-    """What is to be done about a gang that is up; None: nothing."""
-    attempt = seen.attempt
+def next_step(status: Seen) -> Turn | Leave | None:
+    """Return the next transition of a gang that is up; None if it needs none."""
+    attempt = status.attempt
     if not attempt.phase.is_up:
         return None
     if attempt.result:
-        return _ended(seen)
-    if seen.lost:
-        ranks = ", ".join(map(str, seen.lost))
-        reason = Reason.INTERRUPTED if _taken(seen) else Reason.LOST
-        return Leave(reason, f"rank {ranks} was lost", (*sorted({*_taken(seen), *seen.lost}),))
-    if attempt.phase in _UNDISTURBED and _taken(seen):
-        # It was said while the gang was being made, so nobody was told to save: there is nothing yet.
-        return Leave(Reason.INTERRUPTED, _why(seen), _taken(seen))
+        return _transition_after_result(status)
+    if status.lost:
+        ranks = ", ".join(map(str, status.lost))
+        reason = Reason.INTERRUPTED if _preempted_ranks(status) else Reason.LOST
+        return Leave(reason, f"rank {ranks} was lost", (*sorted({*_preempted_ranks(status), *status.lost}),))
+    if attempt.phase in _UNDISTURBED_PHASES and _preempted_ranks(status):
+        # The notice came while the gang was being provisioned: nobody was told to save, and there is nothing to save
+        # yet.
+        return Leave(Reason.INTERRUPTED, _reason_text(status), _preempted_ranks(status))
     match attempt.phase:
-        case Phase.READY if _all_began(seen.nodes):
+        case Phase.READY if _have_all_started(status.nodes):
             if attempt.resumes and attempt.first_step:
                 return Turn(Phase.RESUMING, f"{attempt.id} resumes after step {attempt.first_step}")
             return Turn(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
-        case Phase.RESUMING if _resumed(seen):
+        case Phase.RESUMING if _has_resumed(status):
             return Turn(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
         case Phase.NOTICED:
-            return Turn(Phase.CHECKPOINTING, f"{attempt.id}: {_why(seen)}; every rank is told to save")
+            return Turn(Phase.CHECKPOINTING, f"{attempt.id}: {_reason_text(status)}; every rank is told to save")
         case Phase.CHECKPOINTING:
-            return _saving(seen)
+            return _transition_while_saving(status)
         case Phase.MIGRATING:
-            # Decided before: only its release is missing.
-            return Leave(_leaving(seen), attempt.message or _why(seen))
+            # The decision was made before: only the release is missing.
+            return Leave(_release_reason(status), attempt.message or _reason_text(status))
     return None
 
 
 def how_it_ended(nodes: Sequence[NodeRecord], result: str) -> str:
-    """The training's end in words: the first rank that failed says why."""
+    """Describe in words how the training ended: the first rank that failed says why."""
     for node in nodes:
         if node.ended_reason not in ("", states.FINISHED, states.STOPPED):
             code = "" if node.exit_code is None else f" with exit code {node.exit_code}"
@@ -113,25 +128,27 @@ def how_it_ended(nodes: Sequence[NodeRecord], result: str) -> str:
 
 
 def kept_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
-    """The last step that is confirmed to be saved: nothing before it is ever done again."""
+    """Return the last step that is confirmed as saved; work up to it is never repeated."""
     return max([attempt.first_step, *(node.saved_step for node in nodes if node.saved_step is not None)])
 
 
 def last_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
-    """The last step that was done, as far as anybody said."""
+    """Return the last step that was done, as far as any rank reported."""
     return max([kept_step(attempt, nodes), *(node.step for node in nodes if node.step is not None)])
 
 
 def manifest_of(attempt: Attempt, nodes: Sequence[NodeRecord]) -> str:
-    """Where the manifest of :func:`kept_step` is, "" where nothing was saved."""
+    """Return the location of the manifest of :func:`confirmed_step`, "" where nothing was saved."""
     saved = [(node.saved_step, node.saved_manifest) for node in nodes if node.saved_step is not None]
     step, manifest = max(saved, default=(-1, ""), key=lambda pair: pair[0])
     return (manifest or "") if step > attempt.first_step else attempt.first_manifest
 
 
 def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
-    """Whether a training that crashed may be tried again: it had come further than where it began, or a signal ended
-    it, so that the next life need not end the same way."""
+    """Return whether a training that crashed may be tried again.
+
+    It may if it made progress or was ended by a signal, so that the next attempt need not end the same way.
+    """
     if attempt.result != states.CRASHED:
         return False
     crashed = [node.exit_code for node in nodes if node.ended_reason == states.CRASHED]
@@ -139,65 +156,71 @@ def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
     return by_signal or kept_step(attempt, nodes) > attempt.first_step
 
 
-def _ended(seen: Seen) -> Leave | None:
-    attempt = seen.attempt
+def _transition_after_result(status: Seen) -> Leave | None:
+    attempt = status.attempt
     if attempt.result == states.FINISHED:
-        return Leave(Reason.FINISHED, how_it_ended(seen.nodes, attempt.result))
-    # The others are told to stop, and say so. One that does not took its machine's end along, and the rest crashed of
-    # that.
-    mute = {node.rank for node in seen.nodes if not node.ended_reason}
-    if attempt.result == states.CRASHED and mute and not _taken(seen):
-        if not mute <= set(seen.lost):
+        return Leave(Reason.FINISHED, how_it_ended(status.nodes, attempt.result))
+    # After a crash the other ranks are told to stop, and report that. A silent rank lost its machine, and the rest
+    # crashed because of that.
+    silent = {node.rank for node in status.nodes if not node.ended_reason}
+    if attempt.result == states.CRASHED and silent and not _preempted_ranks(status):
+        if not silent <= set(status.lost):
             return None
-        ranks = ", ".join(map(str, sorted(mute)))
+        ranks = ", ".join(map(str, sorted(silent)))
         return Leave(
-            Reason.LOST, f"rank {ranks} was lost; {how_it_ended(seen.nodes, attempt.result)}", (*sorted(mute),)
+            Reason.LOST, f"rank {ranks} was lost; {how_it_ended(status.nodes, attempt.result)}", (*sorted(silent),)
         )
-    if attempt.result == states.STOPPED and not _taken(seen):
-        # Nobody here told it to: the machine was shut down, without a notice that anybody heard.
-        down = tuple(node.rank for node in seen.nodes if node.ended_reason == states.STOPPED)
+    if attempt.result == states.STOPPED and not _preempted_ranks(status):
+        # Nobody ordered the stop: the machine was shut down without a notice that reached us.
+        down = tuple(node.rank for node in status.nodes if node.ended_reason == states.STOPPED)
         return Leave(Reason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down)
-    # A machine that is taken back ends its training as it likes.
-    reason = Reason.INTERRUPTED if _taken(seen) else Reason.FAILED
-    return Leave(reason, how_it_ended(seen.nodes, attempt.result), _taken(seen))
+    # The training of a preempted machine may end in any way.
+    reason = Reason.INTERRUPTED if _preempted_ranks(status) else Reason.FAILED
+    return Leave(reason, how_it_ended(status.nodes, attempt.result), _preempted_ranks(status))
 
 
-def _saving(seen: Seen) -> Leave | None:
-    attempt = seen.attempt
-    if seen.saved is not None:
-        return Leave(_leaving(seen), f"{_why(seen)}; step {seen.saved} is saved", _taken(seen))
-    over = seen.ordered_s is None or seen.ordered_s > attempt.order_seconds + SAYING_S
-    if seen.refused or over:
-        why = seen.refused or f"nothing was saved within {attempt.order_seconds:.0f} s"
-        kept = kept_step(attempt, seen.nodes)
-        return Leave(_leaving(seen), f"{_why(seen)}; {why}: step {kept} is what counts", _taken(seen))
+def _transition_while_saving(status: Seen) -> Leave | None:
+    attempt = status.attempt
+    if status.saved is not None:
+        return Leave(
+            _release_reason(status), f"{_reason_text(status)}; step {status.saved} is saved", _preempted_ranks(status)
+        )
+    over = status.ordered_s is None or status.ordered_s > attempt.order_seconds + SAYING_S
+    if status.refused or over:
+        why = status.refused or f"nothing was saved within {attempt.order_seconds:.0f} s"
+        step = kept_step(attempt, status.nodes)
+        return Leave(
+            _release_reason(status),
+            f"{_reason_text(status)}; {why}: step {step} is what counts",
+            _preempted_ranks(status),
+        )
     return None
 
 
-def _leaving(seen: Seen) -> Reason:
-    if seen.attempt.phase is Phase.MIGRATING and seen.attempt.reason in set(Reason):
-        return Reason(seen.attempt.reason)
-    return Reason.INTERRUPTED if _taken(seen) else Reason.MOVED
+def _release_reason(status: Seen) -> Reason:
+    if status.attempt.phase is Phase.MIGRATING and status.attempt.reason in set(Reason):
+        return Reason(status.attempt.reason)
+    return Reason.INTERRUPTED if _preempted_ranks(status) else Reason.MOVED
 
 
-def _taken(seen: Seen) -> tuple[int, ...]:
-    """Ranks whose machine is taken back, as their cloud said."""
-    return tuple(sorted({notice.rank for notice in seen.notices if notice.kind == states.INTERRUPTION}))
+def _preempted_ranks(status: Seen) -> tuple[int, ...]:
+    """Return the ranks whose machine is preempted, as their cloud announced."""
+    return tuple(sorted({notice.rank for notice in status.notices if notice.kind == states.INTERRUPTION}))
 
 
-def _why(seen: Seen) -> str:
-    for notice in seen.notices:
+def _reason_text(status: Seen) -> str:
+    for notice in status.notices:
         if notice.kind == states.INTERRUPTION:
             left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
-            return f"rank {notice.rank} is taken back{left}"
-    return seen.attempt.order_reason or "it goes elsewhere"
+            return f"rank {notice.rank} is preempted{left}"
+    return status.attempt.order_reason or "it goes elsewhere"
 
 
-def _all_began(nodes: Sequence[NodeRecord]) -> bool:
-    """A rank may be done before the last one begins."""
+def _have_all_started(nodes: Sequence[NodeRecord]) -> bool:
+    """Return whether all ranks run or have ended; a rank may be done before the last one begins."""
     return all(node.agent in (states.RUNNING, states.ENDED) for node in nodes)
 
 
-def _resumed(seen: Seen) -> bool:
-    steps = [node.step for node in seen.nodes if node.step is not None]
-    return max(steps, default=-1) > seen.attempt.first_step or (not steps and seen.up_s > RESUMES_WITHIN_S)
+def _has_resumed(status: Seen) -> bool:
+    steps = [node.step for node in status.nodes if node.step is not None]
+    return max(steps, default=-1) > status.attempt.first_step or (not steps and status.up_s > RESUMES_WITHIN_S)

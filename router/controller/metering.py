@@ -1,4 +1,4 @@
-"""Ledger entries of what was planned and of what machines really ran. Pure."""
+"""Build ledger entries for planned orders and for the real running time of machines. Pure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SUNK = "sunk"
 def planned_entries(
     plan: str, orders: Iterable[Order], jobs: dict[str, Job], digests: dict[str, str], at: datetime
 ) -> tuple[Entry, ...]:
-    """One a line of every order, reservations at their amortised price.
+    """Return one entry per line of every order; reservations are entered at their amortised price.
 
-    ``jobs`` and ``digests`` by name: KeyError for a job that is missing.
+    ``jobs`` and ``digests`` are by job name: KeyError for a job that is missing.
     """
     return tuple(
-        _planned(plan, order, number, jobs[order.job], digests[order.job], at)
+        _planned_entry(plan, order, number, jobs[order.job], digests[order.job], at)
         for order in orders
         for number in range(len(order.lines))
     )
 
 
-def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> Entry:
+def _planned_entry(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> Entry:
     line = order.lines[number]
     return Entry(
         key=f"planned {plan} {order.gang} {utc(order.start).isoformat()} {number}",
@@ -73,37 +73,38 @@ def _planned(plan: str, order: Order, number: int, job: Job, digest: str, at: da
 def metered_entries(
     attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
 ) -> tuple[Entry, ...]:
-    """The life of every machine that existed and is gone, at the price it was planned with: an entry for each stretch
-    that had one use, with the machine's id, what priced it, and what one such machine cost on demand. The stretches of
-    a machine have no gap or overlap, and their money adds up to that of its whole time, which is rounded once.
-    A reserved machine has its amortised price, and none (unpriced) where nobody knows that.
-    ``course``: how the training went; without it as the attempt and its machines say.
+    """Return the entries for the life of every machine that existed and is gone, at its planned price.
 
-    A machine that was gone within the same microsecond cost nothing and has none. The gang's steps stand with rank 0,
-    on its work, those that were lost on its lost work.
+    A machine has one entry for each segment of time with one use, with the machine's id, what priced it, and what one
+    such machine cost on demand. The segments of a machine have no gap or overlap, and their money adds up to that of
+    its whole time, which is rounded once. A reserved machine has its amortised price, and none (unpriced) where that is
+    unknown. ``course``: how the training went; without it, as the attempt and its machines say.
+
+    A machine that was gone within the same microsecond cost nothing and has no entry. The gang's steps are entered with
+    rank 0, on its work; the lost ones on its lost work.
     """
     course = course or course_of(attempt, nodes, (), None)
     return tuple(
         entry
         for node in nodes
         if node.made_at is not None and node.gone_at is not None
-        for entry in _of_machine(attempt, node, stretches(node.made_at, node.gone_at, course), at)
+        for entry in _machine_entries(attempt, node, stretches(node.made_at, node.gone_at, course), at)
     )
 
 
-def _of_machine(attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at: datetime) -> Iterator[Entry]:
-    kept = (attempt.kept_step or attempt.first_step) - attempt.first_step
-    lost = (attempt.last_step or 0) - (attempt.kept_step or 0)
-    steps = _spread(kept if node.rank == 0 else 0, parts, (Use.WORK, Use.OVERRUN))
-    lost_steps = _spread(lost if node.rank == 0 else 0, parts, (Use.RESTART_LOST_WORK,))
-    before = Usd(0)
+def _machine_entries(attempt: Attempt, node: NodeRecord, segments: Sequence[Stretch], at: datetime) -> Iterator[Entry]:
+    saved_steps = (attempt.kept_step or attempt.first_step) - attempt.first_step
+    lost_total = (attempt.last_step or 0) - (attempt.kept_step or 0)
+    steps = _spread_steps(saved_steps if node.rank == 0 else 0, segments, (Use.WORK, Use.OVERRUN))
+    lost_steps = _spread_steps(lost_total if node.rank == 0 else 0, segments, (Use.RESTART_LOST_WORK,))
+    cost_before = Usd(0)
     sunk = node.reservation_cost == SUNK
-    for number, part in enumerate(parts):
-        until = Usd(0) if node.unpriced else node.usd_per_hour.over(part.end - parts[0].start)
+    for number, segment in enumerate(segments):
+        cost_until = Usd(0) if node.unpriced else node.usd_per_hour.over(segment.end - segments[0].start)
         yield Entry(
-            key=f"metered {attempt.id} {node.rank} {part.start.isoformat()}",
-            use=part.use,
-            period=Month.of(part.start),
+            key=f"metered {attempt.id} {node.rank} {segment.start.isoformat()}",
+            use=segment.use,
+            period=Month.of(segment.start),
             rank=node.rank,
             cloud=attempt.cloud,
             region=attempt.region,
@@ -113,11 +114,11 @@ def _of_machine(attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at
             accelerator=node.accelerator,
             accelerators=node.accelerators,
             machines=1,
-            start=part.start,
-            end=part.end,
-            quantity=Fraction(part.ticks, _HOUR // _TICK),
+            start=segment.start,
+            end=segment.end,
+            quantity=Fraction(segment.ticks, _HOUR // _TICK),
             usd_per_hour=None if node.unpriced else node.usd_per_hour,
-            usd=until - before,
+            usd=cost_until - cost_before,
             unpriced=node.unpriced,
             resource=node.machine_id or "",
             price_as_of=node.price_as_of,
@@ -127,20 +128,20 @@ def _of_machine(attempt: Attempt, node: NodeRecord, parts: Sequence[Stretch], at
             lost_steps=lost_steps[number],
             **whose(attempt, at),
         )
-        before = until
+        cost_before = cost_until
 
 
-def _spread(steps: int, parts: Sequence[Stretch], uses: Collection[Use]) -> list[int]:
-    """The steps over the stretches of these uses, by time; over the last of all where there are none."""
-    weights = [part.ticks if part.use in uses else 0 for part in parts]
+def _spread_steps(steps: int, segments: Sequence[Stretch], uses: Collection[Use]) -> list[int]:
+    """Return the steps spread over the segments of these uses, by time; over the last segment where there are none."""
+    weights = [segment.ticks if segment.use in uses else 0 for segment in segments]
     if not any(weights):
-        weights = [0] * (len(parts) - 1) + [1] * bool(parts)
+        weights = [0] * (len(segments) - 1) + [1] * bool(segments)
     ends = [steps * done // sum(weights) for done in accumulate(weights)]
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
 def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
-    """What machines have cost until now, those that still run included."""
+    """Return what the machines have cost until now, running ones included."""
     return Usd.total(
         node.usd_per_hour.over(max((node.gone_at or now) - node.made_at, timedelta(0)))
         for node in nodes

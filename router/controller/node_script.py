@@ -1,4 +1,4 @@
-"""What a machine without cloud-init is told: a Python script that brings the node agent up where it stands. Pure."""
+"""Render the Python script that starts the node agent on a machine without cloud-init. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from router.agent.config import LOOPBACK, Config, parse
 from router.controller.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
 
-# What the script writes beside itself and nobody needs when the machine is gone.
+# Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
 SECRET_FILES = ("token", "env.json")
 
-# Relative here: the script knows where it stands, we do not.
+# Paths are relative here because only the script knows its own folder.
 _PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
 
 _SCRIPT = '''\
@@ -56,11 +56,14 @@ os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "age
 
 
 def node_script(spec: Bootstrap, agent: AgentAt) -> str:
-    """The script, the same text for the same spec; it fetches the agent. Raises :class:`TooLarge`, and ``BadConfig``
-    for a configuration that the agent would refuse. ``local_nvme`` is not looked at: such machines are as they are."""
-    config = _where_it_stands(spec)
+    """Return the script, which downloads and starts the agent; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    ``local_nvme`` is ignored: such machines keep their disks as they are.
+    """
+    config = _script_config(spec)
     files = {
-        "agent.json": json.dumps(_changed(config)) + "\n",
+        "agent.json": json.dumps(_non_default_settings(config)) + "\n",
         "token": f"{spec.token}\n",
         "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
     }
@@ -85,7 +88,7 @@ def node_script(spec: Bootstrap, agent: AgentAt) -> str:
     return text
 
 
-def _where_it_stands(spec: Bootstrap) -> Config:
+def _script_config(spec: Bootstrap) -> Config:
     config = replace(
         spec.config,
         workdir="work",
@@ -98,7 +101,7 @@ def _where_it_stands(spec: Bootstrap) -> Config:
     return parse(json.loads(json.dumps(asdict(config))))
 
 
-def _changed(config: Config) -> dict[str, object]:
+def _non_default_settings(config: Config) -> dict[str, object]:
     bare = Config(
         attempt="",
         job="",

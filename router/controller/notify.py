@@ -1,4 +1,4 @@
-"""Tells people what happens to gangs, once each. No channel that fails stops or delays anything else."""
+"""Notify people of events of gangs, once each. A failing channel never stops or delays anything else."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from router.state.records import NodeRecord
 from router.state.store import Store
 
 LOOK_SECONDS = 2.0
-# What ended longer ago is no news to anybody.
+# Attempts that ended longer ago are no news.
 LATELY = timedelta(hours=1)
-# A channel is tried so often with what waits for it, with these pauses between.
+# The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
 TRIES = 5
 PAUSES = (1.0, 5.0, 15.0, 60.0)
-# So many events wait for a channel at most, and so many are named in one message.
+# The most events that wait for one channel, and the most that one message names.
 MOST_WAITING, MOST_NAMED = 500, 20
 CLOSE_SECONDS = 10.0
 TOLD = "told"
-# At most two lines for a person about each channel in trouble: when it begins, and when events are dropped.
+# Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
 Note = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class _Queue:
-    """What one channel was not told yet, oldest first."""
+    """Events that one channel was not told yet, oldest first."""
 
     channel: Channel
     waiting: deque[Event] = field(default_factory=deque)
@@ -44,8 +44,11 @@ class _Queue:
 
 
 class Notifier:
-    """For one thread, but for :meth:`tell`. ``wanted``: what goes to the channels; ``heard`` gets every event once,
-    whether it is wanted or not. What was told is in the journal, so that a restart tells nothing twice."""
+    """Reports events to channels. For one thread, except :meth:`tell`.
+
+    ``wanted``: the kinds that go to the channels. ``heard`` receives every event once, wanted or not. What was reported
+    is in the journal, so that a restart reports nothing twice.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class Notifier:
         self._seq = 0
 
     def look(self) -> None:
-        """Finds what is new in the state, and tells it. StateError leaves it to the next look."""
+        """Find new events in the state and queue them. On a StateError the next look finds them."""
         now = self._clock()
         since = now - LATELY
         overview = self._store.overview
@@ -77,14 +80,14 @@ class Notifier:
         for node in nodes:
             by_attempt.setdefault(node.attempt, []).append(node)
         lately = [note for note in notes if note.at >= since]
-        # Of jobs that were given up long ago nothing is said now.
-        old = {note.attempt for note in notes} - {note.attempt for note in lately}
-        known = [attempt for attempt in (*ended, *attempts) if attempt.id not in old]
-        self.tell(happenings(known, by_attempt, self._store.notices(since=since), lately, now))
+        # Jobs that were given up long ago are not reported now.
+        gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
+        attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
+        self.tell(happenings(attempts_known, by_attempt, self._store.notices(since=since), lately, now))
         self._seq = max([self._seq, *(note.seq for note in notes)])
 
     def tell(self, events: Iterable[Event]) -> None:
-        """Puts into the queues what was not told before; blocks for nothing but the state. StateError."""
+        """Queue the events that were not reported before; waits for nothing but the state. StateError."""
         with self._lock:
             if self._told is None:
                 self._told = {
@@ -98,11 +101,13 @@ class Notifier:
                 if event.what in self._wanted and self._queues:
                     self._open[event.key] = len(self._queues)
                     for queue in self._queues:
-                        self._put(queue, event)
+                        self._enqueue(queue, event)
 
     def send(self, *, at_once: bool = False) -> None:
-        """One try for each channel for which something waits and whose pause is over (``at_once``: or is not). All that
-        waits goes into one message. Takes as long as the channels do."""
+        """Try once to deliver the waiting events of each channel whose pause is over; ``at_once`` ignores pauses.
+
+        All events waiting for a channel go into one message. Takes as long as the channels do.
+        """
         for queue in self._queues:
             with self._lock:
                 events = tuple(queue.waiting)
@@ -112,7 +117,7 @@ class Notifier:
                 if queue.tries:
                     self._note(f"{queue.channel.name} takes messages again")
                 queue.tries, queue.due_at = 0, 0.0
-                self._settle(queue, events)
+                self._remove_queued(queue, events)
                 continue
             if not queue.tries:
                 self._note(f"{queue.channel.name} does not take a message; trying again")
@@ -120,42 +125,45 @@ class Notifier:
             queue.due_at = self._ticks() + PAUSES[min(queue.tries, len(PAUSES)) - 1]
             if queue.tries % TRIES == 0:
                 self._note(f"{queue.channel.name} was not told of {len(events)} events")
-                self._settle(queue, events)
+                self._remove_queued(queue, events)
 
-    def _put(self, queue: _Queue, event: Event) -> None:
+    def _enqueue(self, queue: _Queue, event: Event) -> None:
         queue.waiting.append(event)
         while len(queue.waiting) > MOST_WAITING:
-            self._done(queue.waiting.popleft())
+            self._mark_reported(queue.waiting.popleft())
 
-    def _settle(self, queue: _Queue, events: Iterable[Event]) -> None:
-        """Told, or given up: either way it is not tried again."""
+    def _remove_queued(self, queue: _Queue, events: Iterable[Event]) -> None:
+        """Remove events that were reported or given up from the queue."""
         with self._lock:
             for event in events:
                 if queue.waiting and queue.waiting[0] is event:
                     queue.waiting.popleft()
-                    self._done(event)
+                    self._mark_reported(event)
 
-    def _done(self, event: Event) -> None:
-        left = self._open.get(event.key, 0) - 1
-        self._open[event.key] = left
-        if left <= 0:
+    def _mark_reported(self, event: Event) -> None:
+        channels_left = self._open.get(event.key, 0) - 1
+        self._open[event.key] = channels_left
+        if channels_left <= 0:
             self._open.pop(event.key, None)
             try:
                 self._store.note(event.attempt, TOLD, self._clock(), event=event.what.value)
             except StateError:
-                # It may be told again after a restart, which is better than never.
+                # The event may be reported again after a restart, which is better than never.
                 return
 
 
 @contextmanager
 def notifying(site: Site, heard: Callable[[Event], None] = lambda _: None) -> Iterator[Notifier]:
-    """Looks and tells in a thread of its own while the block runs; what waits at the end has a few seconds. ``heard``
-    gets every event. InvalidInputError for an address that is not there or that nothing can be sent to."""
+    """Find and report events in a thread of its own while the block runs.
+
+    Events that wait at the end have a few seconds. ``heard`` receives every event. InvalidInputError for an address
+    that is missing or that nothing can be sent to.
+    """
     notify = site.deploy.notify
     to = channels(notify.addresses(site.environment))
     notifier = Notifier(site.store, to, notify.events, site.clock, lambda text: site.tell("notify", text), heard)
     stop = threading.Event()
-    thread = threading.Thread(target=_work, args=(notifier, site, stop), name="notify", daemon=True)
+    thread = threading.Thread(target=_notify_until_stopped, args=(notifier, site, stop), name="notify", daemon=True)
     thread.start()
     try:
         yield notifier
@@ -164,15 +172,15 @@ def notifying(site: Site, heard: Callable[[Event], None] = lambda _: None) -> It
         thread.join(CLOSE_SECONDS)
 
 
-def _work(notifier: Notifier, site: Site, stop: threading.Event) -> None:
-    trouble, ending = "", False
-    while not ending:
-        ending = stop.wait(LOOK_SECONDS)
+def _notify_until_stopped(notifier: Notifier, site: Site, stop: threading.Event) -> None:
+    last_error, is_last = "", False
+    while not is_last:
+        is_last = stop.wait(LOOK_SECONDS)
         try:
             notifier.look()
-            trouble = ""
+            last_error = ""
         except Exception as error:
-            if type(error).__name__ != trouble:
-                trouble = type(error).__name__
-                site.tell("notify", f"cannot look for news: {error if isinstance(error, StateError) else trouble}")
-        notifier.send(at_once=ending)
+            if type(error).__name__ != last_error:
+                last_error = type(error).__name__
+                site.tell("notify", f"cannot look for news: {error if isinstance(error, StateError) else last_error}")
+        notifier.send(at_once=is_last)

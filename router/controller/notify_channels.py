@@ -1,4 +1,4 @@
-"""How a message reaches people: the library apprise, which knows their addresses."""
+"""Deliver messages to people through the library apprise, which understands their addresses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ _SEPARATOR = "://"
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """``name`` can be shown; ``send`` (title, text, level) says whether the message was taken, and raises nothing."""
+    """A way to reach people.
+
+    ``name`` can be shown; ``send`` (title, text, level) returns whether the message was taken, and raises nothing.
+    """
 
     name: str
     send: Callable[[str, str, Level], bool] = field(repr=False)
 
 
 def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
-    """One for each address, which may hold a secret and is never shown. InvalidInputError for one that apprise does not
-    know, and where apprise is missing."""
+    """Return one channel per address. An address may hold a secret and is never shown.
+
+    InvalidInputError for an address that apprise does not know, and where apprise is missing.
+    """
     if not addresses:
         return ()
     try:
@@ -33,18 +38,18 @@ def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
         raise InvalidInputError.single(
             "messages need the library apprise", field="notify.urls", remedy="pip install 'stepfare[notify]'"
         ) from None
-    # It writes addresses into its log.
+    # The library writes addresses into its log.
     logging.getLogger("apprise").disabled = True
     asset = apprise.AppriseAsset(
         app_id="stepfare", app_desc="stepfare", app_url="", async_mode=False, storage_mode="memory", secure_logging=True
     )
-    made = []
+    result = []
     for number, address in enumerate(addresses):
         scheme, separator, _ = address.partition(_SEPARATOR)
         name = f"notify.urls[{number}]"
         target = apprise.Apprise(asset=asset)
         with warnings.catch_warnings():
-            # The first address makes it load a module of Python's that is on its way out.
+            # The first address makes the library load a deprecated module of Python.
             warnings.simplefilter("ignore", DeprecationWarning)
             is_known = bool(separator) and target.add(address)
         if not is_known:
@@ -53,18 +58,18 @@ def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
                 field=name,
                 remedy="write it as https://github.com/caronc/apprise/wiki has it",
             )
-        made.append(Channel(f"{name} ({scheme})", _sender(target)))
-    return tuple(made)
+        result.append(Channel(f"{name} ({scheme})", _make_sender(target)))
+    return tuple(result)
 
 
-def _sender(target: Any) -> Callable[[str, str, Level], bool]:
+def _make_sender(target: Any) -> Callable[[str, str, Level], bool]:
     kinds = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "failure"}
 
     def send(title: str, text: str, level: Level) -> bool:
         try:
             return bool(target.notify(title=title, body=text, notify_type=kinds[level], body_format="text"))
         except Exception:
-            # A channel that fails in its own way is one that did not take it; its words may quote the address.
+            # Any failure means that the message was not taken; the error's text may quote the address.
             return False
 
     return send

@@ -1,8 +1,7 @@
-"""Where a gang may be made: the plan's own place, then its next choices, each as machines with prices and ceilings.
-Pure.
+"""Build the placements where a gang may be provisioned, each as machines with prices and ceilings. Pure.
 
-A next choice stands for the whole rest of the job; its ceiling on spot is 125 % of the price it was planned with. It is
-offered only while it is for sale within its ceiling.
+The first is the plan's own placement, followed by its fallbacks. A fallback stands for the whole remaining job; its
+ceiling on spot is 125 % of the price it was planned with. It is offered only while it is for sale within its ceiling.
 """
 
 from __future__ import annotations
@@ -30,10 +29,12 @@ _FREE = UsdPerHour(0)
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """One machine to be made; prices are for it alone. ``price_as_of`` and ``price_source`` say what
-    ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by :func:`with_list_prices`. On a reservation
-    ``usd_per_hour`` is the amortised price, of which ``reservation_cost`` says what is known (amortised, sunk,
-    unknown)."""
+    """One machine to be provisioned; prices are for it alone.
+
+    ``price_as_of`` and ``price_source`` say where ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by
+    :func:`fill_list_prices`. On a reservation ``usd_per_hour`` is the amortised price, and ``reservation_cost`` says
+    what is known of it (amortised, sunk, unknown).
+    """
 
     zone: str | None
     instance_type: str
@@ -50,8 +51,10 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A gang in one place for one stretch of time. ``rank`` 0 is the plan's own; seats are in the order of the gang's
-    ranks."""
+    """A gang in one place for one span of time.
+
+    ``rank`` 0 is the plan's own placement; seats are in the order of the gang's ranks.
+    """
 
     rank: int
     cloud: str
@@ -62,22 +65,22 @@ class Choice:
 
     @property
     def usd_per_hour(self) -> UsdPerHour:
-        """Of the whole gang, as planned."""
+        """Return the planned price per hour of the whole gang."""
         return UsdPerHour(sum(seat.usd_per_hour.nanos for seat in self.seats))
 
     @property
     def max_usd_per_hour(self) -> UsdPerHour:
-        """Of the whole gang, at its ceilings."""
+        """Return the ceiling per hour of the whole gang."""
         return UsdPerHour(sum(seat.max_usd_per_hour.nanos for seat in self.seats))
 
     @property
     def at_risk_usd(self) -> Usd:
-        """The most that the stretch may cost."""
+        """Return the most that the placement may cost."""
         return self.max_usd_per_hour.over(self.end - self.start)
 
     @property
     def place(self) -> str:
-        """For a person: ``aws/us-east-1 4 x p5.48xlarge spot``."""
+        """Return the placement for a person: ``aws/us-east-1 4 x p5.48xlarge spot``."""
         kinds: dict[tuple[str | None, str, Market], int] = {}
         for seat in self.seats:
             key = (seat.zone, seat.instance_type, seat.market)
@@ -94,15 +97,18 @@ class Choice:
 def choices_of(
     order: Order, plan: Plan, job: Job, market: Mapping[str, Sequence[Listing]], tries: int
 ) -> tuple[Choice, ...]:
-    """At most ``tries`` places, best first: the order itself, then the job's alternatives that can be ordered, cheapest
-    plan first, none twice. ``market``: what is for sale now, by accelerator; alternatives that are not in it within
-    their ceilings are left out, and so are those that the plan does not describe machine by machine (an on-demand core
-    with a spot rest, a gang over several zones)."""
-    found = [_planned(order)]
+    """Return at most ``tries`` placements, best first and without duplicates.
+
+    The order's own placement comes first, then the job's alternatives that can be ordered, cheapest plan first.
+    ``market``: what is for sale now, by accelerator. Left out are alternatives that are not in it within their
+    ceilings, and those that the plan does not describe machine by machine (an on-demand core with a spot rest, a gang
+    over several zones).
+    """
+    found = [_planned_placement(order)]
     summary = next((summary for summary in plan.jobs if summary.job == order.job), None)
     for alternative in summary.alternatives if summary is not None else ():
-        choice = _next(order, plan, job, alternative, len(found))
-        if choice is None or any(_same(choice, other) for other in found):
+        choice = _fallback_placement(order, plan, job, alternative, len(found))
+        if choice is None or any(_has_same_machines(choice, other) for other in found):
             continue
         if _is_for_sale(choice.seats[0], choice, market.get(alternative.accelerator, ()), job):
             found.append(choice)
@@ -110,7 +116,10 @@ def choices_of(
 
 
 def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
-    """The gang of a candidate from now on; ``rank`` is 0: a plan of its own. Ceilings as those of next choices."""
+    """Return the placement of a candidate from now on, with ceilings as for fallbacks.
+
+    ``rank`` is 0, because the candidate is a plan of its own.
+    """
     seats = tuple(
         Seat(
             part.offer.zone,
@@ -131,20 +140,23 @@ def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
 
 
 def most_at_risk(choices: Iterable[Choice]) -> Usd:
-    """The most that one gang may cost, wherever it is made and however often it is tried: at each moment it is in one
-    place, so at most the dearest of those whose stretch is not over."""
-    left = sorted(choices, key=lambda choice: choice.end)
-    total, at = Usd(0), min((choice.start for choice in left), default=None)
-    for number, choice in enumerate(left):
+    """Return the most that one gang may cost, wherever and however often it is provisioned.
+
+    At each moment the gang is in one place, so it costs at most as much as the most expensive placement whose time is
+    not over.
+    """
+    unfinished = sorted(choices, key=lambda choice: choice.end)
+    total, at = Usd(0), min((choice.start for choice in unfinished), default=None)
+    for number, choice in enumerate(unfinished):
         assert at is not None
         if choice.end > at:
-            total += max(other.max_usd_per_hour for other in left[number:]).over(choice.end - at)
+            total += max(later.max_usd_per_hour for later in unfinished[number:]).over(choice.end - at)
             at = choice.end
     return total
 
 
 def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
-    """The remembered shortage that this choice would run into, None where there is none."""
+    """Return the remembered shortage that this placement would run into, None where there is none."""
     for shortage in shortages:
         for seat in choice.seats:
             same = (choice.cloud, choice.region, seat.instance_type, seat.market)
@@ -155,7 +167,7 @@ def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
 
 
 def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
-    """The same with a zone on every machine, by instance type. KeyError names a type without one."""
+    """Return the placement with a zone on every machine, by instance type. KeyError names a type without one."""
     seats = tuple(
         seat if seat.zone is not None else replace(seat, zone=zones[seat.instance_type]) for seat in choice.seats
     )
@@ -163,7 +175,7 @@ def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
 
 
 def with_list_prices(choice: Choice, book: PriceBook) -> Choice:
-    """The same, each machine with what it costs there on demand by the book's list, where the book has that."""
+    """Return the placement with each machine's on-demand list price there, where the book has it."""
 
     def priced(seat: Seat) -> Seat:
         price = book.on_demand(RegionId(choice.cloud, choice.region), seat.zone, seat.instance_type)
@@ -173,34 +185,36 @@ def with_list_prices(choice: Choice, book: PriceBook) -> Choice:
 
 
 def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
-    """For each instance type of the choice, the first zone in which the book sells it on every market that the choice
-    needs; ``otherwise`` where it knows none, and types without one are left out."""
+    """Return for each instance type the first zone where the book sells it on every market that the placement needs.
+
+    ``otherwise`` is used where the book knows no zone; types that remain without one are left out.
+    """
     sold: dict[tuple[str, str], set[Market]] = {}
     for offer in book.offers:
         if offer.zone and (offer.cloud, offer.region) == (choice.cloud, choice.region):
             sold.setdefault((offer.instance_type, offer.zone), set()).add(offer.market)
-    found: dict[str, str] = {}
-    for kind in dict.fromkeys(seat.instance_type for seat in choice.seats):
-        needed = {seat.market for seat in choice.seats if seat.instance_type == kind}
-        zones = [zone for (name, zone), markets in sold.items() if name == kind and needed <= markets]
+    zone_by_type: dict[str, str] = {}
+    for instance_type in dict.fromkeys(seat.instance_type for seat in choice.seats):
+        needed = {seat.market for seat in choice.seats if seat.instance_type == instance_type}
+        zones = [zone for (name, zone), markets in sold.items() if name == instance_type and needed <= markets]
         zone = min(zones, default=otherwise)
         if zone is not None:
-            found[kind] = zone
-    return found
+            zone_by_type[instance_type] = zone
+    return zone_by_type
 
 
-def _planned(order: Order) -> Choice:
+def _planned_placement(order: Order) -> Choice:
     first = order.lines[0]
-    # Rank 0 leads the gang, so it sits where no spot machine is taken from under it.
+    # Rank 0 leads the gang, so it is placed where no spot machine can be interrupted.
     lines = sorted(order.lines, key=lambda line: (line.market == Market.SPOT.value, line.zone or ""))
-    seats = tuple(seat for line in lines for seat in _seats_of(line))
+    seats = tuple(seat for line in lines for seat in _machines_of(line))
     return Choice(0, first.cloud, first.region, seats, order.start, order.end)
 
 
-def _seats_of(line: Line) -> Iterator[Seat]:
+def _machines_of(line: Line) -> Iterator[Seat]:
     reserved = line.market == Market.RESERVED.value
     rate = (line.amortised_usd_per_hour or _FREE) if reserved else line.usd_per_hour
-    prices, ceilings = (_shares(one, line.machines) for one in (rate, line.max_usd_per_hour))
+    prices, ceilings = (_split_price(one, line.machines) for one in (rate, line.max_usd_per_hour))
     for price, ceiling in zip(prices, ceilings, strict=True):
         yield Seat(
             line.zone,
@@ -212,24 +226,24 @@ def _seats_of(line: Line) -> Iterator[Seat]:
             ceiling,
             line.price_as_of,
             line.price_source,
-            # Plans of before costs were named always had an amortised price.
+            # Older plans do not name the cost of a reservation; theirs is always amortised.
             reservation_cost=line.reservation_cost or ("amortised" if reserved else ""),
         )
 
 
-def _shares(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
-    """Prices of single machines that add up to the price of all."""
+def _split_price(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
+    """Return prices of single machines that add up to the price of all."""
     return [UsdPerHour(share.nanos) for share in Usd(rate.nanos).split([1] * machines)]
 
 
-def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int) -> Choice | None:
+def _fallback_placement(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int) -> Choice | None:
     market, spot = Market(alternative.market), alternative.market == Market.SPOT
     if not alternative.provisionable or alternative.lacks or alternative.finish is None:
         return None
     if spot and job.gang.on_demand_share > 0:
-        return None  # a core of other machines at another price, of which an alternative tells no more
+        return None  # The core has other machines at another price, which an alternative does not describe.
     reserved = market is Market.RESERVED
-    own = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
+    price_of_all = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
     ceiling = _ceiling(_FREE, market) if reserved else None
     seats = tuple(
         Seat(
@@ -244,10 +258,10 @@ def _next(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: in
             f"price book {plan.book_digest[:_DIGEST_CHARACTERS]}",
             reservation_cost=(alternative.reservation_cost or "unknown") if reserved else "",
         )
-        for price in _shares(own, alternative.machines)
+        for price in _split_price(price_of_all, alternative.machines)
     )
     earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
-    # It needs no longer than the plan has it take, wherever in the plan it begins.
+    # The gang needs no longer than in the plan, whenever it begins.
     end = max(order.end, order.start + (alternative.finish - earliest))
     return Choice(rank, alternative.cloud, alternative.region, seats, order.start, end)
 
@@ -264,7 +278,7 @@ def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: J
         and (listing.offer.instance_type, listing.offer.market) == (seat.instance_type, seat.market)
         and (seat.zone is None or listing.offer.zone in (None, seat.zone))
     ]
-    # A plan spreads a gang over zones only where none of them has room for it.
+    # A plan spreads a gang over zones only where no single zone has room for it.
     if not job.gang.same_zone and seat.zone is not None:
         fitting = [listing for listing in fitting if listing.cap is None or listing.cap >= len(choice.seats)]
     return any(
@@ -273,7 +287,7 @@ def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: J
     )
 
 
-def _same(one: Choice, other: Choice) -> bool:
+def _has_same_machines(one: Choice, other: Choice) -> bool:
     return (one.cloud, one.region, sorted(map(_pool, one.seats))) == (
         other.cloud,
         other.region,

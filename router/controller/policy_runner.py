@@ -1,4 +1,4 @@
-"""What the policy says about gangs that run: at every tick, when a cloud hints at something, when prices changed."""
+"""Ask the policy about running gangs: at every tick, on hints of a cloud, and when prices changed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ _HINTS = {
     states.MAINTENANCE: Event.MAINTENANCE,
     states.HEALTH: Event.HEALTH,
 }
-_WISHES = (Event.REBALANCE, Event.MAINTENANCE, Event.PRICE)
-_SETTLED = timedelta(minutes=30)
+_VOLUNTARY_EVENTS = (Event.REBALANCE, Event.MAINTENANCE, Event.PRICE)
+_LEAST_STAY = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do about an attempt, and why it was asked; ``notice`` where a cloud said something."""
+    """The policy's decision about an attempt, and the event that it was asked about.
+
+    ``notice`` is set where a cloud gave a notice.
+    """
 
     attempt: Attempt
     event: Event
@@ -42,8 +45,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
-    """What is the same for all gangs of a plan."""
+class _PlanContext:
+    """The data that all gangs of a plan share."""
 
     limits: Limits
     finder: CandidateFinder
@@ -53,67 +56,72 @@ class _Scene:
 
 @dataclass(slots=True)
 class Adviser:
-    """Asks the policy of a replanner: about each hint once, about deadlines at every tick, about a gang that became
-    slow, about all when there is another price book."""
+    """Asks the policy of a replanner about running gangs.
+
+    It asks about each hint once, about deadlines at every tick, about a gang that became slow, and about all gangs when
+    there is another price book.
+    """
 
     replanner: Replanner
     most_s: float = 0.2
-    _heeded: set[tuple[str, int, str]] = field(default_factory=set)
+    _seen_hints: set[tuple[str, int, str]] = field(default_factory=set)
     _asked_at: dict[str, datetime] = field(default_factory=dict)
     _pending: dict[str, tuple[Event, NoticeRecord | None]] = field(default_factory=dict)
     _paces: Paces = field(default_factory=Paces)
     _book: str = ""
 
     def advise(self, alive: Sequence[Attempt], now: Picture) -> tuple[Advice, ...]:
-        """For each attempt that runs undisturbed and about which there is something to ask. Thinking longer than
-        ``most_s`` is left for the next call, hints first."""
+        """Return the advice for each attempt that runs undisturbed and about which there is something to ask.
+
+        What takes longer than ``most_s`` is left for the next call; hints come first.
+        """
         running = {a.id: a for a in alive if a.phase in (Phase.RUNNING, Phase.RESUMING)}
         digest = self.replanner.book().digest if running else self._book
         priced = bool(self._book) and digest != self._book
         self._book = digest
         for attempt in running.values():
             nodes = now.nodes.get(attempt.id, ())
-            asked = self._event(attempt, now.notices.get(attempt.id, ()), nodes, priced=priced)
+            asked = self._event_of(attempt, now.notices.get(attempt.id, ()), nodes, priced=priced)
             before = self._pending.get(attempt.id)
             if asked is not None and (before is None or (before[1] is None and asked[0] is not Event.TICK)):
                 self._pending[attempt.id] = asked
         known = {attempt.id for attempt in now.alive}
         self._pending = {name: asked for name, asked in self._pending.items() if name in known}
         self._asked_at = {name: at for name, at in self._asked_at.items() if name in known}
-        self._heeded = {key for key in self._heeded if key[0] in known}
+        self._seen_hints = {key for key in self._seen_hints if key[0] in known}
         self._paces.forget_but(known)
-        return self._asked({name: running[name] for name in self._pending if name in running}, now)
+        return self._ask_pending({name: running[name] for name in self._pending if name in running}, now)
 
-    def _asked(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:
+    def _ask_pending(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:
         ends = time.monotonic() + self.most_s
-        found = []
+        advice = []
         chains = chains_of(self.replanner.site.store, running.values())
-        scenes: dict[str, _Scene] = {}
+        contexts: dict[str, _PlanContext] = {}
         for name in sorted(running, key=lambda one: self._pending[one][1] is None):
             attempt = running[name]
-            if attempt.plan not in scenes:
-                scenes[attempt.plan] = self._scene(attempt)
+            if attempt.plan not in contexts:
+                contexts[attempt.plan] = self._plan_context(attempt)
             asked = self._pending.pop(name)
             nodes = now.nodes.get(name, ())
-            decision = self._decided(attempt, *asked, nodes, chains[name], scenes[attempt.plan])
+            decision = self._decide(attempt, *asked, nodes, chains[name], contexts[attempt.plan])
             if decision is not None:
-                found.append(Advice(attempt, asked[0], decision, asked[1]))
+                advice.append(Advice(attempt, asked[0], decision, asked[1]))
             if time.monotonic() > ends:
                 break
-        return tuple(found)
+        return tuple(advice)
 
-    def _scene(self, attempt: Attempt) -> _Scene:
+    def _plan_context(self, attempt: Attempt) -> _PlanContext:
         limits = self.replanner.limits_of(attempt)
         short = short_now(self.replanner.site)
-        return _Scene(limits, self.replanner.finder(limits), short, self.replanner.lately())
+        return _PlanContext(limits, self.replanner.finder(limits), short, self.replanner.lately())
 
-    def _event(
+    def _event_of(
         self, attempt: Attempt, notices: Sequence[NoticeRecord], nodes: Sequence[NodeRecord], *, priced: bool
     ) -> tuple[Event, NoticeRecord | None] | None:
         for notice in notices:
             key = (notice.attempt, notice.rank, notice.id)
-            if notice.kind in _HINTS and key not in self._heeded:
-                self._heeded.add(key)
+            if notice.kind in _HINTS and key not in self._seen_hints:
+                self._seen_hints.add(key)
                 return _HINTS[notice.kind], notice
         now = self.replanner.site.clock()
         if priced:
@@ -124,37 +132,40 @@ class Adviser:
             return (Event.HEALTH if slow else Event.TICK), None
         return None
 
-    def _decided(
+    def _decide(
         self,
         attempt: Attempt,
         event: Event,
         notice: NoticeRecord | None,
         nodes: Sequence[NodeRecord],
         chain: Chain,
-        scene: _Scene,
+        context: _PlanContext,
     ) -> Decision | None:
-        """None where its job or its place is not known any more: then it stays."""
-        now, limits = self.replanner.site.clock(), scene.limits
+        """Return the decision, or None where the attempt stays as it is.
+
+        None also where its job or its place is not known any more.
+        """
+        now, limits = self.replanner.site.clock(), context.limits
         job = self.replanner.left_of(chain)
         if job is None or (event is Event.TICK and job.deadline is None):
             return None
-        found = scene.finder.find(job)[0]
-        here = next((c for c in found if same_machines(c, attempt, nodes)), None)
+        candidates = context.finder.find(job)[0]
+        here = next((c for c in candidates if same_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        elsewhere = [c for c in found if c.key != here.key and fits(c, job, now)]
+        elsewhere = [c for c in candidates if c.key != here.key and fits(c, job, now)]
         policy = self.replanner.policy_for(attempt)
-        short = scene.short.under(policy)
+        short = context.short.under(policy)
         others, closed = parted(elsewhere, [c for c in elsewhere if not short.has(c)], job, limits)
         if event is Event.HEALTH and notice is None and not others:
-            return None  # slow is better than not at all
+            return None  # A slow gang is better than none.
         leaves_in = None
         if notice is not None and notice.seconds is not None and event is not Event.REBALANCE:
             leaves_in = timedelta(seconds=notice.seconds)
         unsaved = last_step(attempt, nodes) - kept_step(attempt, nodes)
-        # A gang that moves because it wants to saves when the next one is there.
-        saved = unsaved == 0 or event in _WISHES
-        at = Here(
+        # A gang that moves voluntarily saves when the next one is ready.
+        saved = unsaved == 0 or event in _VOLUNTARY_EVENTS
+        current = Here(
             place_of(replace(here, running=True), job, limits),
             leaves_in,
             saved=saved,
@@ -164,18 +175,29 @@ class Adviser:
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
-        past = past_of(chain, job, found, scene.lately, now)
+        history = past_of(chain, job, candidates, context.lately, now)
         decision = policy.decide(
             Observation(
-                now, deadline, TICK, event, at, others, save, closed, past.began, past.share, past.lives, past.answers
+                now,
+                deadline,
+                TICK,
+                event,
+                current,
+                others,
+                save,
+                closed,
+                history.began,
+                history.share,
+                history.lives,
+                history.answers,
             )
         )
         if isinstance(decision, Move) and here.key in decision.to:
-            # What runs is not stopped to be made anew.
+            # A running gang is not stopped to be provisioned anew in the same place.
             decision = replace(decision, to=decision.to[: decision.to.index(here.key)], keep=True)
             if not decision.to:
                 return None
-        settled = attempt.met_at is not None and now - attempt.met_at >= _SETTLED
-        if isinstance(decision, Move) and event in _WISHES and not settled:
-            return None  # what moved a moment ago would only go to and fro
+        stayed = attempt.met_at is not None and now - attempt.met_at >= _LEAST_STAY
+        if isinstance(decision, Move) and event in _VOLUNTARY_EVENTS and not stayed:
+            return None  # A gang that moved a moment ago would only move to and fro.
         return decision

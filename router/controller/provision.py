@@ -1,7 +1,8 @@
-"""Making one gang: preview, apply, count, meet. Every step is written down before it is taken.
+"""Provision one gang: preview, apply, count the machines and wait until all ranks meet.
 
-An attempt that an earlier process left half made is taken up where it stands: its directory, token and name are the
-same."""
+Every step is recorded before it is taken. An attempt that an earlier process left half done is resumed where it stands:
+its directory, token and name are the same.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +28,18 @@ from terraform.workdir import forget_secrets, prepare
 
 T = TypeVar("T")
 _POLL_S = 0.1
-# Two heartbeats and a little: so long it may take until a rank that got the word says that it has begun.
+# A rank that was told to start reports it within two heartbeats and a little more.
 _START_S = 2 * Config.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
-# The cloud said no before there was a machine.
+# The cloud refused before there was a machine.
 _REFUSALS = frozenset({Cause.SHORT, Cause.QUOTA, Cause.PRICE, Cause.CREDENTIALS, Cause.THROTTLED})
 
 
-class Trouble(Exception):  # noqa: N818  (a verdict on a place)
-    """A gang could not be had; ``cause`` decides what is tried next, the message is for a person and holds no
-    secret."""
+class Trouble(Exception):  # noqa: N818
+    """A gang could not be provisioned.
+
+    ``cause`` decides what is tried next. The message is for a person and holds no secret.
+    """
 
     def __init__(self, cause: Cause, message: str) -> None:
         super().__init__(message)
@@ -46,10 +49,11 @@ class Trouble(Exception):  # noqa: N818  (a verdict on a place)
 def make(
     site: Site, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
 ) -> Attempt:
-    """The attempt with its gang complete: all ranks have met. ``spec`` None takes up what lies in its directory.
-    ``when_whole`` is called when they have; ranks that go on from another gang are waiting for its end then.
+    """Provision the gang, and return the attempt once all ranks have met.
 
-    Raises :class:`Trouble`: some machines may exist then, and the attempt has to be released.
+    ``spec`` None resumes what lies in the attempt's directory. ``when_whole`` is called when all ranks have met; ranks
+    that resume from another gang are waiting for its end then. Raises :class:`ProvisionError`: some machines may exist
+    then, and the attempt has to be released.
     """
     directory = site.directory(attempt.directory)
     if attempt.phase is Phase.PLANNED:
@@ -57,35 +61,38 @@ def make(
     if spec is None:
         site.store.note(attempt.id, "provisioning taken up", site.clock())
     else:
-        # Hosts of one's own, and processes, have no disk that a cloud sends a bill for.
+        # Own hosts and local processes have no disk that a cloud bills for.
         own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
         site.store.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
-    witness = Witness(site, attempt)
+    inventory = Witness(site, attempt)
     try:
         if spec is not None:
             prepare(directory, spec, plugins=site.plugins)
-        preview = _once_unlocked(lambda: site.runner.preview(directory, stop=site.stop))
+        preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
         site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
             raise Trouble(Cause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
-        applied = site.runner.apply(directory, witness.saw, preview=preview, stop=site.stop)
+        applied = site.runner.apply(directory, inventory.saw, preview=preview, stop=site.stop)
     except TerraformError as error:
         cause = cause_of(error)
         if cause is Cause.STOPPED and not site.stop.is_set():
-            cause = Cause.HERE  # somebody else ended it
+            cause = Cause.HERE  # Another process stopped Terraform.
         if cause in _REFUSALS:
-            witness.refused()
+            inventory.refused()
         remedy = f" ({error.remedy})" if error.remedy else ""
         raise Trouble(cause, f"{error}{remedy}") from error
-    nodes = _counted(site, attempt, applied)
+    nodes = _count_machines(site, attempt, applied)
     site.tell(attempt.job, f"{len(nodes)} machines are there, {attempt.id} waits for all ranks")
-    attempt = _meet(site, attempt, when_whole)
+    attempt = _wait_for_ranks(site, attempt, when_whole)
     forget_secrets(directory)
     return attempt
 
 
-def _once_unlocked(action: Callable[[], T]) -> T:
-    """An engine whose parent was killed still holds the state; it ends by itself."""
+def _retry_while_locked(action: Callable[[], T]) -> T:
+    """Call the action, retrying while an engine whose parent was killed still holds the state's lock.
+
+    Such an engine ends by itself.
+    """
     for _ in range(_LOCK_TRIES):
         try:
             return action()
@@ -94,16 +101,16 @@ def _once_unlocked(action: Callable[[], T]) -> T:
     return action()
 
 
-def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, ...]:
+def _count_machines(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, ...]:
     try:
-        made = made_nodes(applied.outputs)
+        nodes = made_nodes(applied.outputs)
     except ValueError as error:
         raise Trouble(Cause.FAILED, str(error)) from error
-    if [node.rank for node in made] != list(range(attempt.machines)):
-        raise Trouble(Cause.SHORT, f"{len(made)} of {attempt.machines} machines came")
+    if [node.rank for node in nodes] != list(range(attempt.machines)):
+        raise Trouble(Cause.SHORT, f"{len(nodes)} of {attempt.machines} machines came")
     look(site, attempt)
     now = site.clock()
-    for node, record in zip(made, site.store.nodes(attempt.id), strict=True):
+    for node, record in zip(nodes, site.store.nodes(attempt.id), strict=True):
         site.store.set_node(
             attempt.id,
             node.rank,
@@ -113,19 +120,22 @@ def _counted(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, 
             zone=node.zone or record.zone,
             made_at=record.made_at or now,
         )
-    _release_doubles(site, attempt, {node.id for node in made})
-    site.store.note(attempt.id, "made", now, machines=len(made))
-    return made
+    _release_unknown_machines(site, attempt, {node.id for node in nodes})
+    site.store.note(attempt.id, "made", now, machines=len(nodes))
+    return nodes
 
 
-def _release_doubles(site: Site, attempt: Attempt, known: set[str]) -> None:
-    """Machines of this attempt that Terraform does not know: asked for just when an earlier process was killed."""
+def _release_unknown_machines(site: Site, attempt: Attempt, known: set[str]) -> None:
+    """Release machines of this attempt that Terraform does not know.
+
+    They were requested just when an earlier process was killed.
+    """
     try:
         fleet = site.fleet(attempt.cloud)
         if fleet is None:
             return
         findings = fleet.found([attempt.region])
-        doubles = [
+        unknown = [
             found
             for found in findings.found
             if found.attempt == attempt.id
@@ -133,32 +143,32 @@ def _release_doubles(site: Site, attempt: Attempt, known: set[str]) -> None:
             and found.machine_id not in known
             and found.state_id == site.store.id
         ]
-        if doubles:
-            site.store.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in doubles])
-            for error in fleet.release(doubles):
+        if unknown:
+            site.store.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in unknown])
+            for error in fleet.release(unknown):
                 if error is not None:
                     raise error
     except ProviderError as error:
         site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
 
 
-def _meet(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
+def _wait_for_ranks(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
     limit_s = site.deploy.patience.meet.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
-        now = site.store.attempt(attempt.id)
-        if now is None:
+        current = site.store.attempt(attempt.id)
+        if current is None:
             raise Trouble(Cause.HERE, f"{attempt.id} is gone from the state database")
-        if now.met_at is not None:
+        if current.met_at is not None:
             if when_whole is not None:
                 when_whole()
-            return _ready(site, now)
-        if now.phase is not Phase.PROVISIONING:
-            raise Trouble(Cause.STOPPED, f"{attempt.id} was released by somebody else")
-        if now.result:
-            # Code that cannot be had is missing everywhere; a rank that does not start or meet speaks of its machine.
-            cause = Cause.JOB if now.result == states.NO_CODE else Cause.UNHEALTHY
-            raise Trouble(cause, _how_it_went(site.store.nodes(attempt.id), now.result))
+            return _wait_for_start(site, current)
+        if current.phase is not Phase.PROVISIONING:
+            raise Trouble(Cause.STOPPED, f"{attempt.id} was released by another process")
+        if current.result:
+            # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
+            cause = Cause.JOB if current.result == states.NO_CODE else Cause.UNHEALTHY
+            raise Trouble(cause, _failure_text(site.store.nodes(attempt.id), current.result))
         if site.stop.is_set():
             raise Trouble(Cause.STOPPED, "stopped")
         if time.monotonic() > ends:
@@ -167,8 +177,8 @@ def _meet(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -
         time.sleep(_POLL_S)
 
 
-def _ready(site: Site, attempt: Attempt) -> Attempt:
-    # Whoever leaves now would leave ranks waiting for the word that all have met.
+def _wait_for_start(site: Site, attempt: Attempt) -> Attempt:
+    # Leaving now would leave ranks waiting for the word that all have met.
     ends = time.monotonic() + _START_S
     while time.monotonic() < ends and not site.stop.is_set():
         if all(node.agent not in ("", states.STARTING, states.WAITING) for node in site.store.nodes(attempt.id)):
@@ -180,7 +190,7 @@ def _ready(site: Site, attempt: Attempt) -> Attempt:
     )
 
 
-def _how_it_went(nodes: tuple[NodeRecord, ...], result: str) -> str:
+def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:
     for node in nodes:
         if node.ended_reason and node.ended_reason != states.FINISHED:
             return f"rank {node.rank}: {node.ended_reason} {node.ended_message}".rstrip()

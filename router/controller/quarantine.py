@@ -1,6 +1,6 @@
-"""Pools that took machines back, or lost them, are left alone for a while: longer each time, forgotten in a day.
+"""Avoid pools for a while that interrupted or lost machines: longer each time, forgotten in a day.
 
-Under a policy that models availability it is the policy that decides when to try them again.
+Under a policy that models availability, the policy decides when to try such pools again.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ UNHEALTHY = "unhealthy"
 
 
 def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -> None:
-    """Remembers the pools of these ranks as short; of several machines of one pool once."""
+    """Remember the pools of these ranks as short; several machines of one pool count once."""
     quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
 
 
-def quarantine_all(site: Site, taken: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]) -> None:
-    """The same for many gangs at once: attempt, its machines, those ranks of it, why. What a pool that is left alone
-    already still loses was there before, and counts as the same time."""
+def quarantine_all(site: Site, losses: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]) -> None:
+    """Remember the pools of many gangs as short: attempt, its machines, the ranks and the reason of each.
+
+    A further loss in a pool that is avoided already counts as the same occasion.
+    """
     now = site.clock()
     pools: dict[Pool, tuple[Attempt, str]] = {}
-    for attempt, nodes, ranks, why in taken:
+    for attempt, nodes, ranks, why in losses:
         for node in nodes:
             if node.rank in ranks:
                 pool = (attempt.cloud, attempt.region, node.zone, node.instance_type, node.market)
                 pools.setdefault(pool, (attempt, why))
     if not pools:
         return
-    lately: dict[Pool, list[Shortage]] = {}
+    recent: dict[Pool, list[Shortage]] = {}
     for shortage in site.store.shortages_since(now - REMEMBERED):
-        lately.setdefault(_pool(shortage), []).append(shortage)
+        recent.setdefault(_pool(shortage), []).append(shortage)
     new = []
     for pool, (attempt, why) in sorted(pools.items(), key=str):
-        stretches = [(shortage.at, shortage.until) for shortage in lately.get(pool, ())]
-        until = until_left_alone(stretches, now, site.deploy.patience.quarantine)
+        closures = [(shortage.at, shortage.until) for shortage in recent.get(pool, ())]
+        until = until_left_alone(closures, now, site.deploy.patience.quarantine)
         if until is not None:
             new.append(Shortage(*pool, attempt.machines, now, until, why))
     site.store.remember_short(*new)
 
 
 def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | NodeRecord], why: str) -> None:
-    """The pools of a gang that could not be had, or not even be asked for, are short for a while."""
+    """Remember the pools of a gang as short for a while, because it could not be obtained or even requested."""
     now = site.clock()
     until = now + site.deploy.patience.shortage
     pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
@@ -70,11 +72,11 @@ class Short:
 
     def __init__(self, shortages: Iterable[Shortage]) -> None:
         pools = {_pool(shortage) for shortage in shortages}
-        # A shortage of a whole region is one of each zone; an offer of a region may come from any zone.
+        # A shortage of a whole region is one of each zone, and an offer for a region may come from any zone.
         self._pools = pools | {(cloud, region, _ANY, kind, market) for cloud, region, _, kind, market in pools}
 
     def has(self, candidate: Candidate) -> bool:
-        """Whether a part of the gang would come from one of them."""
+        """Return whether a part of the candidate's gang would come from one of these pools."""
         return any(self._has(part.offer) for part in candidate.parts)
 
     def _has(self, offer: Offer) -> bool:
@@ -87,19 +89,19 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class ShortNow:
-    """The pools that are short at a moment: ``usual``, and ``modelled`` for policies that model availability."""
+    """The pools that are short at one moment: ``usual`` ones, and ``modelled`` for policies that model availability."""
 
     usual: Short
     modelled: Short
 
     def under(self, policy: Policy) -> Short:
-        """Those for attempts that the policy runs."""
+        """Return the short pools for attempts that the policy runs."""
         return self.modelled if models_availability(policy) else self.usual
 
 
 def short_now(site: Site) -> ShortNow:
-    """The pools that are short; machines that were not well are left alone under every policy."""
+    """Return the pools that are short now; pools of unhealthy machines are avoided under every policy."""
     now, first = site.clock(), site.deploy.patience.quarantine
     known = site.store.shortages(now)
-    brief = [s for s in known if s.why == UNHEALTHY or is_closed((s.at, s.until), now, first, modelled=True)]
-    return ShortNow(Short(known), Short(brief))
+    modelled = [s for s in known if s.why == UNHEALTHY or is_closed((s.at, s.until), now, first, modelled=True)]
+    return ShortNow(Short(known), Short(modelled))

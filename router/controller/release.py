@@ -1,6 +1,6 @@
-"""Releasing a gang: everything that an attempt made goes, is seen to be gone, and is written into the ledger.
+"""Release a gang: delete all that an attempt created, verify that it is gone, and enter it into the ledger.
 
-May be called again after any failure or crash: each step finds what the one before left.
+May be called again after any failure or crash: each step continues from what the one before left.
 """
 
 from __future__ import annotations
@@ -35,33 +35,37 @@ from terraform.spec import Host
 from terraform.workdir import damaged, forget_secrets, forget_state, repair
 
 _TRIES = 3
-# Clouds bill no less.
+# Clouds bill no shorter time.
 _LEAST_METERED = timedelta(seconds=1)
 _PAUSE_S = 2.0
-# Two heartbeats, and what a coordinator takes to write them down.
+# Two heartbeats, and the time that a coordinator takes to store them.
 _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
-# An engine whose parent was killed still works; it ends by itself.
+# A Terraform process whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 
 
 def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
-    """Releases every machine of the attempt; it is over afterwards. ``reason`` ``finished`` ends it as finished, any
-    other as failed. NotReleasedError: it stays in RELEASING."""
+    """Release every machine of the attempt, and return the attempt, which is over then.
+
+    ``reason`` ``finished`` ends it as finished, any other as failed. NotReleasedError: the attempt stays in RELEASING.
+    """
     if attempt.phase.is_over:
         return attempt
     if attempt.phase is not Phase.RELEASING:
-        attempt = site.store.update(attempt.id, lambda a: _going(a, reason, message))
+        attempt = site.store.update(attempt.id, lambda a: _releasing(a, reason, message))
         site.store.note(attempt.id, "releasing", site.clock(), reason=reason)
     if attempt.made_at is not None:
-        _let_them_save(site, attempt)
-        _unmake(site, attempt)
-    return _over(site, attempt)
+        _wait_for_saves(site, attempt)
+        _delete_resources(site, attempt)
+    return _close(site, attempt)
 
 
-def _let_them_save(site: Site, attempt: Attempt) -> None:
-    """Gives the training its grace: in RELEASING the coordinator orders every rank to stop. Machines that run a
-    script are stopped that way by their module; others would just be switched off. Ranks that do not call are not
-    waited for."""
+def _wait_for_saves(site: Site, attempt: Attempt) -> None:
+    """Give the training its grace period: in RELEASING the coordinator orders every rank to stop.
+
+    Machines that run a script are stopped that way by their module; others would just be switched off. Ranks that do
+    not call are not waited for.
+    """
     if attempt.met_at is None or boot_of(attempt.cloud) is Boot.SCRIPT:
         return
     ends = time.monotonic() + Config.heartbeat_seconds + GRACE_SECONDS
@@ -70,8 +74,8 @@ def _let_them_save(site: Site, attempt: Attempt) -> None:
         now = time.monotonic()
         waiting = False
         for node in site.store.nodes(attempt.id):
-            known, since = heard.get(node.rank, (None, now))
-            if node.rank not in heard or known != node.heard_at:
+            heard_before, since = heard.get(node.rank, (None, now))
+            if node.rank not in heard or heard_before != node.heard_at:
                 heard[node.rank], since = (node.heard_at, now), now
             waiting |= not node.ended_reason and now - since < _SILENT_S
         if not waiting:
@@ -79,38 +83,38 @@ def _let_them_save(site: Site, attempt: Attempt) -> None:
         time.sleep(_PAUSE_S / 4)
 
 
-def _going(attempt: Attempt, reason: str, message: str) -> Attempt | None:
+def _releasing(attempt: Attempt, reason: str, message: str) -> Attempt | None:
     if attempt.phase is Phase.RELEASING or attempt.phase.is_over:
         return None
     return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
 
 
-def _unmake(site: Site, attempt: Attempt) -> None:
+def _delete_resources(site: Site, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
-    trouble: Exception | None = None
-    by_terraform = _is_whole(site, attempt)
+    last_error: Exception | None = None
+    by_terraform = _is_readable(site, attempt)
     if not by_terraform:
-        _release_by_tag(site, attempt, surely=True)
+        _release_by_tag(site, attempt, required=True)
     for left in reversed(range(_TRIES) if by_terraform else ()):
         try:
-            _destroy(site, attempt)
-            trouble = None
+            _destroy_with_terraform(site, attempt)
+            last_error = None
             break
         except StateLostError:
-            # What the state should have listed is found by its tag; then the next try begins from nothing.
-            _release_by_tag(site, attempt, surely=True)
+            # Resources missing from the lost state are found by tag; then the next try starts from nothing.
+            _release_by_tag(site, attempt, required=True)
             stop_strays(directory)
             forget_state(directory)
-            trouble = None
+            last_error = None
             break
         except TerraformError as error:
-            trouble = error
+            last_error = error
             if left:
                 time.sleep(_PAUSE_S)
-    if trouble is not None:
-        raise NotReleasedError(f"{attempt.id}: {trouble}") from trouble
-    # Machines that were asked for when the engine was killed are in no state.
-    _release_by_tag(site, attempt, surely=False)
+    if last_error is not None:
+        raise NotReleasedError(f"{attempt.id}: {last_error}") from last_error
+    # Machines that were requested when Terraform was killed are in no state.
+    _release_by_tag(site, attempt, required=False)
     stop_strays(directory)
     if left_over := strays(directory):
         raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
@@ -121,9 +125,11 @@ def _unmake(site: Site, attempt: Attempt) -> None:
             file.unlink(missing_ok=True)
 
 
-def _is_whole(site: Site, attempt: Attempt) -> bool:
-    """Whether Terraform can read the run directory, made so again from the state where something of it was damaged.
-    False: only the tag leads to the machines. NotReleasedError where there is no tag either."""
+def _is_readable(site: Site, attempt: Attempt) -> bool:
+    """Return whether Terraform can read the run directory, after repairing damaged files from the state.
+
+    False: only the tag leads to the machines. NotReleasedError where there is no tag either.
+    """
     directory = site.directory(attempt.directory)
     if not (bad := damaged(directory)):
         return True
@@ -142,17 +148,17 @@ def _is_whole(site: Site, attempt: Attempt) -> bool:
 
 
 def _hosts(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
-    """The hosts that the machines are, by rank; none where they are not our own."""
+    """Return the own hosts that the machines are, by rank; empty where they are not our own."""
     groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
     known = {host.address: host for group in groups for host in group}
     own = needs_hosts(attempt.cloud)
     return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
 
 
-def _destroy(site: Site, attempt: Attempt) -> None:
+def _destroy_with_terraform(site: Site, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
     if not directory.exists():
-        return  # prepared nothing, or somebody removed it: tags decide
+        return  # Nothing was prepared, or a user removed the directory: tags decide.
     for left in reversed(range(_LOCK_TRIES)):
         try:
             look(site, attempt)
@@ -165,15 +171,18 @@ def _destroy(site: Site, attempt: Attempt) -> None:
         except RunDirectoryError:
             if any(directory.glob("*.tfstate")):
                 raise
-            return  # nothing was prepared, so nothing was made
+            return  # Nothing was prepared, so nothing was created.
 
 
-def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
-    """``surely``: nothing else can say what exists, so that a cloud which cannot be asked is an error."""
+def _release_by_tag(site: Site, attempt: Attempt, *, required: bool) -> None:
+    """Release the attempt's machines by their tag.
+
+    ``surely``: nothing else can say what exists, so that a cloud which cannot be queried is an error.
+    """
     try:
-        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not surely)
+        released = release_tagged(site, attempt.cloud, attempt.region, {attempt.id}, machines_only=not required)
     except ProviderError as error:
-        if surely:
+        if required:
             raise NotReleasedError(f"{attempt.id}: {error}") from error
         site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
@@ -185,15 +194,17 @@ def _release_by_tag(site: Site, attempt: Attempt, *, surely: bool) -> None:
 def release_tagged(
     site: Site, cloud: str, region: str, attempts: set[str], *, machines_only: bool
 ) -> Mapping[Found, ProviderError | None]:
-    """Releases the machines that carry the tag of one of these attempts and are ours. ProviderError when the cloud
-    cannot be asked; empty where a cloud knows no tags."""
+    """Release our machines that carry the tag of one of these attempts, and return the error of each or None.
+
+    ProviderError when the cloud cannot be queried; empty where a cloud has no tags.
+    """
     fleet = site.fleet(cloud)
     if fleet is None:
         return {}
     findings = fleet.found([region])
     if findings.gaps:
         raise findings.gaps[0].error
-    # Of what Terraform released, clouds may go on listing networks and the like for hours.
+    # Clouds may list networks and the like for hours after Terraform released them.
     kinds = {"machine"} if machines_only else {"machine", "other"}
     ours = [
         f
@@ -204,24 +215,29 @@ def release_tagged(
 
 
 def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetime) -> datetime:
-    """Now; where the clock was set back meanwhile, when it was last heard of: what was there has cost something."""
+    """Return now, or where the clock was set back meanwhile, when the machine was last heard of.
+
+    A machine that existed has cost something.
+    """
     known = [moment for moment in (now, node.heard_at, attempt.met_at, attempt.result_at) if moment is not None]
     return max(known) if max(known) > made_at else made_at + _LEAST_METERED
 
 
 def _meter(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
-    """Writes the attempt into the ledger. A machine that is there from before stays as it is: what is told meanwhile
-    would cut its time another way."""
+    """Enter the attempt into the ledger. Entries of machines that are there already stay.
+
+    Reports that arrived meanwhile would split a machine's time another way.
+    """
     journal = site.store.journal(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
     course = course_of(
         attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
     )
-    there = {
+    metered_ranks = {
         entry.rank
         for entry in site.store.ledger.entries(attempt=attempt.id, kind=Kind.METERED)
         if entry.what is What.MACHINE
     }
-    new = [node for node in nodes if node.rank not in there]
+    new = [node for node in nodes if node.rank not in metered_ranks]
     site.store.ledger.add(
         (
             *metered_entries(attempt, new, now, course),
@@ -231,27 +247,27 @@ def _meter(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord], now: datet
     )
 
 
-def _over(site: Site, attempt: Attempt) -> Attempt:
+def _close(site: Site, attempt: Attempt) -> Attempt:
     now = site.clock()
     for node in site.store.nodes(attempt.id):
         if node.made_at is not None and node.gone_at is None:
             site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
     nodes = site.store.nodes(attempt.id)
-    last, kept = last_step(attempt, nodes), kept_step(attempt, nodes)
+    last, saved_step = last_step(attempt, nodes), kept_step(attempt, nodes)
     if attempt.result == states.FINISHED:
-        kept = last  # what it leaves behind is more than a checkpoint
+        saved_step = last  # A finished training leaves more behind than a checkpoint.
 
     def counted(current: Attempt) -> Attempt | None:
-        return None if current.kept_step is not None else replace(current, last_step=last, kept_step=kept)
+        return None if current.kept_step is not None else replace(current, last_step=last, kept_step=saved_step)
 
     attempt = site.store.update(attempt.id, counted)
     _meter(site, attempt, nodes, now)
     site.store.note(attempt.id, "released", now, reason=attempt.reason)
     phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
 
-    def close(current: Attempt) -> Attempt | None:
+    def closed(current: Attempt) -> Attempt | None:
         if current.phase.is_over:
             return None
         return replace(current, phase=phase, gone_at=now)
 
-    return site.store.update(attempt.id, close)
+    return site.store.update(attempt.id, closed)

@@ -1,4 +1,4 @@
-"""Where jobs go on that lost their gang: all that wait for a place at one moment are planned together."""
+"""Place interrupted gangs again: all jobs that wait for a place at one moment are planned together."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ _EVENTS = {Reason.INTERRUPTED.value: Event.INTERRUPTION, Reason.LOST.value: Even
 
 @dataclass(frozen=True, slots=True)
 class Wanting:
-    """A job that needs a place. ``leaving``: its gang that is still there, None where all is gone, or where it stays
-    until the next is there. ``wish``: where the policy wants it to go; None: it is asked now."""
+    """A job that needs a place.
+
+    ``leaving``: its gang that still exists; None where all machines are gone, or where the gang stays until the next
+    one is ready. ``wish``: where the policy wants the job to go; None: the policy is asked now.
+    """
 
     chain: Chain
     leaving: Attempt | None = None
@@ -57,15 +60,15 @@ class Wanting:
 
     @property
     def last(self) -> Attempt:
-        """Its newest attempt."""
+        """Return the job's newest attempt."""
         return self.chain.last
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """There."""
+    """The job gets the place that ``choice`` describes."""
 
-    errand: Errand
+    request: Errand
     choice: Choice
     checkpoint_seconds: float | None
     why: str = ""
@@ -73,14 +76,14 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Nowhere now."""
+    """The job gets no place now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Never:
-    """It will not go on."""
+    """The job will not resume."""
 
     why: str
 
@@ -91,8 +94,11 @@ Alive = tuple[Sequence[Attempt], Sequence[NodeRecord]]
 
 @dataclass(slots=True)
 class Replanner:
-    """``book``: the prices of now. ``recorded``: the policy that an attempt was begun with; where that is None,
-    ``policy`` decides."""
+    """Finds places for jobs that lost their gang or want to move.
+
+    ``book`` returns the current prices. ``recorded`` returns the policy that an attempt was begun with; where that is
+    None, ``policy`` decides.
+    """
 
     site: Site
     book: Callable[[], PriceBook]
@@ -101,153 +107,170 @@ class Replanner:
     recorded: Callable[[Attempt], Policy | None] = lambda _: None
     _plans_as_of: dict[str, datetime] = field(default_factory=dict)
 
-    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
-        """An answer for each. One program for all jobs whose plans had the same limits."""
+    def replan(self, pending: Sequence[Wanting]) -> list[Answer]:
+        """Return an answer for each job. Jobs whose plans had the same limits are solved as one program."""
         answers: dict[int, Answer] = {}
         by_limits: dict[str, list[int]] = {}
-        texts = {plan: limits_text(self.site.store, plan) for plan in {want.last.plan for want in wanting}}
-        for number, want in enumerate(wanting):
+        texts = {plan: limits_text(self.site.store, plan) for plan in {want.last.plan for want in pending}}
+        for number, want in enumerate(pending):
             by_limits.setdefault(texts[want.last.plan], []).append(number)
         for text, numbers in by_limits.items():
             limits = Limits.model_validate_json(text)
-            answers |= dict(zip(numbers, self._together([wanting[n] for n in numbers], limits), strict=True))
-        return [answers[number] for number in range(len(wanting))]
+            answers |= dict(zip(numbers, self._replan_under_limits([pending[n] for n in numbers], limits), strict=True))
+        return [answers[number] for number in range(len(pending))]
 
     def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed | Outcome]:
-        """Writes the answers down, all at once, before anything is done."""
-        return place(self.site, [Next(go.errand, go.choice, go.checkpoint_seconds, want.chain) for want, go in going])
+        """Record the accepted placements, all at once, before anything is provisioned."""
+        return place(self.site, [Next(go.request, go.choice, go.checkpoint_seconds, want.chain) for want, go in going])
 
-    def _together(self, wanting: Sequence[Wanting], limits: Limits) -> list[Answer]:
+    def _replan_under_limits(self, pending: Sequence[Wanting], limits: Limits) -> list[Answer]:
         now, book = self.site.clock(), self.book()
         finder = self.finder(limits)
         short, lately = short_now(self.site), self.lately()
-        jobs = self._jobs(wanting)
+        jobs = self._job_texts(pending)
         alive = self.site.store.overview.alive()
         answers: dict[int, Answer] = {}
         wants: list[tuple[int, Want]] = []
-        for number, want in enumerate(wanting):
-            job = self._job(want, jobs)
+        for number, want in enumerate(pending):
+            job = self._remaining_job(want, jobs)
             if isinstance(job, Never):
                 answers[number] = job
                 continue
-            every = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
+            all_candidates = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
             closed = short.under(self.policy_for(want.last))
-            found = tuple(candidate for candidate in every if not closed.has(candidate))
+            open_candidates = tuple(candidate for candidate in all_candidates if not closed.has(candidate))
             if want.wish is not None:
-                found = tuple(candidate for candidate in found if candidate.key in want.wish.to)
-            allowed = self._allowed(want, every, found, job, limits, lately)
+                open_candidates = tuple(candidate for candidate in open_candidates if candidate.key in want.wish.to)
+            allowed = self._ask_policy(want, all_candidates, open_candidates, job, limits, lately)
             if isinstance(allowed, Later):
                 answers[number] = allowed
             else:
-                most = None if job.budget is None else job.budget - self._spent(job, alive, now)
+                budget_left = None if job.budget is None else job.budget - self._spent_on(job, alive, now)
                 order = allowed.to if allowed.ordered else ()
-                wants.append((number, Want(job, found, frozenset(allowed.to), allowed.late, most, want.last.id, order)))
-        leaving = {want.leaving.id for want in wanting if want.leaving is not None}
+                wants.append(
+                    (
+                        number,
+                        Want(
+                            job, open_candidates, frozenset(allowed.to), allowed.late, budget_left, want.last.id, order
+                        ),
+                    )
+                )
+        leaving = {want.leaving.id for want in pending if want.leaving is not None}
         staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
-        held = [_held(staying, alive[1], book, limits)]
-        money = self._money_left(limits, staying.values(), alive, now)
-        done = reassign([want for _, want in wants], limits, held, solver=self.solver, money_left=money)
+        uses = [_use_of_limits(staying, alive[1], book, limits)]
+        money_left = self._money_left(limits, staying.values(), alive, now)
+        placements = reassign([want for _, want in wants], limits, uses, solver=self.solver, money_left=money_left)
         saved = saved_for_all(
-            self.site.store, {want.last.id: want.last.order_id for want in wanting if want.last.order_id}
+            self.site.store, {want.last.id: want.last.order_id for want in pending if want.last.order_id}
         )
-        for number, want_ in wants:
-            chosen = done.placed.get(want_.name)
+        for number, placement_request in wants:
+            chosen = placements.placed.get(placement_request.name)
             if chosen is not None:
-                answers[number] = self._go(wanting[number], want_.job, chosen, book, saved)
-            elif want_.most_usd is not None and want_.most_usd.nanos <= 0:
+                answers[number] = self._accept(pending[number], placement_request.job, chosen, book, saved)
+            elif placement_request.most_usd is not None and placement_request.most_usd.nanos <= 0:
                 answers[number] = Never("its budget is spent")
             else:
                 answers[number] = Later("every place that it may use is taken, or over its budget")
-        return [answers[number] for number in range(len(wanting))]
+        return [answers[number] for number in range(len(pending))]
 
-    def _spent(self, job: Job, alive: Alive, now: datetime) -> Usd:
-        """By the ledger, and until now by what is there, whatever it was that the job was planned for."""
+    def _spent_on(self, job: Job, alive: Alive, now: datetime) -> Usd:
+        """Return what the job has cost by the ledger, and by its machines that still exist.
+
+        Machines count whatever plan they run under.
+        """
         entries = self.site.store.ledger.entries(kind=Kind.METERED, job=job.name)
         mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
         return Usd.total(e.usd for e in entries) + spent([node for node in alive[1] if node.attempt in mine], now)
 
     def _money_left(self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime) -> dict[str, Usd]:
-        """What teams with a budget may still spend this month, beside what runs on, at its ceilings, and what was spent
-        on what leaves."""
+        """Return what each team with a budget may still spend this month.
+
+        What keeps running counts at its ceilings, and what leaves with what it has cost.
+        """
         teams = with_hard(limits, holding(self.site.store.budgets.all(), Month.of(now))).teams
         if not teams:
             return {}
         month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
-        stays, left = {attempt.id for attempt in staying}, {}
+        staying_ids, remaining = {attempt.id for attempt in staying}, {}
         for budget in teams:
             metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
-            gone = {a.id for a in alive[0] if a.team == budget.team and a.id not in stays}
-            committed += spent([node for node in alive[1] if node.attempt in gone], now)
-            left[budget.team] = budget.budget - max(metered, budget.spent) - committed
-        return left
+            leaving = {a.id for a in alive[0] if a.team == budget.team and a.id not in staying_ids}
+            committed += spent([node for node in alive[1] if node.attempt in leaving], now)
+            remaining[budget.team] = budget.budget - max(metered, budget.spent) - committed
+        return remaining
 
     def policy_for(self, attempt: Attempt) -> Policy:
-        """The policy that runs an attempt, and the next ones of its job."""
+        """Return the policy that runs an attempt and the next attempts of its job."""
         return self.recorded(attempt) or self.policy
 
     def finder(self, limits: Limits) -> CandidateFinder:
-        """What finds places at the prices and the time of now."""
+        """Return a finder of candidates at the current prices and time."""
         return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
 
     def left_of(self, chain: Chain) -> Job | None:
-        """What is left of the job from its last confirmed step; None where its specification is not known."""
+        """Return the remaining work of the job from its last confirmed step.
+
+        None where its specification is not known.
+        """
         last = chain.last
-        return self._left(chain, self.site.store.job(last.job_digest))
+        return self._remaining_work(chain, self.site.store.job(last.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
-        """Those that its plan was accepted with."""
+        """Return the limits that the attempt's plan was accepted with."""
         return Limits.model_validate_json(limits_text(self.site.store, attempt.plan))
 
-    def _left(self, chain: Chain, text: str | None) -> Job | None:
+    def _remaining_work(self, chain: Chain, text: str | None) -> Job | None:
         if text is None:
             return None
         step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
-        return job_left(_read_job(text), step, there, self._as_of(chain.last))
+        return job_left(_read_job(text), step, there, self._plan_time(chain.last))
 
-    def _as_of(self, attempt: Attempt) -> datetime:
-        """When its plan was made; a plan never changes."""
+    def _plan_time(self, attempt: Attempt) -> datetime:
+        """Return when the attempt's plan was made; cached, because a plan never changes."""
         if attempt.plan not in self._plans_as_of:
             self._plans_as_of[attempt.plan] = as_of(self.site.store, attempt)
         return self._plans_as_of[attempt.plan]
 
-    def _jobs(self, wanting: Sequence[Wanting]) -> dict[str, str]:
-        return self.site.store.jobs({want.last.job_digest for want in wanting})
+    def _job_texts(self, pending: Sequence[Wanting]) -> dict[str, str]:
+        return self.site.store.jobs({want.last.job_digest for want in pending})
 
-    def _job(self, want: Wanting, jobs: Mapping[str, str]) -> Job | Never:
+    def _remaining_job(self, want: Wanting, jobs: Mapping[str, str]) -> Job | Never:
         if want.chain.in_vain >= self.site.deploy.patience.tries:
             return Never(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
-        return self._left(want.chain, jobs.get(want.last.job_digest)) or Never("its specification is not in the state")
+        return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or Never(
+            "its specification is not in the state"
+        )
 
     def lately(self) -> tuple[Shortage, ...]:
-        """Pools that ran short in the last day, whosoever gangs they were to be."""
+        """Return the pools that ran short in the last day, for anybody's gangs."""
         return self.site.store.shortages_since(self.site.clock() - _LATELY)
 
     def has_time(self, attempt: Attempt) -> bool:
-        """Whether its job has a deadline that is still ahead."""
+        """Return whether the attempt's job has a deadline that is still ahead."""
         text = self.site.store.job(attempt.job_digest)
         deadline = None if text is None else _read_job(text).deadline
-        return deadline is not None and deadline.at(self._as_of(attempt)) > self.site.clock()
+        return deadline is not None and deadline.at(self._plan_time(attempt)) > self.site.clock()
 
-    def _allowed(
+    def _ask_policy(
         self,
         want: Wanting,
-        every: Sequence[Candidate],
-        found: Sequence[Candidate],
+        all_candidates: Sequence[Candidate],
+        open_candidates: Sequence[Candidate],
         job: Job,
         limits: Limits,
-        lately: Sequence[Shortage],
+        recent_shortages: Sequence[Shortage],
     ) -> Move | Later:
         if want.wish is not None and want.wish.ordered:
-            return want.wish if found else Later("none of the places that it wants is left")
+            return want.wish if open_candidates else Later("none of the places that it wants is left")
         now = self.site.clock()
         deadline = None if job.deadline is None else job.deadline.at(now)
         event = _EVENTS.get(want.last.reason, Event.ENDED_SHORT)
-        places, closed = parted(every, found, job, limits)
-        past = past_of(want.chain, job, every, lately, now)
-        seen = Observation(
+        places, closed = parted(all_candidates, open_candidates, job, limits)
+        history = past_of(want.chain, job, all_candidates, recent_shortages, now)
+        observation = Observation(
             now,
             deadline,
             TICK,
@@ -255,38 +278,45 @@ class Replanner:
             None,
             places,
             closed=closed,
-            began=past.began,
-            share=past.share,
-            lives=past.lives,
-            answers=past.answers,
+            began=history.began,
+            share=history.share,
+            lives=history.lives,
+            answers=history.answers,
         )
-        decision = self.policy_for(want.last).decide(seen)
+        decision = self.policy_for(want.last).decide(observation)
         if isinstance(decision, Move):
             return decision
         return Later(getattr(decision, "why", "") or "no place is left")
 
-    def _go(self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]) -> Answer:
+    def _accept(
+        self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]
+    ) -> Answer:
         last, now = want.last, self.site.clock()
         hours = chosen.reserved_hours(max(1, job.steps_left))
         choice = choice_from(chosen, now, now + timedelta(hours=hours))
         order = Order(last.job, last.gang, last.start, choice.end, ())
         policies = (last.policy, last.quoted_policy)
-        errand = Errand(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
-        return Go(errand, choice, _interval(last, job, chosen, book, saved.get(last.id)))
+        request = Errand(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
+        return Go(request, choice, _save_interval(last, job, chosen, book, saved.get(last.id)))
 
 
-def _interval(last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None) -> float | None:
-    """How often it is to save there; half of what it was where the time of a notice was too short to save."""
+def _save_interval(
+    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None
+) -> float | None:
+    """Return how often the job is to save there, in seconds.
+
+    The interval is halved where the time of a notice was too short to save.
+    """
     part = chosen.parts[-1]
     best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
-    known = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
+    intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:
-        return max(LEAST_INTERVAL_S, min(known or [_ran_s(last)]) / 2)
-    return min(known, default=None)
+        return max(LEAST_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+    return min(intervals, default=None)
 
 
-def _held(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits) -> Use:
-    """What goes on running takes of the limits."""
+def _use_of_limits(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits) -> Use:
+    """Return how much of the limits the gangs that keep running use."""
     pools = Counter(
         (staying[n.attempt].cloud, staying[n.attempt].region, n.zone, n.instance_type, n.market)
         for n in nodes
@@ -295,14 +325,14 @@ def _held(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: Pri
     return held_use((Held(*pool, machines) for pool, machines in pools.items()), book, limits)
 
 
-# Jobs are frozen, and large to read.
+# Jobs are immutable and slow to parse.
 @lru_cache(maxsize=2048)
 def _read_job(text: str) -> Job:
     return job_of(text)
 
 
-def _ran_s(attempt: Attempt) -> float:
-    """How long it trained, for one that saved when it liked."""
+def _trained_seconds(attempt: Attempt) -> float:
+    """Return how long the attempt trained, for one that saved when it liked."""
     if attempt.met_at is None or attempt.gone_at is None:
         return 2 * LEAST_INTERVAL_S
     return (attempt.gone_at - attempt.met_at).total_seconds()

@@ -1,4 +1,4 @@
-"""What runs and what it has cost so far, gathered for people and programs."""
+"""Report which gangs run and what they have cost, for people and programs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from router.state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class GangReport:
-    """An attempt with its machines; ``spent_usd`` until now, ``quiet`` since the rank that was silent longest last
-    called (None while none has); ``waits``: its job is to go on, and has no machines."""
+    """An attempt with its machines.
+
+    ``spent_usd``: cost until now. ``quiet``: time since the longest silent rank last called (None while none has
+    called). ``waits``: the job is to resume and has no machines.
+    """
 
     attempt: Attempt
     nodes: tuple[NodeRecord, ...]
@@ -32,44 +35,47 @@ class GangReport:
 
     @property
     def state(self) -> str:
-        """Its phase for a person; a gang that was left is no failure of its job, which goes on, or ``waits`` to."""
-        left = self.attempt.phase is Phase.FAILED and self.attempt.reason in GOES_ON
-        return "waits" if self.waits else self.attempt.reason if left else self.attempt.phase.value
+        """Return the phase for a person.
+
+        A released gang whose job resumes shows its reason or ``waits``, because that is no failure of the job.
+        """
+        is_released = self.attempt.phase is Phase.FAILED and self.attempt.reason in GOES_ON
+        return "waits" if self.waits else self.attempt.reason if is_released else self.attempt.phase.value
 
     @property
     def policy(self) -> RunPolicy | None:
-        """The policy that runs it; None where an earlier version began it."""
+        """Return the policy that runs the attempt; None where an earlier version began it."""
         return RunPolicy.recorded(self.attempt.policy)
 
     @property
     def quoted_policy(self) -> RunPolicy | None:
-        """The policy of its quote, where another one runs."""
+        """Return the policy of the quote, where another one runs."""
         return RunPolicy.recorded(self.attempt.quoted_policy)
 
     @property
     def step(self) -> int | None:
-        """How far its training said it is; None where nobody says."""
+        """Return the latest step that its training reported; None without a report."""
         return max((node.step for node in self.nodes if node.step is not None), default=None)
 
     @property
     def saved_step(self) -> int | None:
-        """The last step that it said is saved; None where nobody says."""
+        """Return the last step that its training reported as saved; None without a report."""
         return max((node.saved_step for node in self.nodes if node.saved_step is not None), default=None)
 
     @property
     def unpriced(self) -> bool:
-        """Whether it has machines whose price nobody knows: they are in no sum."""
+        """Return whether the gang has machines without a known price, which are in no sum."""
         return any(node.unpriced for node in self.nodes)
 
     @property
     def calling(self) -> int:
-        """Ranks that have called at all."""
+        """Return the number of ranks that have called at all."""
         return sum(bool(node.agent) for node in self.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Attempts in the order in which they were begun; ``spent_usd`` of all of them."""
+    """Attempts in the order in which they were begun, and their total cost ``spent_usd``."""
 
     gangs: tuple[GangReport, ...]
     spent_usd: Usd
@@ -77,21 +83,25 @@ class Report:
 
 
 def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool) -> Report:
-    """Those of these jobs, attempts or plans (none: all); of what is over only the last of each job, unless
-    ``everything``."""
-    found = [a for a in store.attempts() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
+    """Return the report of these jobs, attempts or plans (none: all).
+
+    Of attempts that are over only the last of each job is included, unless ``everything``.
+    """
+    attempts = [a for a in store.attempts() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
     if not everything and not wanted:
-        last = {attempt.job: attempt.id for attempt in found}
-        found = [a for a in found if not a.phase.is_over or last[a.job] == a.id]
-    waiting = {chain.last.id for chain in waits(store, _ended(store, now, patience), crashes=patience.crashes)}
-    gangs = tuple(replace(_gang(store, attempt, now), waits=attempt.id in waiting) for attempt in found)
+        last = {attempt.job: attempt.id for attempt in attempts}
+        attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
+    waiting_ids = {
+        chain.last.id for chain in waits(store, _recently_ended(store, now, patience), crashes=patience.crashes)
+    }
+    gangs = tuple(replace(_gang_report(store, attempt, now), waits=attempt.id in waiting_ids) for attempt in attempts)
     return Report(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
 
 
-def _ended(store: Store, now: datetime, patience: Patience) -> list[Attempt]:
-    """The last attempts of jobs that may go on: gone lately, or waiting for spot until the deadline by their policy."""
-    gone = store.ended_last(now - LONGEST_RUN)
-    return [a for a in gone if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
+def _recently_ended(store: Store, now: datetime, patience: Patience) -> list[Attempt]:
+    """Return the last attempts of jobs that may resume: recently ended, or waiting for spot until their deadline."""
+    ended = store.ended_last(now - LONGEST_RUN)
+    return [a for a in ended if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
 
 
 def _waits_long(store: Store, attempt: Attempt, now: datetime) -> bool:
@@ -101,7 +111,7 @@ def _waits_long(store: Store, attempt: Attempt, now: datetime) -> bool:
     return (deadline_of(store, attempt) or now) > now
 
 
-def _gang(store: Store, attempt: Attempt, now: datetime) -> GangReport:
+def _gang_report(store: Store, attempt: Attempt, now: datetime) -> GangReport:
     nodes = store.nodes(attempt.id)
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))

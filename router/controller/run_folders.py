@@ -1,4 +1,4 @@
-"""The folder of run directories as a whole: whose they are, and what of them a backup holds."""
+"""Access the folder of run directories: list them, find their owner, back them up and restore them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from terraform.render import SECRET_FILES, VALUES
 from terraform.workdir import MODULE, PREVIEW
 
 _TAG = "stepfare_state"
-# What machines were told belongs to them alone; the rest Terraform fetches again.
+# User data holds secrets of the machines and stays out of backups; Terraform fetches the other files again.
 _LEFT_OUT = SECRET_FILES | {PREVIEW}
 _FOLDERS = {MODULE}
 
 
 def run_directories(runs: Path) -> tuple[Path, ...]:
-    """Those that there are, by name; one that a restore left half written is none."""
+    """Return the run directories by name, without those that a restore left half written."""
     try:
         return tuple(sorted(path for path in runs.iterdir() if path.is_dir() and not path.name.startswith(".")))
     except OSError:
@@ -30,7 +30,7 @@ def run_directories(runs: Path) -> tuple[Path, ...]:
 
 
 def state_of(directory: Path) -> str:
-    """The id of the state that made a run directory; "" where its files do not say."""
+    """Return the id of the state that made a run directory; "" where its files do not say."""
     try:
         tags = json.loads((directory / VALUES).read_text(encoding="utf-8"))["tags"]
         return str(tags[_TAG])
@@ -39,9 +39,9 @@ def state_of(directory: Path) -> str:
 
 
 def backed_up(runs: Path) -> Iterator[StoredFile]:
-    """The files by which the machines of run directories can be released. StateError for one that cannot be read."""
+    """Yield the files needed to release the machines of run directories. StateError for one that cannot be read."""
     for directory in run_directories(runs):
-        for path in _files(directory):
+        for path in _backup_files(directory):
             try:
                 with path.open("rb") as stream:
                     yield from pieces(str(path.relative_to(runs)), path.stat().st_mode & 0o777, stream.read)
@@ -50,39 +50,41 @@ def backed_up(runs: Path) -> Iterator[StoredFile]:
 
 
 def put_back(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
-    """Writes files of a backup below ``runs``; the directories that it made. One that is there stays as it is: it is
-    newer than any backup. StateError."""
-    there = {path.name for path in run_directories(runs)}
-    made = []
+    """Write the files of a backup below ``runs``, and return the directories that it created.
+
+    An existing directory stays as it is, because it is newer than any backup. StateError.
+    """
+    existing = {path.name for path in run_directories(runs)}
+    created = []
     try:
-        for name, its in groupby(files, key=lambda file: Path(file.path).parts[0]):
-            if name in there or name.startswith("."):
+        for name, group in groupby(files, key=lambda file: Path(file.path).parts[0]):
+            if name in existing or name.startswith("."):
                 continue
             new = runs / f".{name}.restored"
             shutil.rmtree(new, ignore_errors=True)
-            _written(new, name, its)
+            _write_directory(new, name, group)
             new.replace(runs / name)
-            made.append(name)
+            created.append(name)
     except OSError as error:
         raise StateError(f"{runs}: cannot be written: {error.strerror}", "make room, then restore again") from None
-    return tuple(made)
+    return tuple(created)
 
 
-def _written(new: Path, name: str, files: Iterable[StoredFile]) -> None:
+def _write_directory(new: Path, name: str, files: Iterable[StoredFile]) -> None:
     new.mkdir(mode=0o700, parents=True)
     last = ""
     for file in files:
         path = new / Path(file.path).relative_to(name)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        again = os.O_APPEND if file.path == last else os.O_EXCL
-        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | again, file.mode), "wb") as stream:
+        flag = os.O_APPEND if file.path == last else os.O_EXCL
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | flag, file.mode), "wb") as stream:
             stream.write(file.content)
             stream.flush()
             os.fsync(stream.fileno())
         last = file.path
 
 
-def _files(directory: Path) -> Iterator[Path]:
+def _backup_files(directory: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         for path in sorted(directory.iterdir()):
             if path.is_symlink() or path.name in _LEFT_OUT:
@@ -90,4 +92,4 @@ def _files(directory: Path) -> Iterator[Path]:
             if path.is_file():
                 yield path
             elif path.is_dir() and path.name in _FOLDERS:
-                yield from _files(path)
+                yield from _backup_files(path)

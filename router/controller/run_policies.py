@@ -1,5 +1,4 @@
-"""Which policy runs an order: the one that its quote was made for, else the deploy file's; and which one runs an
-attempt that is there."""
+"""Decide which policy runs an order or an attempt: that of the order's quote, else the deploy file's."""
 
 from __future__ import annotations
 
@@ -18,77 +17,91 @@ from router.state.records import Attempt
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """``policy`` runs the order. ``quoted``: the one that its quote was made for, None without a quote."""
+    """The policy that runs an order.
+
+    ``quoted``: the policy that its quote was made for, None without a quote.
+    """
 
     policy: RunPolicy
     quoted: RunPolicy | None = None
 
     @property
     def overridden(self) -> RunPolicy | None:
-        """The policy of the quote, where another one runs."""
+        """Return the policy of the quote, where another one runs."""
         return None if self.quoted == self.policy else self.quoted
 
 
 def assigned(order: Order, job: Job, deploy: Deploy, *, override: bool = False) -> Assigned:
-    """What was quoted runs; with ``override``, the deploy file's policy. Without a deadline that is always greedy."""
+    """Return the policy of the order: the quoted one, or the deploy file's with ``override`` or without a quote.
+
+    Without a deadline the deploy file's policy is always greedy.
+    """
     quoted = quoted_for(order)
-    own = run_policy(deploy.policy if job.deadline is not None else Rule.GREEDY)
+    file_policy = run_policy(deploy.policy if job.deadline is not None else Rule.GREEDY)
     if quoted is None:
-        return Assigned(own)
-    return Assigned(own if override and quoted.name != own.name else quoted, quoted)
+        return Assigned(file_policy)
+    return Assigned(file_policy if override and quoted.name != file_policy.name else quoted, quoted)
 
 
 def quoted_for(order: Order) -> RunPolicy | None:
-    """The policy that the accepted quote of an order was made for; None where none was accepted."""
+    """Return the policy that the accepted quote of an order was made for; None where none was accepted."""
     return next((line.policy for line in order.lines if line.policy is not None), None)
 
 
 def policy_refusals(
     orders: Iterable[Order], jobs: Mapping[str, Job], deploy: Deploy, *, override: bool = False
 ) -> tuple[Refusal, ...]:
-    """Orders whose quote was made for another policy than the deploy file names, and those whose policy this version
-    cannot run. A deploy file that names none agrees with every quote; ``override`` lets the file's policy win."""
-    refused: dict[str, Refusal] = {}
+    """Return refusals of orders whose quoted policy conflicts with the deploy file, or cannot be run by this version.
+
+    A deploy file that names no policy agrees with every quote; ``override`` lets the file's policy win.
+    """
+    refusals: dict[str, Refusal] = {}
     for order in orders:
         quoted = quoted_for(order)
-        if quoted is None or order.job in refused:
+        if quoted is None or order.job in refusals:
             continue
         if deploy.names_policy and quoted.name != deploy.policy and not override:
             what = f"its quote was made for {quoted.name}, and the deploy file says `policy: {deploy.policy.value}`"
             remedy = "remove `policy:` from the deploy file, or let it win with --override-policy"
-            refused[order.job] = Refusal(Cause.POLICY, order.job, what, remedy)
+            refusals[order.job] = Refusal(Cause.POLICY, order.job, what, remedy)
             continue
         try:
             policy_of(assigned(order, jobs[order.job], deploy, override=override).policy)
         except ValueError as error:
-            refused[order.job] = Refusal(Cause.POLICY, order.job, str(error), "ask for the quote again")
-    return tuple(refused.values())
+            refusals[order.job] = Refusal(Cause.POLICY, order.job, str(error), "ask for the quote again")
+    return tuple(refusals.values())
 
 
 def name_of(attempt: Attempt, deploy: Deploy) -> str:
-    """The name of the policy that runs an attempt; the deploy file's where none is recorded, or none can be read."""
-    found = RunPolicy.recorded(attempt.policy)
-    return deploy.policy.value if found is None else found.name
+    """Return the name of the policy that runs an attempt.
+
+    That is the deploy file's where none is recorded, or where the recorded one cannot be read.
+    """
+    recorded = RunPolicy.recorded(attempt.policy)
+    return deploy.policy.value if recorded is None else recorded.name
 
 
 @dataclass(slots=True)
 class RecordedPolicies:
-    """The policy that runs each attempt, made once for all that record the same. None where an attempt of an earlier
-    version records none, and where this version cannot run what is recorded: that is said once through ``tell``."""
+    """Returns the recorded policy that runs each attempt, built once for all that record the same.
+
+    None where an attempt of an earlier version records none, and where this version cannot run what is recorded; that
+    is reported once through ``tell``.
+    """
 
     make: Callable[[RunPolicy], Policy]
     tell: Callable[[str, str], None]
-    _known: dict[str, Policy | None] = field(default_factory=dict)
+    _policies: dict[str, Policy | None] = field(default_factory=dict)
 
     def __call__(self, attempt: Attempt) -> Policy | None:
-        """Of this attempt."""
+        """Return the policy of this attempt."""
         if not attempt.policy:
             return None
-        if attempt.policy not in self._known:
-            self._known[attempt.policy] = self._made(attempt)
-        return self._known[attempt.policy]
+        if attempt.policy not in self._policies:
+            self._policies[attempt.policy] = self._build(attempt)
+        return self._policies[attempt.policy]
 
-    def _made(self, attempt: Attempt) -> Policy | None:
+    def _build(self, attempt: Attempt) -> Policy | None:
         try:
             return self.make(RunPolicy.parse(attempt.policy))
         except ValueError as error:

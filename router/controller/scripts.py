@@ -1,4 +1,4 @@
-"""What runs on a new machine before the agent does: two shell scripts and a systemd unit, as text."""
+"""Two shell scripts and a systemd unit, as text, that start the agent on a new machine."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ chmod 0755 "$3.part"
 mv "$3.part" "$3"
 """
 
-# mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give disks that belong to the machine.
-# A disk that holds something already is left alone.
+# mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give to disks that belong to the machine. A
+# disk that holds data already is left alone.
 MOUNT_NVME = """\
 #!/bin/sh
 set -eu
@@ -51,8 +51,8 @@ mkfs.ext4 -q -E nodiscard -m 0 "$device"
 mount -o noatime,discard "$device" "$folder"
 """
 
-# KillMode=mixed: the agent is asked to stop and asks the training; what is left at the end is killed with the cgroup.
-# OOMPolicy=continue: a training process that the kernel kills is for the agent to report.
+# KillMode=mixed: the agent is asked to stop and asks the training; whatever remains at the end is killed with the
+# cgroup. OOMPolicy=continue: the agent reports a training process that the kernel kills.
 UNIT = """\
 [Unit]
 Description={description}

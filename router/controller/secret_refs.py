@@ -1,4 +1,4 @@
-"""Environment of a job, told apart: plain values, and secrets, which a job file only refers to."""
+"""Resolve the environment of a job into plain values and secrets, which a job file only refers to."""
 
 from __future__ import annotations
 
@@ -17,59 +17,67 @@ _LARGEST_BYTES = 65_536
 
 
 def resolved(job: Job, environment: Mapping[str, str], allowed: SecretsEntry) -> tuple[dict[str, str], dict[str, str]]:
-    """(plain, secret) values by name. ``secret:env:NAME`` is the value of ``NAME`` in ``environment``,
-    ``secret:file:PATH`` the text of a file without newlines at its end. InvalidInputError when the job's team is not
-    ``allowed`` the reference, when it is not there, or is nothing that an environment can hold."""
+    """Return the (plain, secret) values of a job's environment by name.
+
+    ``secret:env:NAME`` is the value of ``NAME`` in ``environment``, ``secret:file:PATH`` the text of a file without
+    newlines at its end. InvalidInputError when the job's team is not ``allowed`` the reference, when it is missing, or
+    when an environment cannot hold it.
+    """
     return resolved_pairs(job.name, job.run.env if job.run else (), environment, allowed, team=job.team)
 
 
 def resolved_pairs(
     job: str, pairs: Iterable[tuple[str, str]], environment: Mapping[str, str], allowed: SecretsEntry, *, team: str
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """As :func:`resolved`, of names and values."""
+    """Return the (plain, secret) values of these names and values, as :func:`resolve_environment` does."""
     plain: dict[str, str] = {}
     secret: dict[str, str] = {}
     for name, value in pairs:
         if value.startswith(SECRET_FROM_ENVIRONMENT):
             wanted = value.removeprefix(SECRET_FROM_ENVIRONMENT)
             if not allowed.allows_variable(wanted):
-                raise _not_allowed(job, name, f"the variable {wanted}", team, "env", wanted)
+                raise _permission_error(job, name, f"the variable {wanted}", team, "env", wanted)
             if wanted not in environment:
-                raise _missing(job, name, f"refers to the variable {wanted}, which is not set here", f"export {wanted}")
+                raise _input_error(
+                    job, name, f"refers to the variable {wanted}, which is not set here", f"export {wanted}"
+                )
             secret[name] = environment[wanted]
         elif value.startswith(SECRET_FROM_FILE):
             secret[name] = _text_of(job, name, value.removeprefix(SECRET_FROM_FILE), allowed.files, team)
         elif value.startswith(_REFERENCE):
-            # Not shown: somebody may have written the secret itself.
+            # The value is not shown: somebody may have written the secret itself.
             remedy = "write secret:env:NAME or secret:file:PATH"
-            raise _missing(job, name, "begins with secret: and is no reference", remedy)
+            raise _input_error(job, name, "begins with secret: and is no reference", remedy)
         else:
             plain[name] = value
     for name, value in (*plain.items(), *secret.items()):
         if "\0" in value:
-            raise _missing(job, name, "holds a zero byte, which no variable can", "encode it, as base64 does")
+            raise _input_error(job, name, "holds a zero byte, which no variable can", "encode it, as base64 does")
     return plain, secret
 
 
 def _text_of(job: str, name: str, path: str, allowed: Sequence[str], team: str) -> str:
     try:
-        # What a link leads to decides, so that nobody links from an allowed folder to elsewhere.
-        real = Path(path).expanduser().resolve()
-        known = [Path(place).expanduser().resolve() for place in allowed]
-        is_allowed = any(real == place or place in real.parents for place in known)
+        # The target of a link decides, so that nobody links from an allowed folder to elsewhere.
+        resolved_path = Path(path).expanduser().resolve()
+        allowed_paths = [Path(place).expanduser().resolve() for place in allowed]
+        is_allowed = any(resolved_path == place or place in resolved_path.parents for place in allowed_paths)
         if is_allowed:
-            return _read(real).decode().rstrip("\n")
+            return _read(resolved_path).decode().rstrip("\n")
     except UnicodeDecodeError:
         reason = "is not text"
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or "is no path"
     else:
-        raise _not_allowed(job, name, path, team, "files", path)
-    raise _missing(job, name, f"refers to {path}: {reason}", "give the file to whoever applies")
+        raise _permission_error(job, name, path, team, "files", path)
+    raise _input_error(job, name, f"refers to {path}: {reason}", "give the file to whoever applies")
 
 
 def _read(path: Path) -> bytes:
-    """The content of a regular file; OSError for anything else, which could be without end or keep one waiting."""
+    """Return the content of a regular file.
+
+    OSError for anything else, which could be endless or block the reader.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         mode = os.fstat(descriptor).st_mode
@@ -81,12 +89,12 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _not_allowed(job: str, name: str, what: str, team: str, kind: str, entry: str) -> InvalidInputError:
+def _permission_error(job: str, name: str, what: str, team: str, kind: str, entry: str) -> InvalidInputError:
     remedy = f"add it to secrets.{team}.{kind} of the deploy file: [{entry}]"
     if kind == "env":
         remedy += f"; or export it as {FOR_JOBS}..., which every team may name"
-    return _missing(job, name, f"refers to {what}, which team {team} may not", remedy)
+    return _input_error(job, name, f"refers to {what}, which team {team} may not", remedy)
 
 
-def _missing(job: str, name: str, what: str, remedy: str) -> InvalidInputError:
+def _input_error(job: str, name: str, what: str, remedy: str) -> InvalidInputError:
     return InvalidInputError.single(what, where=f"job {job}", field=f"run.env.{name}", remedy=remedy)

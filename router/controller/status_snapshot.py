@@ -1,4 +1,4 @@
-"""All that a pass over gangs looks at, read in a handful of queries however many gangs there are."""
+"""Read all that a pass over gangs needs, in a few queries however many gangs there are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from router.state.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """``alive``: attempts that are not over, by the time they were made and id. By attempt: the machines, by rank; what
-    was announced to them; for those in CHECKPOINTING, what they answered to the order to save."""
+    """The state of living attempts at one moment.
+
+    ``alive``: attempts that are not over, by creation time and id. By attempt: ``nodes``, the machines by rank;
+    ``notices`` to them; ``answers`` to the order to save, for those in CHECKPOINTING.
+    """
 
     alive: tuple[Attempt, ...]
     nodes: Mapping[str, Sequence[NodeRecord]]
@@ -23,13 +26,13 @@ class Picture:
 
 
 def picture(store: Store, plan: str | None = None) -> Picture:
-    """Of the attempts of a plan (None: of all) as they are now. StateError."""
-    # Before the attempts, so that what a notice changed of its attempt is seen with it.
+    """Return the snapshot of a plan's attempts (None: of all). StateError."""
+    # Notices are read before the attempts, so that what a notice changed of its attempt is seen with it.
     notices = store.overview.notices()
     attempts, nodes = store.overview.alive()
     alive = tuple(attempt for attempt in attempts if plan in (None, attempt.plan))
     orders = {a.id: a.order_id for a in alive if a.phase is Phase.CHECKPOINTING and a.order_id}
-    return Picture(alive, _grouped(nodes), _grouped(notices), saved_for_all(store, orders))
+    return Picture(alive, _group_by_attempt(nodes), _group_by_attempt(notices), saved_for_all(store, orders))
 
 
 class _OfAttempt(Protocol):
@@ -40,8 +43,8 @@ class _OfAttempt(Protocol):
 _T = TypeVar("_T", bound=_OfAttempt)
 
 
-def _grouped(records: Iterable[_T]) -> dict[str, list[_T]]:
-    found: dict[str, list[_T]] = {}
+def _group_by_attempt(records: Iterable[_T]) -> dict[str, list[_T]]:
+    groups: dict[str, list[_T]] = {}
     for record in records:
-        found.setdefault(record.attempt, []).append(record)
-    return found
+        groups.setdefault(record.attempt, []).append(record)
+    return groups

@@ -1,8 +1,7 @@
-"""Staying with gangs: what their ranks and clouds say becomes their phase; those that cannot stay are saved, released
-and made again elsewhere; those that ended are released.
+"""Keep gangs alive: track their phases, replace those that cannot stay, and release those that ended.
 
-Everything that was decided is in the state before it is done, so that whoever looks next goes on from there. A pass is
-short: machines are made and released beside it (:mod:`router.controller.worker_pool`).
+Every decision is stored before it is applied, so that the next pass can resume it. A pass is short: machines are
+provisioned and released in other threads (:mod:`router.controller.worker_pool`).
 """
 
 from __future__ import annotations
@@ -33,10 +32,11 @@ from router.planning.candidates import LONGEST_RUN
 from router.spot.policies.interface import Event, Move, Rule, Save
 from router.state.records import Attempt, Phase
 
-# Gangs that leave within so many seconds of one another are planned together; nobody waits longer than the second.
+# Gangs that leave within the first number of seconds of one another are planned together; none waits longer than the
+# second.
 _TOGETHER_S, _AT_MOST_S = 0.5, 2.0
 _SILENT_S = 2 * Config.heartbeat_seconds + 5.0
-# Who found no place asks again after so long, and after so many times what it took to think about it.
+# A job that found no place asks again after this pause, or after this many times the last planning time.
 _LEAST_PAUSE_S, _SHARE = 2.0, 10.0
 _REASONS = {Event.REBALANCE: control.REBALANCE, Event.MAINTENANCE: control.MAINTENANCE}
 _OVER = (Reason.FINISHED, Reason.FAILED)
@@ -44,107 +44,114 @@ _OVER = (Reason.FINISHED, Reason.FAILED)
 
 @dataclass(slots=True)
 class Watcher:
-    """Looks after the gangs of a site, or of one ``plan``. One thread calls :meth:`look`, again and again, and
-    :meth:`close` at the end. ``lock``: that of whoever applies."""
+    """Keeps the gangs of a site, or of one ``plan``, alive.
+
+    One thread calls :meth:`look` repeatedly, and :meth:`close` at the end. ``lock``: the lock of whoever applies.
+    """
 
     site: Site
     replanner: Replanner
     adviser: Adviser
     lock: Callable[[], AbstractContextManager[object]]
     plan: str | None = None
-    _silence: Silence = field(init=False)
+    _heartbeats: Silence = field(init=False)
     _work: Work = field(init=False)
     _leaving: dict[str, float] = field(default_factory=dict)
-    _told: dict[str, str] = field(default_factory=dict)
+    _last_reasons: dict[str, str] = field(default_factory=dict)
     _unreadable: set[tuple[str, ...]] = field(default_factory=set)
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._silence = Silence(self.site.deploy.patience.lost.total_seconds())
+        self._heartbeats = Silence(self.site.deploy.patience.lost.total_seconds())
         self._work = Work(self.site, self.lock)
 
     def is_busy(self, attempt: Attempt) -> bool:
-        """Whether something is being done about its job."""
-        return self._work.is_busy(_key(attempt))
+        """Return whether an action for the attempt's job is under way."""
+        return self._work.is_busy(_job_key(attempt))
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being made or released."""
+        """Return whether nothing is being provisioned or released."""
         return self._work.idle
 
     def look(self, besides: Collection[str] = ()) -> bool:
-        """One pass; whether there is anything left to look after, ``besides`` these attempts. StateError."""
+        """Make one pass, and return whether anything is left to look after.
+
+        The attempts ``besides`` are ignored. StateError.
+        """
         self._work.reap()
         now = picture(self.site.store, self.plan)
-        self._say_unreadable()
+        self._report_unreadable()
         alive = [attempt for attempt in now.alive if attempt.id not in besides]
-        leaving = self._looked_at(alive, now)
+        leaving = self._observe(alive, now)
         waiting = self._waiting()
-        self._forget_but({a.id for a in now.alive}, {_key(a) for a in (*now.alive, *(c.last for c in waiting))})
-        advised = self.adviser.advise([a for a in alive if not self._work.is_busy(_key(a))], now)
-        moving = self._moved([one for one in advised if isinstance(one.decision, Move) and one.decision.to])
+        self._prune({a.id for a in now.alive}, {_job_key(a) for a in (*now.alive, *(c.last for c in waiting))})
+        advised = self.adviser.advise([a for a in alive if not self._work.is_busy(_job_key(a))], now)
+        moving = self._start_migrations([one for one in advised if isinstance(one.decision, Move) and one.decision.to])
         for advice in advised:
             if advice.attempt.id not in moving:
-                self._heed(advice)
-        abandoned = [a for a in alive if is_interrupted(a) and not self._work.is_busy(_key(a)) and self._is_mine(a)]
+                self._apply_advice(advice)
+        abandoned = [a for a in alive if is_interrupted(a) and not self._work.is_busy(_job_key(a)) and self._is_mine(a)]
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():
-            self._tidy(abandoned)
-            self._end([one for one in leaving if one[1].reason in _OVER])
-            # Read again: whoever had the lock before may have given them up, or made them.
+            self._release_orphans(abandoned)
+            self._release_finished([one for one in leaving if one[1].reason in _OVER])
+            # The jobs are read again, because another process may have given them up, or replaced them, before.
             due = [chain for chain in self._waiting() if self._is_due(chain)] if due else []
-            self._go_on([one for one in leaving if one[1].reason not in _OVER], due)
+            self._replace_gangs([one for one in leaving if one[1].reason not in _OVER], due)
             self._work.rest()
         return bool(alive or waiting) or not self._work.idle
 
-    def _say_unreadable(self) -> None:
-        """Says once of each attempt that it cannot be looked after; the others are."""
+    def _report_unreadable(self) -> None:
+        """Report once each attempt that cannot be looked after because its record is unreadable."""
         bad = {error.key: error for error in self.site.store.overview.unreadable}
         for key in sorted(bad.keys() - self._unreadable):
             self.site.tell(key[0], f"{bad[key]} ({bad[key].remedy})")
         self._unreadable = set(bad)
 
     def close(self) -> None:
-        """Waits for what is being made and released; with ``site.stop`` set, making ends soon."""
+        """Wait for what is being provisioned and released; with ``site.stop`` set, provisioning ends soon."""
         self._work.finish()
 
-    def _forget_but(self, attempts: Collection[str], jobs: Collection[str]) -> None:
-        """A watcher may run for months."""
-        self._silence.forget_but(attempts)
+    def _prune(self, attempts: Collection[str], jobs: Collection[str]) -> None:
+        """Forget everything about other attempts and jobs, because a supervisor may run for months."""
+        self._heartbeats.forget_but(attempts)
         self._leaving = {name: at for name, at in self._leaving.items() if name in attempts}
-        self._told = {key: why for key, why in self._told.items() if key in jobs or self._work.is_busy(key)}
+        self._last_reasons = {
+            key: why for key, why in self._last_reasons.items() if key in jobs or self._work.is_busy(key)
+        }
         self._not_before = {key: at for key, at in self._not_before.items() if key in jobs or self._work.is_busy(key)}
 
     def _waiting(self) -> Sequence[Chain]:
         now = self.site.clock()
         since = now - self.site.deploy.patience.again
-        # A job that waits for spot because its policy says so may wait for long.
+        # A job whose policy waits for spot may wait for a long time.
         gone = self.site.store.ended_last(now - LONGEST_RUN)
         found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
-        ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_key(a))]
+        ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_job_key(a))]
         return waits(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
 
     def _waits_long(self, attempt: Attempt) -> bool:
         return name_of(attempt, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(attempt)
 
-    def _looked_at(self, alive: Sequence[Attempt], now: Picture) -> list[tuple[Attempt, Leave]]:
-        """Turns are done at once; who leaves is said."""
+    def _observe(self, alive: Sequence[Attempt], now: Picture) -> list[tuple[Attempt, Leave]]:
+        """Apply phase changes at once, and return the attempts that are to be released."""
         leaving, turns = [], []
         for attempt in alive:
-            if not attempt.phase.is_up or self._work.is_busy(_key(attempt)):
+            if not attempt.phase.is_up or self._work.is_busy(_job_key(attempt)):
                 continue
-            step = next_step(self._seen(attempt, now))
+            step = next_step(self._gang_status(attempt, now))
             if isinstance(step, Leave):
                 leaving.append((attempt, step))
             elif isinstance(step, Turn):
                 turns.append((attempt, step))
-        after = self.site.store.update_all({a.id: partial(_turned, a.phase, turn.phase) for a, turn in turns})
+        after = self.site.store.update_all({a.id: partial(_change_phase, a.phase, turn.phase) for a, turn in turns})
         for attempt, turn in turns:
             if after[attempt.id].phase is turn.phase:
                 self.site.tell(attempt.job, turn.text)
         return leaving
 
-    def _seen(self, attempt: Attempt, now: Picture) -> Seen:
+    def _gang_status(self, attempt: Attempt, now: Picture) -> Seen:
         nodes, notices = now.nodes.get(attempt.id, ()), now.notices.get(attempt.id, ())
         ordered_s = None
         saved, refused = None, ""
@@ -156,19 +163,22 @@ class Watcher:
                 rank, why = min(answers.failed.items())
                 refused = f"rank {rank}: {why}"
         up_s = 0.0 if attempt.met_at is None else (self.site.clock() - attempt.met_at).total_seconds()
-        # While the others of a training that crashed stop as they are told, who says nothing is known sooner.
-        lost = self._silence.lost(attempt, nodes, _SILENT_S if attempt.result else None)
+        # After a crash the other ranks stop as they are told, so a silent rank is recognised sooner.
+        lost = self._heartbeats.lost(attempt, nodes, _SILENT_S if attempt.result else None)
         return Seen(attempt, nodes, notices, lost, up_s, ordered_s, saved, refused)
 
     def _is_mine(self, attempt: Attempt) -> bool:
-        """Whether it was to go on from an attempt that came up, or was being released: what else never came up is for
-        whoever applied the plan."""
+        """Return whether the half-done attempt is the supervisor's to release.
+
+        It is if it was being released, or was to resume from an attempt that came up. Anything else that never came up
+        is left to the process that applied the plan.
+        """
         if attempt.phase is Phase.RELEASING:
             return True
         return any(a.met_at is not None for a in chain_of(self.site.store, attempt).attempts)
 
-    def _heed(self, advice: Advice) -> None:
-        """A checkpoint that the policy wants is ordered; a gang that is to move saves first, then leaves."""
+    def _apply_advice(self, advice: Advice) -> None:
+        """Order the checkpoint that the policy wants; a gang that is to move saves first and is released then."""
         attempt, decision = advice.attempt, advice.decision
         if not isinstance(decision, Save | Move) or (isinstance(decision, Move) and decision.keep):
             return
@@ -183,46 +193,49 @@ class Watcher:
         if advice.event is Event.HEALTH and notice is not None:
             quarantine(self.site, attempt, (notice.rank,), UNHEALTHY)
 
-    def _moved(self, advised: Sequence[Advice]) -> set[str]:
-        """The attempts whose next gang is being made while they go on; not where none can be had, or others are at
-        work. Machines that are not well are not waited for."""
-        wishes = [one for one in advised if one.event is not Event.HEALTH]
-        if not wishes or not self._work.holds():
+    def _start_migrations(self, advised: Sequence[Advice]) -> set[str]:
+        """Start voluntary moves, and return the attempts whose next gang is being provisioned while they run.
+
+        A gang does not move where no placement is available, or while another process holds the lock. Moves away from
+        unhealthy machines do not wait for the next gang and are left out.
+        """
+        moves = [one for one in advised if one.event is not Event.HEALTH]
+        if not moves or not self._work.holds():
             return set()
-        for one in wishes:
+        for one in moves:
             if one.notice is not None:
                 quarantine(self.site, one.attempt, (one.notice.rank,), one.event.value)
-        chains = chains_of(self.site.store, [one.attempt for one in wishes])
-        wanting = [Wanting(chains[one.attempt.id], None, _move(one)) for one in wishes]
-        answers = self.replanner.replan(wanting)
-        asked = zip(wishes, wanting, answers, strict=True)
-        found = [(one, want, go) for one, want, go in asked if isinstance(go, Go)]
-        self._migrate([(one.attempt, _wish(one)) for one, _, _ in found])
+        chains = chains_of(self.site.store, [one.attempt for one in moves])
+        pending = [Wanting(chains[one.attempt.id], None, _move(one)) for one in moves]
+        answers = self.replanner.replan(pending)
+        answered = zip(moves, pending, answers, strict=True)
+        accepted = [(one, want, go) for one, want, go in answered if isinstance(go, Go)]
+        self._mark_migrating([(one.attempt, _release_for_move(one)) for one, _, _ in accepted])
         going = set()
-        placed = self.replanner.placed([(want, go) for _, want, go in found])
-        for (one, _, go), new in zip(found, placed, strict=True):
+        placed = self.replanner.placed([(want, go) for _, want, go in accepted])
+        for (one, _, go), new in zip(accepted, placed, strict=True):
             if isinstance(new, Placed):
                 going.add(one.attempt.id)
-                self._work.begin(_key(one.attempt), partial(self._hand_over, one.attempt, go, new))
+                self._work.begin(_job_key(one.attempt), partial(self._hand_over, one.attempt, go, new))
             else:
-                self._stays(one.attempt)
+                self._abort_migration(one.attempt)
         return going
 
     def _hand_over(self, attempt: Attempt, go: Go, placed: Placed) -> None:
-        """The new gang comes; when it is whole, the old one saves and goes."""
+        """Provision the new gang; when it is ready, the old one saves and is released."""
 
-        def whole() -> None:
+        def release_old_gang() -> None:
             now = self.site.store.attempt(attempt.id) or attempt
-            hand_over(self.site, now, placed.attempt, now.reason, now.message, go.errand.book)
+            hand_over(self.site, now, placed.attempt, now.reason, now.message, go.request.book)
 
-        outcome = make_placed(self.site, go.errand, placed, whole)
+        outcome = make_placed(self.site, go.request, placed, release_old_gang)
         if outcome.result is Result.READY:
             step = outcome.attempt.first_step if outcome.attempt is not None else 0
             self.site.tell(attempt.job, f"{placed.attempt.id} took over from {attempt.id} after step {step}")
         else:
-            self._stays(attempt)
+            self._abort_migration(attempt)
 
-    def _stays(self, attempt: Attempt) -> None:
+    def _abort_migration(self, attempt: Attempt) -> None:
         def stays(current: Attempt) -> Attempt | None:
             if current.phase is not Phase.MIGRATING:
                 return None
@@ -232,50 +245,53 @@ class Watcher:
         if now.phase.is_up:
             self.site.tell(attempt.job, f"{attempt.id} stays where it is")
 
-    def _tidy(self, abandoned: Sequence[Attempt]) -> None:
-        """What stands between two states while nobody is at work was left so by a crash."""
+    def _release_orphans(self, abandoned: Sequence[Attempt]) -> None:
+        """Release attempts that a crashed process left half done."""
         for attempt in abandoned:
             now = self.site.store.attempt(attempt.id)
             if now is not None and is_interrupted(now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
-                self._work.begin(_key(now), partial(self._released, now))
+                self._work.begin(_job_key(now), partial(self._release_half_done, now))
 
-    def _end(self, ended: Sequence[tuple[Attempt, Leave]]) -> None:
+    def _release_finished(self, ended: Sequence[tuple[Attempt, Leave]]) -> None:
         for attempt, leave in ended:
             how = "finished" if leave.reason is Reason.FINISHED else attempt.result
             self.site.tell(attempt.job, f"{attempt.id} {how}, releasing its machines")
-            self._work.begin(_key(attempt), partial(self._release, attempt, leave))
+            self._work.begin(_job_key(attempt), partial(self._release, attempt, leave))
 
-    def _go_on(self, leaving: Sequence[tuple[Attempt, Leave]], due: Sequence[Chain]) -> None:
-        """Those that leave, and those that wait for a place, are planned together."""
+    def _replace_gangs(self, leaving: Sequence[tuple[Attempt, Leave]], due: Sequence[Chain]) -> None:
+        """Plan new places together for gangs that are to be released and for jobs that wait."""
         now = time.monotonic()
-        self._migrate([pair for pair in leaving if pair[0].id not in self._leaving])
+        self._mark_migrating([pair for pair in leaving if pair[0].id not in self._leaving])
         since = [self._leaving.setdefault(attempt.id, now) for attempt, _ in leaving]
         if since and now - max(since) < _TOGETHER_S and now - min(since) < _AT_MOST_S:
             return
         read = self.site.store.overview.attempts(attempt.id for attempt, _ in leaving)
         going = [read[attempt.id] for attempt, _ in leaving if read[attempt.id].phase.is_up]
         chains = chains_of(self.site.store, going)
-        wanting = [Wanting(chains[attempt.id], attempt) for attempt in going]
-        wanting += [Wanting(chain) for chain in due]
-        if not wanting:
+        pending = [Wanting(chains[attempt.id], attempt) for attempt in going]
+        pending += [Wanting(chain) for chain in due]
+        if not pending:
             return
         began = time.monotonic()
-        answers = self.replanner.replan(wanting)
+        answers = self.replanner.replan(pending)
         took = time.monotonic() - began
-        for want in wanting:
+        for want in pending:
             if want.leaving is not None:
                 self._leaving.pop(want.leaving.id, None)
-        self._carry_out(list(zip(wanting, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
+        self._carry_out(list(zip(pending, answers, strict=True)), max(_LEAST_PAUSE_S, _SHARE * took))
 
     def _is_due(self, chain: Chain) -> bool:
-        """Whether one that found no place asks again: a moment later, or longer where thinking about all takes long."""
+        """Return whether a job that found no place asks again.
+
+        It asks again after a moment, or later where planning takes long.
+        """
         if chain.again_at > self.site.clock():
             return False
-        return self._not_before.get(_key(chain.last), 0.0) <= time.monotonic()
+        return self._not_before.get(_job_key(chain.last), 0.0) <= time.monotonic()
 
-    def _migrate(self, leaving: Sequence[tuple[Attempt, Leave]]) -> None:
-        after = self.site.store.update_all({a.id: partial(_migrating, leave) for a, leave in leaving})
+    def _mark_migrating(self, leaving: Sequence[tuple[Attempt, Leave]]) -> None:
+        after = self.site.store.update_all({a.id: partial(_start_migrating, leave) for a, leave in leaving})
         new = [
             (attempt, leave)
             for attempt, leave in leaving
@@ -287,36 +303,36 @@ class Watcher:
         for attempt, leave in new:
             self.site.tell(attempt.job, f"{attempt.id}: {leave.message}")
 
-    def _quarantine(self, taken: Sequence[tuple[Attempt, Leave]]) -> None:
-        if taken:
-            nodes = self.site.store.overview.nodes(attempt.id for attempt, _ in taken)
-            quarantine_all(self.site, [(a, nodes.get(a.id, ()), lv.ranks, lv.reason.value) for a, lv in taken])
+    def _quarantine(self, losses: Sequence[tuple[Attempt, Leave]]) -> None:
+        if losses:
+            nodes = self.site.store.overview.nodes(attempt.id for attempt, _ in losses)
+            quarantine_all(self.site, [(a, nodes.get(a.id, ()), lv.ranks, lv.reason.value) for a, lv in losses])
 
     def _carry_out(self, answered: Sequence[tuple[Wanting, Answer]], pause_s: float) -> None:
-        """All that go on are written down before anything is done about one of them."""
+        """Record all new attempts before any of them is provisioned."""
         going = [(want, answer) for want, answer in answered if isinstance(answer, Go)]
-        placed = dict(zip((_key(want.last) for want, _ in going), self.replanner.placed(going), strict=True))
+        placed = dict(zip((_job_key(want.last) for want, _ in going), self.replanner.placed(going), strict=True))
         for want, answer in answered:
-            key = _key(want.last)
+            key = _job_key(want.last)
             new = placed.get(key)
             if isinstance(answer, Go) and isinstance(new, Placed):
-                self._told.pop(key, None)
+                self._last_reasons.pop(key, None)
                 self._work.begin(key, partial(self._replace, want, answer, new))
             else:
                 why = new.message if isinstance(new, Outcome) else getattr(answer, "why", "")
                 self._not_before[key] = time.monotonic() + pause_s
-                self._stands(want, why, never=isinstance(answer, Never))
+                self._handle_no_place(want, why, never=isinstance(answer, Never))
 
-    def _stands(self, want: Wanting, why: str, *, never: bool) -> None:
-        """It has no place: not yet, or ``never``."""
-        key = _key(want.last)
+    def _handle_no_place(self, want: Wanting, why: str, *, never: bool) -> None:
+        """Handle a job without a place: it waits, or with ``never`` is given up."""
+        key = _job_key(want.last)
         if want.leaving is not None:
-            # Wherever it goes on, and whenever: here it cannot.
+            # The gang is released in any case: it cannot stay here.
             self._work.begin(key, partial(self._release, want.leaving, None))
         elif never:
             give_up(self.site.store, want.chain, GIVEN_UP, why, self.site.clock())
-        if self._told.get(key) != why:
-            self._told[key] = why
+        if self._last_reasons.get(key) != why:
+            self._last_reasons[key] = why
             self.site.tell(want.last.job, why if never else f"waits for a place: {why}")
 
     def _release(self, attempt: Attempt, leave: Leave | None) -> None:
@@ -326,29 +342,29 @@ class Watcher:
         reason, message = (leave.reason.value, leave.message) if leave else (now.reason, now.message)
         release(self.site, now, reason or Reason.MOVED.value, message)
 
-    def _released(self, attempt: Attempt) -> None:
+    def _release_half_done(self, attempt: Attempt) -> None:
         release_interrupted(self.site, attempt)
 
     def _replace(self, want: Wanting, go: Go, placed: Placed) -> None:
-        """The old gang goes, the new one comes."""
+        """Release the old gang and provision the new one."""
         try:
             if want.leaving is not None:
                 self._release(want.leaving, None)
         except NotReleasedError:
-            # Two gangs of one job never train at once, so the next try begins with this one's release.
-            self._released(placed.attempt)
+            # Two gangs of one job never train at the same time, so the next try begins with this gang's release.
+            self._release_half_done(placed.attempt)
             raise
-        outcome = make_placed(self.site, go.errand, placed, None)
+        outcome = make_placed(self.site, go.request, placed, None)
         if outcome.result is Result.READY:
             step = outcome.attempt.first_step if outcome.attempt is not None else 0
-            self.site.tell(want.last.job, f"{placed.attempt.id} is whole, it goes on after step {step}")
+            self.site.tell(want.last.job, f"all ranks of {placed.attempt.id} met, the job resumes after step {step}")
 
 
-def _turned(before: Phase, after: Phase, attempt: Attempt) -> Attempt | None:
+def _change_phase(before: Phase, after: Phase, attempt: Attempt) -> Attempt | None:
     return replace(attempt, phase=after) if attempt.phase is before else None
 
 
-def _migrating(leave: Leave, attempt: Attempt) -> Attempt | None:
+def _start_migrating(leave: Leave, attempt: Attempt) -> Attempt | None:
     if not attempt.phase.is_up or attempt.phase is Phase.MIGRATING:
         return None
     return replace(attempt, phase=Phase.MIGRATING, reason=leave.reason.value, message=leave.message)
@@ -359,9 +375,9 @@ def _move(advice: Advice) -> Move:
     return advice.decision
 
 
-def _wish(advice: Advice) -> Leave:
+def _release_for_move(advice: Advice) -> Leave:
     return Leave(Reason.MOVED, f"{advice.event.value}: {advice.decision.why}")
 
 
-def _key(attempt: Attempt) -> str:
+def _job_key(attempt: Attempt) -> str:
     return attempt.job

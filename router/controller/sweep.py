@@ -1,4 +1,4 @@
-"""Orphans: what exists and should not, and what should exist and does not, in state, journal and clouds."""
+"""Find orphans in state, journal and clouds: what exists and should not, and what is missing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from terraform.workdir import lists_resources
 
 @dataclass(frozen=True, slots=True)
 class Orphan:
-    """Something that no living attempt stands for. ``found`` in a cloud; ``attempt`` between two states;
-    ``directory`` with processes of an attempt that is over; ``terraform``: what a Terraform state lists there. ``ours``
-    False: it belongs to another state database, and is left alone."""
+    """A resource that no living attempt accounts for.
+
+    ``found``: a resource in a cloud. ``interrupted``: an attempt that is half done. ``directory``: a run directory with
+    processes of an attempt that is over. ``terraform``: a Terraform state lists resources there. ``ours`` False: it
+    belongs to another state database and is left alone.
+    """
 
     what: str
     where: str
@@ -35,8 +38,11 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What was found; ``gaps`` are places that could not be asked, with the reason; ``lost`` machines that the state
-    takes to exist and no cloud knows (attempt, rank)."""
+    """The result of a search for orphans.
+
+    ``gaps`` are places that could not be queried, with the reason; ``lost`` are machines that the state takes to exist
+    and no cloud knows (attempt, rank).
+    """
 
     orphans: tuple[Orphan, ...]
     gaps: tuple[str, ...]
@@ -51,12 +57,15 @@ def look(
     others_work: bool = False,
     adopted: str = "",
 ) -> Sweep:
-    """Looks everywhere; changes nothing. ``clouds`` to be asked, each in these ``regions`` (none: all it has).
-    ``others_work``: another command makes or releases machines, so that attempts between two states are its
-    business. ``adopted``: the id of a lost state, whose machines and run directories count as ours."""
+    """Search everywhere for orphans, and return them; changes nothing.
+
+    ``clouds`` are queried, each in these ``regions`` (none: all it has). ``others_work``: another command provisions or
+    releases machines, so half-done attempts are its business. ``adopted``: the id of a lost state, whose machines and
+    run directories count as ours.
+    """
     skipped: list[UnreadableError] = []
     attempts: dict[str, Attempt | None] = {attempt.id: attempt for attempt in site.store.attempts(skipped=skipped)}
-    # Nobody knows whether these are over: what is theirs is no orphan.
+    # Unreadable attempts may still be alive: their resources are no orphans.
     attempts |= {error.key[0]: None for error in skipped}
     known = [attempt for attempt in attempts.values() if attempt is not None]
     orphans = [
@@ -80,11 +89,11 @@ def look(
         gaps += [f"{cloud}: {gap.subject}: {gap.error}" for gap in findings.gaps]
         for found in findings.found:
             seen.add((found.attempt, found.machine_id))
-            if not found.going and not _stands_for(attempts, found.attempt):
+            if not found.going and not _may_have_machines(attempts, found.attempt):
                 orphans.append(_orphan(site, found, adopted))
     if adopted:
-        orphans += _adopted(site, attempts, adopted)
-    orphans += _processes(site, attempts)
+        orphans += _adopted_directories(site, attempts, adopted)
+    orphans += _orphaned_processes(site, attempts)
     lost = [
         (attempt.id, node.rank)
         for attempt in known
@@ -96,23 +105,23 @@ def look(
 
 
 def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
-    """Releases those that are ours, interrupted attempts first; each with what went wrong, "" when it is gone."""
+    """Release our orphans, half-done attempts first, and return each with its error, "" when it is gone."""
     from router.controller.errors import NotReleasedError
     from router.controller.provision_order import release_interrupted
 
     results: list[tuple[Orphan, str]] = []
-    mine = [orphan for orphan in orphans if orphan.ours]
-    for orphan in mine:
+    own = [orphan for orphan in orphans if orphan.ours]
+    for orphan in own:
         if orphan.interrupted is not None:
             try:
                 release_interrupted(site, orphan.interrupted)
                 results.append((orphan, ""))
             except (NotReleasedError, StateError, OSError) as error:
                 results.append((orphan, str(error)))
-    results += [(orphan, _destroyed(site, orphan)) for orphan in mine if orphan.terraform]
-    for cloud in sorted({o.found.cloud for o in mine if o.found is not None}):
-        results += _released(site, cloud, [o for o in mine if o.found is not None and o.found.cloud == cloud])
-    for orphan in mine:
+    results += [(orphan, _destroy(site, orphan)) for orphan in own if orphan.terraform]
+    for cloud in sorted({o.found.cloud for o in own if o.found is not None}):
+        results += _release_in_cloud(site, cloud, [o for o in own if o.found is not None and o.found.cloud == cloud])
+    for orphan in own:
         if orphan.directory is not None and not orphan.terraform:
             directory = site.directory(orphan.directory)
             stop_strays(directory)
@@ -120,7 +129,7 @@ def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ..
     return tuple(results)
 
 
-def _released(site: Site, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
+def _release_in_cloud(site: Site, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
     fleet = site.fleet(cloud)
     found = [orphan.found for orphan in orphans if orphan.found is not None]
     if fleet is None:
@@ -132,15 +141,15 @@ def _released(site: Site, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[O
     return [(orphan, "" if error is None else str(error)) for orphan, error in zip(orphans, errors, strict=True)]
 
 
-def _stands_for(attempts: Mapping[str, Attempt | None], name: str) -> bool:
-    """Whether machines of that attempt may exist. Those of an interrupted one go with it."""
+def _may_have_machines(attempts: Mapping[str, Attempt | None], name: str) -> bool:
+    """Return whether machines of that attempt may exist. Those of a half-done attempt are released with it."""
     if name not in attempts:
         return False
     attempt = attempts[name]
     return attempt is None or not attempt.phase.is_over
 
 
-def _destroyed(site: Site, orphan: Orphan) -> str:
+def _destroy(site: Site, orphan: Orphan) -> str:
     try:
         site.runner.destroy(site.directory(orphan.directory or ""))
     except TerraformError as error:
@@ -148,8 +157,11 @@ def _destroyed(site: Site, orphan: Orphan) -> str:
     return ""
 
 
-def _adopted(site: Site, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
-    """Run directories of a lost state whose own Terraform state lists something: no tag leads to all of that."""
+def _adopted_directories(site: Site, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
+    """Return run directories of a lost state whose own Terraform state lists resources.
+
+    No tag leads to all of these.
+    """
     return [
         Orphan("what Terraform made", str(path), path.name, ours=True, directory=path.name, terraform=True)
         for path in run_directories(site.runs)
@@ -168,12 +180,12 @@ def _orphan(site: Site, found: Found, adopted: str) -> Orphan:
     )
 
 
-def _processes(site: Site, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
-    """Processes in run directories of attempts that are over, or that nobody knows."""
+def _orphaned_processes(site: Site, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
+    """Return processes in run directories of attempts that are over or unknown."""
     if not site.runs.is_dir():
         return []
     return [
         Orphan(f"{len(left)} processes", str(folder), folder.name, ours=True, directory=folder.name)
         for folder in sorted(site.runs.iterdir())
-        if folder.is_dir() and not _stands_for(attempts, folder.name) and (left := strays(folder))
+        if folder.is_dir() and not _may_have_machines(attempts, folder.name) and (left := strays(folder))
     ]

@@ -1,8 +1,9 @@
-"""What the time of a machine went into: its life cut into stretches with one use each. Pure.
+"""Split the life of a machine into time segments with one use each. Pure.
 
 A machine's life is its startup, until all ranks had met; its training, until that ended or the machine was gone; and
-what it was held for after the end. Inside the training it is known how long what took, not when: the work comes first,
-then the time spent saving, then the work that was lost, which is the last that was done. docs/ledger.md has the rules.
+its idle time after the end. Inside the training the duration of each use is known, not its moment: the work comes
+first, then the time spent saving, then the work that was lost, which is the last that was done. docs/ledger.md has the
+rules.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TICKS_A_SECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From ``start`` until before ``end`` (UTC, in one month). ``use`` None: not known."""
+    """The time from ``start`` until before ``end`` (UTC, in one month). ``use`` None: not known."""
 
     start: datetime
     end: datetime
@@ -32,15 +33,18 @@ class Stretch:
 
     @property
     def ticks(self) -> int:
-        """Its length in microseconds."""
+        """Return the length in microseconds."""
         return (self.end - self.start) // _TICK
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How the training of a gang went. ``first_step``, ``last_step``, ``kept_step``: where it began, how far it came,
-    what of that is saved. ``step_seconds``: how long a step took; None where nobody said. ``saving``: how long it stood
-    still to save. ``told``: its ranks said how far it is. ``deadline``: when the job had to be done."""
+    """The training of a gang, as far as it is known.
+
+    ``first_step``, ``last_step``, ``kept_step``: where it began, how far it came, and what of that is saved.
+    ``step_seconds``: the time of a step; None where nobody reported it. ``saving``: how long the training stood still
+    to save. ``told``: its ranks reported how far it is. ``deadline``: when the job had to be done.
+    """
 
     met_at: datetime | None
     ended_at: datetime | None
@@ -57,41 +61,45 @@ class Course:
 def course_of(
     attempt: Attempt, nodes: Sequence[NodeRecord], saved: Sequence[Mapping[str, object]], deadline: datetime | None
 ) -> Course:
-    """From what was written down about an attempt that is over; ``saved``: what its ranks said of each checkpoint
-    (``saved_step``, ``seconds``)."""
-    known = [node.step_seconds for node in nodes if node.step_seconds]
-    kept = attempt.first_step if attempt.kept_step is None else attempt.kept_step
+    """Return the training of an attempt that is over, from its records.
+
+    ``saved``: what its ranks reported of each checkpoint (``saved_step``, ``seconds``).
+    """
+    step_times = [node.step_seconds for node in nodes if node.step_seconds]
+    kept_step = attempt.first_step if attempt.kept_step is None else attempt.kept_step
     return Course(
         met_at=attempt.met_at,
-        ended_at=attempt.result_at or _fell_silent(nodes),
+        ended_at=attempt.result_at or _first_silence(nodes),
         finished=attempt.result == states.FINISHED,
         told=any(node.step is not None or node.saved_step is not None for node in nodes),
         first_step=attempt.first_step,
-        last_step=max(kept, attempt.last_step or 0),
-        kept_step=kept,
-        # A gang goes as fast as its slowest rank.
-        step_seconds=max(known, default=None),
-        saving=_saving(saved),
+        last_step=max(kept_step, attempt.last_step or 0),
+        kept_step=kept_step,
+        # A gang is as fast as its slowest rank.
+        step_seconds=max(step_times, default=None),
+        saving=_saving_time(saved),
         deadline=deadline,
     )
 
 
 def stretches(made_at: datetime, gone_at: datetime, course: Course) -> tuple[Stretch, ...]:
-    """The life of a machine from ``made_at`` until before ``gone_at`` in stretches that follow each other without a
-    gap; none where it was gone when it was made, or before."""
+    """Return the life of a machine as consecutive segments without gaps, from ``made_at`` until before ``gone_at``.
+
+    Empty where the machine was gone when it was created, or before.
+    """
     made, gone = utc(made_at), utc(gone_at)
     if gone <= made:
         return ()
     if course.met_at is None:
-        return _in_months([(made, gone, Use.FAILED_LAUNCH)])
+        return _segments([(made, gone, Use.FAILED_LAUNCH)])
     met = min(max(utc(course.met_at), made), gone)
     ended = gone if course.ended_at is None else min(max(utc(course.ended_at), met), gone)
-    trained = _training(met, ended, course)
-    return _in_months([(made, met, Use.STARTUP), *trained, (ended, gone, Use.IDLE_ALLOCATED)])
+    training_parts = _split_training(met, ended, course)
+    return _segments([(made, met, Use.STARTUP), *training_parts, (ended, gone, Use.IDLE_ALLOCATED)])
 
 
 def in_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The time from ``start`` until before ``end`` (UTC), cut where a month ends; nothing where it is none."""
+    """Yield the time from ``start`` until before ``end`` (UTC), cut where a month ends; nothing for an empty time."""
     while start < end:
         stop = min(end, Month.of(start).ends)
         yield start, stop
@@ -101,10 +109,10 @@ def in_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, dateti
 _Part = tuple[datetime, datetime, Use | None]
 
 
-def _training(met: datetime, ended: datetime, course: Course) -> list[_Part]:
+def _split_training(met: datetime, ended: datetime, course: Course) -> list[_Part]:
     if not course.told and not course.finished:
         return [(met, ended, None)]
-    lost = _lost(ended - met, course)
+    lost = _lost_time(ended - met, course)
     saving = min(max(course.saving, timedelta(0)), ended - met - lost)
     worked = ended - lost - saving
     late = worked if course.deadline is None else min(max(utc(course.deadline), met), worked)
@@ -116,8 +124,8 @@ def _training(met: datetime, ended: datetime, course: Course) -> list[_Part]:
     ]
 
 
-def _lost(length: timedelta, course: Course) -> timedelta:
-    """How much of the training nothing is left of."""
+def _lost_time(length: timedelta, course: Course) -> timedelta:
+    """Return how much time of the training was lost."""
     if course.finished:
         return timedelta(0)
     if course.kept_step <= course.first_step:
@@ -130,18 +138,18 @@ def _lost(length: timedelta, course: Course) -> timedelta:
     return _TICK * min(length // _TICK, round(Fraction(course.step_seconds) * steps * _TICKS_A_SECOND))
 
 
-def _fell_silent(nodes: Sequence[NodeRecord]) -> datetime | None:
-    """When the first of the ranks that never said how they ended was last heard of: a gang does no step without it."""
+def _first_silence(nodes: Sequence[NodeRecord]) -> datetime | None:
+    """Return when the first rank that never reported its end was last heard of: no step is done without it."""
     return min((utc(n.heard_at) for n in nodes if n.heard_at is not None and not n.ended_reason), default=None)
 
 
-def _saving(saved: Sequence[Mapping[str, object]]) -> timedelta:
-    """A gang waits for the slowest rank of each checkpoint."""
+def _saving_time(saved: Sequence[Mapping[str, object]]) -> timedelta:
+    """Return the time spent saving; a gang waits for the slowest rank of each checkpoint."""
     longest: dict[object, float] = {}
-    for said in saved:
-        seconds = said.get("seconds")
+    for report in saved:
+        seconds = report.get("seconds")
         if isinstance(seconds, int | float) and math.isfinite(seconds) and seconds > 0:
-            step = said.get("saved_step")
+            step = report.get("saved_step")
             longest[step] = max(longest.get(step, 0.0), float(seconds))
     try:
         return timedelta(seconds=sum(longest.values()))
@@ -149,5 +157,5 @@ def _saving(saved: Sequence[Mapping[str, object]]) -> timedelta:
         return timedelta.max
 
 
-def _in_months(parts: Sequence[_Part]) -> tuple[Stretch, ...]:
+def _segments(parts: Sequence[_Part]) -> tuple[Stretch, ...]:
     return tuple(Stretch(begin, end, use) for start, stop, use in parts for begin, end in in_months(start, stop))

@@ -1,5 +1,4 @@
-"""Ledger entries of what an attempt used beside its machines' hours: their disks, and checkpoints that were copied to
-it. Pure."""
+"""Build ledger entries of an attempt's disks and of checkpoints copied to it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ from router.ledger.entry import GB, GIB_HOURS, Entry, Kind, What, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, JournalEntry, NodeRecord
 
-# Words of the journal: a checkpoint was copied to where the attempt is; it was not, or not wholly; machines are begun.
+# Words of the journal: a checkpoint was copied to the attempt's region; it was not, or only in part; provisioning
+# begins.
 COPIED, NOT_COPIED, PROVISIONING = "copied", "not copied", "provisioning"
 DISK_GIB = "disk_gib"
 _HOUR = timedelta(hours=1)
@@ -23,16 +23,22 @@ _TICK = timedelta(microseconds=1)
 
 
 def moved_entries(attempt: Attempt, journal: Iterable[JournalEntry], at: datetime) -> tuple[Entry, ...]:
-    """Bytes that were copied to the region of the attempt, wholly or not: one entry for each time that something was.
-    ``unpriced`` where no tariff was known."""
+    """Return one entry for each copy of bytes to the region of the attempt, complete or not.
+
+    ``unpriced`` where no tariff was known.
+    """
     return tuple(
-        _moved(attempt, note, at) for note in journal if note.what in (COPIED, NOT_COPIED) and _bytes(note) > 0
+        _transfer_entry(attempt, note, at)
+        for note in journal
+        if note.what in (COPIED, NOT_COPIED) and _byte_count(note) > 0
     )
 
 
 def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None, at: datetime) -> tuple[Entry, ...]:
-    """The disk of each machine for as long as the machine was there, a month an entry; the price is not known. None
-    where ``gib`` is None: the machines brought their own."""
+    """Return entries for the disk of each machine, one per month of the machine's life; their price is not known.
+
+    Empty where ``gib`` is None: the machines brought their own disks.
+    """
     if gib is None:
         return ()
     return tuple(
@@ -46,7 +52,7 @@ def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None,
             unit=GIB_HOURS,
             unpriced=True,
             usd=Usd(0),
-            # The cloud's own id of the disk is in no output; a bill names it beside the machine.
+            # The cloud's id of the disk is in no output; a bill names it next to the machine.
             resource=f"{node.machine_id}/disk" if node.machine_id else "",
             rank=node.rank,
             zone=node.zone,
@@ -61,31 +67,38 @@ def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None,
 
 
 def disk_gib(journal: Iterable[JournalEntry]) -> int | None:
-    """How large the disks are that the machines of an attempt were made with; None where it is not written down."""
+    """Return the disk size that the machines of an attempt were created with; None where it is not recorded."""
     known = [note.details.get(DISK_GIB) for note in journal if note.what == PROVISIONING]
     return next((size for size in reversed(known) if isinstance(size, int)), None)
 
 
 def whose(attempt: Attempt, at: datetime) -> dict[str, Any]:
-    """The fields of every metered entry of an attempt."""
+    """Return the fields that every metered entry of an attempt has."""
     return {
-        "kind": Kind.METERED, "recorded_at": utc(at), "plan": attempt.plan, "job": attempt.job,
-        "job_digest": attempt.job_digest, "team": attempt.team, "project": attempt.project,
-        "cost_center": attempt.cost_center, "gang": attempt.gang, "attempt": attempt.id,
-    }  # fmt: skip
+        "kind": Kind.METERED,
+        "recorded_at": utc(at),
+        "plan": attempt.plan,
+        "job": attempt.job,
+        "job_digest": attempt.job_digest,
+        "team": attempt.team,
+        "project": attempt.project,
+        "cost_center": attempt.cost_center,
+        "gang": attempt.gang,
+        "attempt": attempt.id,
+    }
 
 
-def _bytes(note: JournalEntry) -> int:
+def _byte_count(note: JournalEntry) -> int:
     count = note.details.get("bytes")
     return count if isinstance(count, int) else 0
 
 
-def _moved(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
+def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
     usd, seconds = note.details.get("usd"), note.details.get("seconds")
     end = utc(note.at)
-    took = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta(0)
-    # In the month in which it was done.
-    start = max(end - max(took, _TICK), Month.of(end - _TICK).begins)
+    duration = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta(0)
+    # The entry belongs to the month in which the copy was made.
+    start = max(end - max(duration, _TICK), Month.of(end - _TICK).begins)
     cloud, _, region = str(note.details.get("origin") or "").partition("/")
     return Entry(
         key=f"egress {attempt.id} {note.seq}",
@@ -93,7 +106,7 @@ def _moved(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
         period=Month.of(start),
         start=start,
         end=end,
-        quantity=Fraction(_bytes(note), BYTES_PER_GB),
+        quantity=Fraction(_byte_count(note), BYTES_PER_GB),
         unit=GB,
         unpriced=not isinstance(usd, str),
         usd=Usd.parse(usd) if isinstance(usd, str) else Usd(0),

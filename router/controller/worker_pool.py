@@ -1,4 +1,4 @@
-"""Gangs made and released side by side, under the lock of whoever applies, while the caller goes on looking."""
+"""Provision and release gangs in parallel threads under the apply lock, while the caller keeps observing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from router.state.lock_owner import Holder
 
 LOCK = "apply"
 _POLL_S = 0.25
-# Before what failed here is tried again.
+# The pause in seconds before a failed action is tried again.
 PAUSE_S = 10.0
 
 
@@ -24,11 +24,14 @@ PAUSE_S = 10.0
 def one_at_a_time(
     site: Site, *, within_s: float = 0.0, waiting: Callable[[HeldError], None] | None = None
 ) -> Iterator[Lease]:
-    """Whoever makes or releases machines holds this. HeldError where it cannot be had within so many seconds, or the
-    site is stopped meanwhile. ``waiting`` is told once who has it."""
+    """Hold the lock that provisioning and releasing machines requires.
+
+    HeldError where it cannot be obtained within ``within_s`` seconds, or the site is stopped meanwhile. ``waiting`` is
+    told once who holds it.
+    """
     ends = time.monotonic() + within_s
     with ExitStack() as stack:
-        while isinstance(lease := _lease(site, stack), HeldError):
+        while isinstance(lease := _try_lease(site, stack), HeldError):
             if time.monotonic() >= ends or site.stop.wait(_POLL_S):
                 raise lease
             if waiting is not None:
@@ -37,9 +40,9 @@ def one_at_a_time(
         yield lease
 
 
-def _lease(site: Site, stack: ExitStack) -> Lease | HeldError:
+def _try_lease(site: Site, stack: ExitStack) -> Lease | HeldError:
     try:
-        # A lease runs out in real time, whatever clock the clouds go by.
+        # A lease expires in real time, whatever clock the clouds follow.
         return stack.enter_context(site.store.lease(LOCK, Holder.of_this_process(), site.wall_clock))
     except HeldError as error:
         return error
@@ -47,13 +50,15 @@ def _lease(site: Site, stack: ExitStack) -> Lease | HeldError:
 
 @dataclass(slots=True)
 class Work:
-    """Actions by key, one at a time for each; the lock is held from :meth:`holds` until nothing is left to do. One
-    thread begins and looks."""
+    """Runs actions by key, one at a time for each, in threads.
+
+    The lock is held from :meth:`holds` until nothing is left to do. One thread begins actions and observes them.
+    """
 
     site: Site
     lock: Callable[[], AbstractContextManager[object]]
     _pool: ThreadPoolExecutor = field(init=False)
-    _held: ExitStack | None = None
+    _lock_stack: ExitStack | None = None
     _running: dict[str, Future[None]] = field(default_factory=dict)
     _not_before: dict[str, float] = field(default_factory=dict)
 
@@ -61,32 +66,35 @@ class Work:
         self._pool = ThreadPoolExecutor(self.site.deploy.parallel, thread_name_prefix="gang")
 
     def holds(self) -> bool:
-        """Whether the lock is ours, or could be had just now."""
-        if self._held is None:
+        """Return whether the lock is held, after trying to obtain it."""
+        if self._lock_stack is None:
             stack = ExitStack()
             try:
                 stack.enter_context(self.lock())
             except HeldError:
                 return False
-            self._held = stack
+            self._lock_stack = stack
         return True
 
     def is_busy(self, key: str) -> bool:
-        """Whether something of that key is being done, or failed a moment ago."""
+        """Return whether an action of that key is running, or failed a moment ago."""
         return key in self._running or self._not_before.get(key, 0.0) > time.monotonic()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being done."""
+        """Return whether no action is running."""
         return not self._running
 
     def begin(self, key: str, action: Callable[[], None]) -> None:
-        """Does it in a thread of its own. What cannot be released, or written down, is said, and left for later."""
-        assert self._held is not None
-        self._running[key] = self._pool.submit(self._do, key, action)
+        """Run the action in a thread of its own.
+
+        What cannot be released or recorded is reported, and left for later.
+        """
+        assert self._lock_stack is not None
+        self._running[key] = self._pool.submit(self._run, key, action)
 
     def reap(self) -> None:
-        """Forgets what is done; raises what went wrong in a way that nobody foresaw. Gives the lock back when idle."""
+        """Forget finished actions, raise their unexpected errors, and release the lock when idle."""
         for key in [key for key, future in self._running.items() if future.done()]:
             self._running.pop(key).result()
         now = time.monotonic()
@@ -94,19 +102,19 @@ class Work:
         self.rest()
 
     def rest(self) -> None:
-        """Gives the lock back where nothing is being done: others have a turn."""
-        if not self._running and self._held is not None:
-            held, self._held = self._held, None
-            held.close()
+        """Release the lock where no action is running, so that others have a turn."""
+        if not self._running and self._lock_stack is not None:
+            stack, self._lock_stack = self._lock_stack, None
+            stack.close()
 
     def finish(self) -> None:
-        """Waits for everything. To be called at the end, however that comes."""
+        """Wait for all actions. To be called at the end, whatever happened."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        if self._held is not None:
-            held, self._held = self._held, None
-            held.close()
+        if self._lock_stack is not None:
+            stack, self._lock_stack = self._lock_stack, None
+            stack.close()
 
-    def _do(self, key: str, action: Callable[[], None]) -> None:
+    def _run(self, key: str, action: Callable[[], None]) -> None:
         try:
             action()
         except (NotReleasedError, StateError, OSError) as error:

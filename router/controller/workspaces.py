@@ -1,4 +1,4 @@
-"""From a choice to what Terraform is given: the attempt with its machines, and the workspace that makes them. Pure."""
+"""Turn a placement into what Terraform needs: the attempt with its machines, and the workspace. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from router.state.records import Attempt, NodeRecord
 from terraform.module_metadata import Boot, boot_of, is_local, metadata_of
 from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec, taggable
 
-_JOB_CHARACTERS = 28  # leaves room for the digest in the 40 of an attempt's name
+_JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
 _DIGEST_CHARACTERS = 10
 # Ray's workers drain for up to 30 s.
 GRACE_SECONDS = 30.0
@@ -34,7 +34,10 @@ _LOCAL_HEARTBEAT_SECONDS, _LOCAL_FAREWELL_SECONDS = 1.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where machines call home: base URL, the agent's digest, and the PEM text of an authority to trust."""
+    """The address of the coordinator for machines.
+
+    It holds the base URL, the agent's digest, and the PEM text of an authority to trust.
+    """
 
     url: str
     agent_sha256: str
@@ -43,7 +46,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What only the machines get to see; in no repr."""
+    """Secrets that only the machines may see; none of them appears in a repr."""
 
     token: str = field(repr=False)
     plain: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -51,7 +54,10 @@ class Secrets:
 
 
 def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
-    """The same for the same try of the same order: machines are named after it, so that nothing is made twice."""
+    """Return the name of the attempt with that number of an order; the same input always gives the same name.
+
+    Machines are named after it, so that nothing is created twice.
+    """
     slug = re.sub(r"[^a-z0-9-]+", "-", order.job.lower())[:_JOB_CHARACTERS].strip("-")
     slug = slug if slug[:1].isalpha() else f"j{slug}"[:_JOB_CHARACTERS].rstrip("-")
     what = f"{state_id} {plan} {order.gang} {utc(order.start).isoformat()} {number}"
@@ -60,7 +66,7 @@ def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What an attempt goes on from: the attempt before it, and the last step that is confirmed to be saved."""
+    """The point that an attempt resumes from: the attempt before it, and the last step confirmed as saved."""
 
     attempt: str = ""
     step: int = 0
@@ -81,7 +87,7 @@ def new_attempt(
     checkpoint_seconds: float | None = None,
     policies: tuple[str, str] = ("", ""),
 ) -> tuple[Attempt, tuple[NodeRecord, ...]]:
-    """The records of an attempt that is about to be made."""
+    """Return the records of an attempt that is about to be provisioned."""
     attempt = Attempt(
         id=name,
         plan=plan,
@@ -146,14 +152,17 @@ def workspace(
     fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
 ) -> WorkspaceSpec:
-    """What Terraform is given. ``hosts`` by rank, for a cloud whose machines are there already.
+    """Return the workspace for Terraform.
 
-    ValueError when something is missing or does not fit a cloud; it holds no secret.
+    ``hosts`` by rank, for a cloud whose machines exist already. ValueError, which holds no secret, when something is
+    missing or does not fit a cloud.
     """
     for node in nodes:
-        _check_reserved(node, attempt, deploy)
-    told = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
-    return replace(workspace_to_release(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=told)
+        _check_reservation(node, attempt, deploy)
+    user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
+    return replace(
+        workspace_to_release(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
+    )
 
 
 def workspace_to_release(
@@ -165,7 +174,7 @@ def workspace_to_release(
     fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
 ) -> WorkspaceSpec:
-    """As :func:`workspace`, of machines that are to go: nothing is told to them. ValueError."""
+    """Return the workspace of machines that are to be released, without user data. ValueError."""
     cloud = deploy.cloud(attempt.cloud, attempt.region)
     return WorkspaceSpec(
         attempt=attempt.id,
@@ -188,8 +197,8 @@ def workspace_to_release(
 
 
 def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
-    """What marks every machine; values are made such that every cloud takes them."""
-    known = {
+    """Return the tags of every machine, with values that every cloud accepts."""
+    values = {
         "stepfare_attempt": attempt.id,
         "stepfare_state": state_id,
         "stepfare_plan": attempt.plan[:12],
@@ -198,15 +207,15 @@ def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
         "project": attempt.project,
         "cost_center": attempt.cost_center,
     }
-    return {name: taggable(value) for name, value in known.items() if value}
+    return {name: taggable(value) for name, value in values.items() if value}
 
 
-def _check_reserved(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
+def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
     name, region = attempt.cloud, attempt.region
     if node.market is not Market.RESERVED or boot_of(name) is not Boot.CLOUD_INIT:
         return
-    if _bought(node, region, deploy.cloud(name, region)) is None:
-        # Clouds would make it on demand, at a price that nobody agreed to.
+    if _matching_reservation(node, region, deploy.cloud(name, region)) is None:
+        # Clouds would create the machine on demand, at a price that nobody agreed to.
         raise ValueError(
             f"{name}/{node.zone or region} {node.instance_type} was planned on a reservation, and none is named: "
             f"add its id to clouds.{name}.reservations of the deploy file"
@@ -214,23 +223,23 @@ def _check_reserved(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
 
 
 def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> Node:
-    bought = _bought(node, region, cloud) if node.market is Market.RESERVED else None
+    reservation = _matching_reservation(node, region, cloud) if node.market is Market.RESERVED else None
     return Node(
         rank=node.rank,
         name=node.name,
-        zone=node.zone or (bought.zone if bought is not None else None),
+        zone=node.zone or (reservation.zone if reservation is not None else None),
         instance_type=node.instance_type,
         market=node.market,
-        # Only a bid has a ceiling; the rest costs what the list says.
+        # Only a spot bid has a ceiling; the rest costs what the list says.
         max_usd_per_hour=node.max_usd_per_hour if node.market is Market.SPOT else None,
-        reservation=bought.id if bought is not None else None,
+        reservation=reservation.id if reservation is not None else None,
     )
 
 
-def _bought(node: NodeRecord, region: str, cloud: CloudDeploy) -> ReservedEntry | None:
+def _matching_reservation(node: NodeRecord, region: str, cloud: CloudDeploy) -> ReservedEntry | None:
     for entry in cloud.reservations:
-        fits = (entry.region, entry.instance_type) == (region, node.instance_type)
-        if fits and (entry.zone is None or node.zone in (None, entry.zone)):
+        is_match = (entry.region, entry.instance_type) == (region, node.instance_type)
+        if is_match and (entry.zone is None or node.zone in (None, entry.zone)):
             return entry
     return None
 
@@ -241,7 +250,7 @@ def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, hom
     script = boot_of(attempt.cloud) is Boot.SCRIPT
     config = _config(attempt, node, job.run, deploy, home)
     agent = AgentAt(f"{home.url.rstrip('/')}/v1/agents/{home.agent_sha256}", home.agent_sha256)
-    told = Bootstrap(
+    bootstrap = Bootstrap(
         config=config,
         agent=agent,
         token=secrets.token,
@@ -251,7 +260,7 @@ def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, hom
         ca=home.ca,
     )
     try:
-        return node_script(told, agent) if script else cloud_init(told)
+        return node_script(bootstrap, agent) if script else cloud_init(bootstrap)
     except BadConfig as error:
         raise ValueError(f"job {job.name}: its machines could not be told what to do: {error}") from None
 
@@ -261,15 +270,15 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
     patience = deploy.patience
-    # Longer than whoever made them waits: the first machine may be there long before the last, and those of a gang that
-    # takes over wait for the checkpoint, too.
-    gang = patience.apply + patience.meet + (patience.carry if store else timedelta(0))
+    # The time exceeds the wait of the provisioning process: the first machine may be up long before the last, and those
+    # of a gang that takes over wait for the checkpoint, too.
+    gang_wait = patience.apply + patience.meet + (patience.carry if store else timedelta(0))
     return Config(
         attempt=attempt.id,
         job=attempt.job,
         rank=node.rank,
         nodes=attempt.machines,
-        # Every line of the command, or none.
+        # Either every line of the command runs in the folder, or none runs.
         command=run.command if run.workdir is None else f"cd {shlex.quote(run.workdir)} || exit 1\n{run.command}",
         workdir="",
         coordinator=home.url,
@@ -282,7 +291,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
         master_port=0 if local else Config.master_port,
         gpus=not local,
-        gang_seconds=gang.total_seconds(),
+        gang_seconds=gang_wait.total_seconds(),
         grace_seconds=GRACE_SECONDS,
         heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
         farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
@@ -305,10 +314,10 @@ def _code(run: Run) -> AgentCode:
 
 
 def spec_json(job: Job) -> str:
-    """A job as the state database keeps it; read back with :func:`job_of`."""
+    """Return a job as the state database stores it; :func:`parse_job` reads it back."""
     return json.dumps(job.model_dump(mode="json"), sort_keys=True)
 
 
 def job_of(text: str) -> Job:
-    """The job of :func:`spec_json`."""
+    """Return the job that :func:`job_json` wrote."""
     return Job.model_validate_json(text)

@@ -1,4 +1,4 @@
-"""Running sums over what a state only ever adds to: its journal, its notices, its ledger."""
+"""Running totals over the append-only records of a state: its journal, its notices and its ledger."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from router.ledger.entry import Entry, Use
 from router.state.records import Attempt, JournalEntry, NoticeRecord
 from router.state.store import Store
 
-# Upper ends in seconds; clouds give 30 and 120 s, and 3.5 and 6.5 s are what is aimed at.
+# Upper bounds in seconds; clouds give 30 and 120 s, and the targets are 3.5 and 6.5 s.
 DELAYS = (0.5, 1.0, 2.0, 3.5, 5.0, 6.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
-# So many jobs are counted by name, in the order in which they lost steps first; those after them together.
+# The number of jobs that are counted by name, in the order in which they first lost steps; later ones are counted
+# together.
 MOST_JOBS = 200
 OTHERS = "(other jobs)"
-# Of so many announcements it is remembered when they came, and of so many checkpoints.
+# The number of notices, and of checkpoints, whose times are remembered.
 MOST_REMEMBERED = 20_000
-# Notices are dated by a clock that may be set: so far back they are read once more.
+# Notices are dated by a clock that may be set back, so this much time is read once more.
 _AGAIN = timedelta(minutes=10)
 SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 WASTES = tuple(use for use in Use if use.is_waste)
@@ -33,22 +34,22 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Delays:
-    """How long something took, by the upper ends in :data:`DELAYS`; the last count is of what took longer."""
+    """A histogram of durations by the upper bounds in :data:`DELAY_BUCKETS`; the last count is of longer ones."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(DELAYS) + 1))
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Count one duration."""
         self.counts[bisect_left(DELAYS, seconds)] += 1
         self.seconds += seconds
 
 
 class Tallies:
-    """Each :meth:`look` reads what is new since the last one. For one thread at a time.
+    """Running totals, updated by each :meth:`look` with what is new. For one thread at a time.
 
-    ``metered`` is by cloud and market, ``wasted`` by kind of waste; ``delays`` from an announcement, by its kind, to
-    the first checkpoint that answered it; ``notices`` counts announcements by kind.
+    ``metered`` is by cloud and market, ``wasted`` by kind of waste; ``delays`` from a notice, by its kind, to the first
+    checkpoint that answered it; ``notices`` counts notices by kind.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,17 +67,17 @@ class Tallies:
         self.wasted: dict[Use, Usd] = dict.fromkeys(WASTES, ZERO)
 
     def look(self) -> None:
-        """StateError leaves it to be done again."""
+        """Read what is new. After a StateError the next call reads it again."""
         for note in self._store.overview.notes((SAVED, NOT_SAVED, NOT_BELIEVED), self._seq):
-            self._note(note)
+            self._count_note(note)
         self._read_notices()
         self._read_ledger()
 
     def answered(self, attempt: Attempt) -> bool:
-        """Whether a checkpoint for the attempt's order is there, as far as that is remembered."""
+        """Return whether a checkpoint for the attempt's order is known, as far as that is remembered."""
         return (attempt.id, attempt.order_id) in self._saved
 
-    def _note(self, note: JournalEntry) -> None:
+    def _count_note(self, note: JournalEntry) -> None:
         self._seq = note.seq
         if note.what == NOT_BELIEVED:
             self.not_believed += 1
@@ -88,7 +89,7 @@ class Tallies:
         if key[1] and key not in self._saved:
             _remember(self._saved, key, note.at)
             if key in self._heard:
-                self._took(self._heard[key], note.at)
+                self._add_delay(self._heard[key], note.at)
 
     def _read_notices(self) -> None:
         for notice in self._store.notices(since=self._since):
@@ -97,26 +98,26 @@ class Tallies:
                 continue
             self._seen[one] = notice.heard_at
             self.notices[notice.kind] += 1
-            # An announcement to several machines is answered by one checkpoint.
+            # One checkpoint answers a notice to several machines.
             if key not in self._heard:
                 _remember(self._heard, key, notice)
-                # Notices and checkpoints come by different ways.
+                # Notices and checkpoints arrive in different ways, so either may come first.
                 if key in self._saved:
-                    self._took(notice, self._saved[key])
+                    self._add_delay(notice, self._saved[key])
         if self._seen:
             self._since = since = max(self._seen.values()) - _AGAIN
             self._seen = {one: at for one, at in self._seen.items() if at >= since}
 
-    def _took(self, notice: NoticeRecord, saved_at: datetime) -> None:
+    def _add_delay(self, notice: NoticeRecord, saved_at: datetime) -> None:
         delay = max(0.0, (saved_at - notice.heard_at).total_seconds())
         self.delays.setdefault(notice.kind, Delays()).add(delay)
 
     def _read_ledger(self) -> None:
         head, entries = self._store.overview.metered(self._head)
-        self._count(entries)
+        self._count_entries(entries)
         self._head = head
 
-    def _count(self, entries: Iterable[Entry]) -> None:
+    def _count_entries(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             if entry.market is not None:
                 place = (entry.cloud, entry.market)

@@ -1,4 +1,7 @@
-"""Who of a gang said what, in memory. The database holds the same, but for heartbeats of the last seconds."""
+"""Sessions hold in memory what the ranks of each gang reported.
+
+The database holds the same, except for heartbeats of the last seconds.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,21 @@ from router.coordinator.messages import Saved
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import Store
 
-# What a heartbeat may say, in the order in which it can become true.
-_LIVES = ("", states.STARTING, states.WAITING, states.RUNNING)
-# So often it is looked whether an attempt that nobody speaks for is over.
+# The states that a heartbeat may report, in the order in which they can become true.
+_STATE_ORDER = ("", states.STARTING, states.WAITING, states.RUNNING)
+# Seconds between checks whether an attempt without messages is over.
 IDLE_SECONDS = 60.0
 
 
 @dataclass
 class Member:
-    """One rank. ``lock`` is for its output: ``offset``, ``size`` and the file. The rest is under the roll's lock.
+    """The session of one rank.
 
-    ``unwritten``: when it was last heard, while the database does not know; ``news``: what it said then of its training
-    that is not in the database either. ``told``: its last word about a checkpoint; ``answered``: the orders to save
-    that it said something to. ``disbelieved``: about what it said what cannot be true."""
+    ``lock`` guards its output: ``offset``, ``size`` and the file. Everything else is guarded by the gang session's
+    lock. ``unwritten``: when the rank was last heard, while the database does not know; ``news``: the fields of its
+    training that it reported then and that are not in the database either. ``told``: its last report of a checkpoint;
+    ``answered``: the orders to save that it answered. ``disbelieved``: the subjects of its reports that cannot be true.
+    """
 
     record: NodeRecord
     unwritten: datetime | None = None
@@ -40,63 +45,68 @@ class Member:
 
     @property
     def said_hello(self) -> bool:
-        """Whether it knows that it is waited for, and where others reach it."""
+        """Return whether the rank said hello, and so told where others reach it."""
         return bool(self.record.agent_address)
 
     def advances(self, state: str) -> bool:
-        """Whether a heartbeat with that state says something new; that a rank ended is said by `ended` alone."""
+        """Return whether a heartbeat with that state is new; only `ended` reports that a rank ended."""
         return (
-            state in _LIVES and not self.record.ended_reason and _LIVES.index(state) > _LIVES.index(self.record.agent)
+            state in _STATE_ORDER
+            and not self.record.ended_reason
+            and _STATE_ORDER.index(state) > _STATE_ORDER.index(self.record.agent)
         )
 
 
 class Roll:
-    """One attempt and its ranks. ``attempt`` was read from the database at ``read_at``, in seconds of one clock.
-    ``clear``: whether it is known that no attempt before it can still train."""
+    """The session of one attempt and its ranks.
+
+    ``attempt`` was read from the database at ``read_at``, in seconds of one clock. ``clear``: it is known that no
+    attempt before it can still train.
+    """
 
     def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: float) -> None:
         self._store = store
         self.attempt = attempt
         self.read_at = now
         self.clear = not attempt.resumes
-        # What may be believed of it, once somebody asked.
+        # The bounds on its reports, once they were requested.
         self.bounds: Any = None
         self.lock = threading.RLock()
-        # By rank, as they come.
+        # The rank sessions by rank, in the order of the records.
         self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}
 
     @property
     def stopping(self) -> bool:
-        """Whether everybody who still runs is to stop."""
+        """Return whether all ranks that still run are to stop."""
         return bool(self.attempt.result) or self.attempt.phase is Phase.RELEASING
 
     @property
     def whole(self) -> bool:
-        """Whether all ranks said hello."""
+        """Return whether all ranks said hello."""
         return len(self.members) == self.attempt.machines and all(m.said_hello for m in self.members.values())
 
     @property
     def records(self) -> list[NodeRecord]:
-        """By rank."""
+        """Return the records of all ranks, by rank."""
         return [member.record for member in self.members.values()]
 
     def refresh(self, now: float, seconds: float) -> None:
-        """Reads the attempt again if that was so long ago."""
+        """Read the attempt again if that was at least ``seconds`` ago."""
         with self.lock:
             if now - self.read_at < seconds:
                 return
-            found = self._store.attempt(self.attempt.id)
-            if found is not None:
-                self.know(found, now)
+            attempt = self._store.attempt(self.attempt.id)
+            if attempt is not None:
+                self.know(attempt, now)
 
     def know(self, attempt: Attempt, now: float) -> None:
-        """Takes over what was just read or written, unless something newer is known."""
+        """Take over an attempt that was just read or written, unless a newer one is known."""
         with self.lock:
             if attempt.version >= self.attempt.version:
                 self.attempt, self.read_at = attempt, now
 
     def is_at(self, version: int | None, now: float) -> bool:
-        """Whether what is known is that version; if so it counts as read then."""
+        """Return whether the known attempt is of that version or newer; a matching one counts as read at ``now``."""
         with self.lock:
             if version == self.attempt.version:
                 self.read_at = max(self.read_at, now)
@@ -104,20 +114,23 @@ class Roll:
             return version is not None and version < self.attempt.version
 
     def set(self, member: Member, **changes: Any) -> None:
-        """Durable when it returns, and with it what was not written yet; the roll changes only if the database did."""
+        """Write changes of a rank to the database, together with what was not written yet.
+
+        The changes are durable when this returns, and memory changes only if the database did.
+        """
         changes = {**member.news, **changes}
         self._store.set_node(self.attempt.id, member.record.rank, **changes)
-        self._know_of(member, changes)
+        self._take_over(member, changes)
 
     def note_and_set(
         self, member: Member, what: str, at: datetime, details: dict[str, object], changes: dict[str, Any]
     ) -> None:
-        """As :meth:`set`, with an entry of the journal in the same transaction."""
+        """Write changes as :meth:`set` does, with a journal entry in the same transaction."""
         rank, changes = member.record.rank, {**member.news, **changes}
         self._store.note_with_node(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})
-        self._know_of(member, changes)
+        self._take_over(member, changes)
 
-    def _know_of(self, member: Member, changes: dict[str, Any]) -> None:
+    def _take_over(self, member: Member, changes: dict[str, Any]) -> None:
         member.record = replace(member.record, **changes)
         member.news = {}
         if "heard_at" in changes:
@@ -125,7 +138,7 @@ class Roll:
 
 
 class Rolls:
-    """The rolls of all attempts that somebody spoke for. May be shared by threads."""
+    """The sessions of all attempts that sent messages. May be shared by threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -133,44 +146,51 @@ class Rolls:
         self._lock = threading.Lock()
 
     def get(self, attempt_id: str, now: float) -> Roll | None:
-        """That of an attempt, from the database if need be; None where there is no such attempt."""
+        """Return the session of an attempt, reading the database if needed; None where there is no such attempt."""
         known = self.of(attempt_id)
         if known is not None:
             return known
         attempt = self._store.attempt(attempt_id)
         if attempt is None:
             return None
-        roll = Roll(self._store, attempt, self._store.nodes(attempt_id), now)
+        session = Roll(self._store, attempt, self._store.nodes(attempt_id), now)
         with self._lock:
-            return self._rolls.setdefault(attempt_id, roll)
+            return self._rolls.setdefault(attempt_id, session)
 
     def of(self, attempt_id: str) -> Roll | None:
-        """That of an attempt, if it is in memory."""
+        """Return the session of an attempt, if it is in memory."""
         with self._lock:
             return self._rolls.get(attempt_id)
 
     def forget(self, attempt_id: str) -> None:
-        """What is over is answered from the database alone."""
+        """Forget an attempt that is over; it is answered from the database alone."""
         with self._lock:
             self._rolls.pop(attempt_id, None)
 
     def known(self) -> list[Roll]:
-        """Those in memory."""
+        """Return the sessions in memory."""
         with self._lock:
             return list(self._rolls.values())
 
     def write_heard(self, now: float) -> None:
-        """Brings ``heard_at`` in the database up to date, in one transaction, and forgets what is over."""
-        heard = [(roll, m, m.unwritten) for roll in self.known() for m in roll.members.values() if m.unwritten]
-        waiting = [(roll, m, {"heard_at": at, **m.news}) for roll, m, at in heard]
-        self._store.set_nodes({(roll.attempt.id, m.record.rank): changes for roll, m, changes in waiting})
-        for roll, member, changes in waiting:
-            with roll.lock:
+        """Write all unwritten heartbeats to the database in one transaction, and forget attempts that are over."""
+        unwritten = [
+            (session, member, member.unwritten)
+            for session in self.known()
+            for member in session.members.values()
+            if member.unwritten
+        ]
+        waiting = [(session, member, {"heard_at": at, **member.news}) for session, member, at in unwritten]
+        self._store.set_nodes(
+            {(session.attempt.id, member.record.rank): changes for session, member, changes in waiting}
+        )
+        for session, member, changes in waiting:
+            with session.lock:
                 member.record = replace(member.record, **changes)
                 member.news = {k: v for k, v in member.news.items() if changes.get(k) != v}
                 if member.unwritten == changes["heard_at"]:
                     member.unwritten = None
-        for roll in self.known():
-            roll.refresh(now, IDLE_SECONDS)
-            if roll.attempt.phase.is_over:
-                self.forget(roll.attempt.id)
+        for session in self.known():
+            session.refresh(now, IDLE_SECONDS)
+            if session.attempt.phase.is_over:
+                self.forget(session.attempt.id)

@@ -1,4 +1,4 @@
-"""The output of a rank as a file: ``LOGS/ATTEMPT/rank-N.log``, for the owner's eyes only."""
+"""Write the output of a rank to the file ``LOGS/ATTEMPT/rank-N.log``, readable by the owner alone."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
 
 
 def log_path(logs: Path, attempt: str, rank: int) -> Path:
-    """Where the output of a rank lies, or will."""
+    """Return the path of a rank's output, whether or not the file exists."""
     return logs / attempt / f"rank-{rank}.log"
 
 
 def append(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
-    """Writes ``text`` at byte ``size``, whatever was there from that byte on; how long the file is then.
+    """Write ``text`` at byte ``size``, replacing what follows, and return the new length of the file.
 
-    ``missing`` bytes of output never came: one line says so. Another one says so if the file was shorter than ``size``.
-    Raises ``OSError``, and the file is then as long as before, if the disk allows that much.
+    ``missing`` bytes of output never arrived: one line says so. Another one says so if the file was shorter than
+    ``size``. Raises ``OSError``, and the file is then as long as before, if the disk allows that much.
     """
     for folder in (path.parent.parent, path.parent):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with closing(_File(path)) as file:
-        there = file.length()
-        start = min(there, size)
-        notes = [f"{size - there} bytes of this file were lost"] if there < size else []
+    with closing(_LogFile(path)) as file:
+        length = file.length()
+        start = min(length, size)
+        notes = [f"{size - length} bytes of this file were lost"] if length < size else []
         notes += [f"{missing} bytes of output did not arrive"] if missing else []
         marks = "".join(f"[stepfare: {note}]\n" for note in notes)
         if marks and not file.starts_line(start):
@@ -33,7 +33,7 @@ def append(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
         return file.write_from(start, marks.encode() + text)
 
 
-class _File:
+class _LogFile:
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, _FLAGS, 0o600)
 

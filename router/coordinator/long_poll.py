@@ -1,4 +1,4 @@
-"""Requests that are held until something happens to their attempt. No thread waits: all are in one event loop."""
+"""Hold requests until something happens to their attempt. No thread waits: all are in one event loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from anyio.to_thread import run_sync
 from router.coordinator.handlers import Answer
 from router.coordinator.ordering import NOTHING
 
-# So often it is looked for what other processes changed.
+# Seconds between checks for changes by other processes.
 LOOK_SECONDS = 0.5
-# Each held request is an open file: the rest of what the process may open is for others.
+# Each held request is an open file; the rest of what the process may open is for others.
 SHARE_HELD = 0.5
-# One that cannot be held asks again after so long.
+# A request that cannot be held is repeated after this many seconds.
 RETRY_SECONDS = 2.0
 
 
 class Waiting:
-    """``look`` says, from a thread, which attempts others changed since it was asked before. Only asked while somebody
-    waits. At most ``most`` are held at once; by default half of the files that the process may open."""
+    """Holds requests of agents until their attempt changes.
+
+    ``look`` returns, from a thread, which attempts other processes changed since its last call. It is called only while
+    requests wait. At most ``most`` requests are held at once; by default half of the files that the process may open.
+    """
 
     def __init__(
         self, look: Callable[[], Collection[str]], *, every: float = LOOK_SECONDS, most: int | None = None
@@ -32,46 +35,48 @@ class Waiting:
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._held = 0
         self._closed = False
-        # Both belong to the loop that holds the requests.
+        # Both belong to the event loop that holds the requests.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._check_task: asyncio.Task[None] | None = None
 
     async def answer(
         self, attempt: str, seconds: float, ask: Callable[[], Awaitable[Answer]], peek: Callable[[], Answer | None]
     ) -> Answer:
-        """What ``ask`` answers, once that is not that there is nothing to do, else after so many seconds. Where no more
-        can be held, it is at once, with ``retry_seconds``. Later looks are by ``peek``, which waits for nothing, and
-        says None where ``ask`` has to be asked."""
+        """Return the answer of ``ask`` once there is something to do, or after that many seconds at the latest.
+
+        Where no more requests can be held, the answer comes at once, with ``retry_seconds``. Later checks are made by
+        ``peek``, which never blocks, and returns None where ``ask`` has to be called.
+        """
         if seconds <= 0:
             return await ask()
         limit = asyncio.get_running_loop().time() + seconds
-        # Before the first look: what happens after it is not missed.
+        # The place is taken before the first check, so that nothing after it is missed.
         with self._place(attempt) as bell:
-            said = await ask()
+            reply = await ask()
             while True:
-                if said != (200, NOTHING) or self._closed:
-                    return said
+                if reply != (200, NOTHING) or self._closed:
+                    return reply
                 if bell is None:
                     return 200, {**NOTHING, "retry_seconds": RETRY_SECONDS}
                 try:
                     async with asyncio.timeout_at(limit):
                         await bell.wait()
                 except TimeoutError:
-                    return said
+                    return reply
                 bell.clear()
-                said = peek() or await ask()
+                reply = peek() or await ask()
 
     def ring(self, attempt: str) -> None:
-        """Something happened to the attempt. From any thread, at any time."""
-        self._call(self._ring, attempt)
+        """Wake the requests of the attempt. From any thread, at any time."""
+        self._call_in_loop(self._ring, attempt)
 
     def close(self) -> None:
-        """Those that wait go, and nobody is held any more. From any thread, at any time."""
-        self._call(self._close)
+        """Answer all held requests and hold no more. From any thread, at any time."""
+        self._call_in_loop(self._close)
 
     @contextmanager
     def _place(self, attempt: str) -> Iterator[asyncio.Event | None]:
-        """An event that is set whenever something happens to the attempt; None where no more can be held."""
+        """Yield an event that is set whenever something happens to the attempt; None where no more can be held."""
         if self._most is None:
             self._most = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * SHARE_HELD)
         if self._closed or self._held >= self._most:
@@ -81,8 +86,8 @@ class Waiting:
         bell = asyncio.Event()
         self._bells.setdefault(attempt, set()).add(bell)
         self._held += 1
-        if self._looking is None or self._looking.done():
-            self._looking = self._loop.create_task(self._keep_looking())
+        if self._check_task is None or self._check_task.done():
+            self._check_task = self._loop.create_task(self._check_repeatedly())
         try:
             yield bell
         finally:
@@ -91,10 +96,10 @@ class Waiting:
             if not self._bells[attempt]:
                 del self._bells[attempt]
 
-    def _call(self, what: Callable[..., None], *given: str) -> None:
+    def _call_in_loop(self, action: Callable[..., None], *arguments: str) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended, and with it all who waited
-                self._loop.call_soon_threadsafe(what, *given)
+            with suppress(RuntimeError):  # The loop has ended, and all requests with it.
+                self._loop.call_soon_threadsafe(action, *arguments)
 
     def _ring(self, attempt: str) -> None:
         for bell in self._bells.get(attempt, ()):
@@ -105,7 +110,7 @@ class Waiting:
         for attempt in self._bells:
             self._ring(attempt)
 
-    async def _keep_looking(self) -> None:
+    async def _check_repeatedly(self) -> None:
         thread = CapacityLimiter(1)
         while self._bells and not self._closed:
             await asyncio.sleep(self._every)

@@ -1,5 +1,8 @@
-"""The bodies of the messages, as checked values. Whatever a node sends is either one of these or a :class:`BadBody`;
-keys that are not known are ignored. What may be shown to a person is free of control characters."""
+"""Parse the bodies of agents' messages into checked values.
+
+A body is either one of these values or an :class:`InvalidBodyError`; unknown keys are ignored. Text that may be shown
+to a person is free of control characters.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 from router.agent import states
 
-# A piece of output is at most this long, in bytes. JSON writes a byte that is not text as up to six.
+# The largest piece of output in bytes. JSON writes a byte that is not text as up to six.
 LARGEST_TEXT = 65_536
 LARGEST_BODY = 512 * 1024
 LARGEST_NUMBER = 2**62
@@ -20,26 +23,29 @@ LONGEST_MESSAGE = 2_000
 LONGEST_PATH = 4_096
 LONGEST_ID = 200
 LARGEST_PORT = 65_535
-# So long a request for orders is held; what lies on the way ends connections that are silent for a minute.
+# The longest time in seconds that a request for orders is held; proxies end connections that are silent for a minute.
 LONGEST_WAIT = 25.0
 
 _INCARNATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _SOURCE = re.compile(r"[0-9a-z_-]{1,32}")
-# A host name or an address; it becomes MASTER_ADDR on the other machines.
+# A host name or an address, which becomes MASTER_ADDR on the other machines.
 _ADDRESS = re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,255}")
 _STATES = (states.STARTING, states.WAITING, states.RUNNING, states.ENDED, states.FAILED)
-_REPLACED = "\ufffd"
+_REPLACEMENT = "\ufffd"
 # A replacement character is three bytes of UTF-8 and stands for one to three bytes of output.
 _MOST_SLACK = 2
 
 
-class BadBody(Exception):  # noqa: N818  (a verdict on what a node sent)
-    """The body is not what the message has to be; the text names the key and quotes nothing."""
+class BadBody(Exception):  # noqa: N818
+    """The body does not fit the message; the text names the key and quotes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A rank is there. ``master_port``: where it would lead; None where everybody was told beforehand."""
+    """A rank is up.
+
+    ``master_port``: the port if it becomes the leader; None where everybody was told beforehand.
+    """
 
     incarnation: str
     nodes: int
@@ -51,8 +57,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A rank lives. The rest is what its training said of itself, None where it did not: the step that it is at, and
-    the last that it saved."""
+    """A rank is alive.
+
+    The other fields are what its training reported, None where it did not: the current step, its duration, and the last
+    checkpoint.
+    """
 
     incarnation: str
     state: str
@@ -64,7 +73,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Output: ``size`` bytes of it from byte ``offset`` on, shown as ``text``."""
+    """Output of a rank: ``size`` bytes from byte ``offset`` on, shown as ``text``."""
 
     offset: int
     size: int
@@ -72,24 +81,24 @@ class Piece:
 
     @property
     def end(self) -> int:
-        """The byte after the last one."""
+        """Return the byte after the last one."""
         return self.offset + self.size
 
     def after(self, skip: int) -> str:
-        """The text without its first ``skip`` bytes of output; a character that they cut goes whole."""
+        """Return the text without its first ``skip`` bytes of output; a character that this cuts is dropped."""
         slack = len(self.text.encode()) - self.size
         for index, character in enumerate(self.text):
             if skip <= 0:
                 return self.text[index:]
-            less = min(_MOST_SLACK, slack) if character == _REPLACED else 0
-            slack -= less
-            skip -= len(character.encode()) - less
+            less_bytes = min(_MOST_SLACK, slack) if character == _REPLACEMENT else 0
+            slack -= less_bytes
+            skip -= len(character.encode()) - less_bytes
         return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a rank went; ``state`` follows from ``reason``."""
+    """The end of a rank; ``state`` follows from ``reason``."""
 
     incarnation: str
     state: str
@@ -102,8 +111,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What was announced to a rank's machine. ``id``: the same whenever it is told again; ``seconds``: how long is
-    left; None: not known."""
+    """A notice to a rank's machine.
+
+    ``id``: the same in every repetition; ``seconds``: the time left; None: not known.
+    """
 
     incarnation: str
     id: str
@@ -115,8 +126,10 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """A rank asks what it is to do, and can wait so many seconds for something new. ``seen``: the last order that it
-    got, "" for none."""
+    """A rank asks for its orders, and can wait ``wait`` seconds for a new one.
+
+    ``seen``: the last order that it received, "" for none.
+    """
 
     incarnation: str
     seen: str
@@ -125,8 +138,10 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A checkpoint is complete, or (``failed``) did not come about. ``id``: of what asked for it, "" where nobody did;
-    ``seconds``: what it took."""
+    """A checkpoint is complete, or (``failed``) could not be saved.
+
+    ``id``: the order that asked for it, "" without one; ``seconds``: how long it took.
+    """
 
     incarnation: str
     id: str
@@ -137,7 +152,7 @@ class Saved:
 
 
 def decoded(data: bytes) -> dict[str, Any]:
-    """The object in ``data``. Raises :class:`BadBody`."""
+    """Return the JSON object in ``data``. Raises :class:`InvalidBodyError`."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
@@ -148,8 +163,8 @@ def decoded(data: bytes) -> dict[str, Any]:
 
 
 def hello(body: dict[str, Any]) -> Hello:
-    """Raises :class:`BadBody`."""
-    _protocol(body)
+    """Return the body as a hello. Raises :class:`InvalidBodyError`."""
+    _check_protocol(body)
     port = None if body.get("master_port") is None else _number(body, "master_port", 1, LARGEST_PORT)
     return Hello(
         _matching(body, "incarnation", _INCARNATION),
@@ -162,8 +177,8 @@ def hello(body: dict[str, Any]) -> Hello:
 
 
 def heartbeat(body: dict[str, Any]) -> Heartbeat:
-    """Raises :class:`BadBody`."""
-    _protocol(body)
+    """Return the body as a heartbeat. Raises :class:`InvalidBodyError`."""
+    _check_protocol(body)
     _number(body, "sequence", 0, LARGEST_NUMBER)
     _duration(body, "uptime_seconds")
     saved = (_step(body, "saved_step"), _manifest(body, "saved_manifest")) if "saved_step" in body else (None, None)
@@ -177,7 +192,7 @@ def heartbeat(body: dict[str, Any]) -> Heartbeat:
 
 
 def logs(body: dict[str, Any]) -> Piece:
-    """Raises :class:`BadBody`, also when ``text`` cannot be ``bytes`` bytes of output."""
+    """Return the body as output. Raises :class:`InvalidBodyError`, also when ``text`` cannot be ``bytes`` bytes."""
     offset = _number(body, "offset", 0, LARGEST_NUMBER)
     size = _number(body, "bytes", 0, LARGEST_TEXT)
     text = _text(body, "text")
@@ -191,7 +206,10 @@ def logs(body: dict[str, Any]) -> Piece:
 
 
 def ended(body: dict[str, Any]) -> Ended:
-    """Raises :class:`BadBody`, also when state and reason contradict each other."""
+    """Return the body as the end of a rank.
+
+    Raises :class:`InvalidBodyError`, also when state and reason contradict each other.
+    """
     beat = heartbeat(body)
     reason = _one_of(body, "reason", tuple(states.EXIT_CODES))
     if beat.state != (states.ENDED if reason in (states.FINISHED, states.STOPPED) else states.FAILED):
@@ -204,8 +222,8 @@ def ended(body: dict[str, Any]) -> Ended:
 
 
 def notice(body: dict[str, Any]) -> Notice:
-    """Raises :class:`BadBody`."""
-    _protocol(body)
+    """Return the body as a notice. Raises :class:`InvalidBodyError`."""
+    _check_protocol(body)
     id_ = shown(_text(body, "id"), LONGEST_ID)
     if not id_:
         raise BadBody("id")
@@ -220,28 +238,28 @@ def notice(body: dict[str, Any]) -> Notice:
 
 
 def orders(body: dict[str, Any]) -> Orders:
-    """Raises :class:`BadBody`."""
-    _protocol(body)
+    """Return the body as a request for orders. Raises :class:`InvalidBodyError`."""
+    _check_protocol(body)
     seen = shown(_text(body, "seen"), LONGEST_ID)
     return Orders(_matching(body, "incarnation", _INCARNATION), seen, min(_duration(body, "wait"), LONGEST_WAIT))
 
 
 def saved(body: dict[str, Any]) -> Saved:
-    """Raises :class:`BadBody`."""
-    _protocol(body)
-    who, id_ = _matching(body, "incarnation", _INCARNATION), shown(_text(body, "id"), LONGEST_ID)
+    """Return the body as the report of a checkpoint. Raises :class:`InvalidBodyError`."""
+    _check_protocol(body)
+    incarnation, id_ = _matching(body, "incarnation", _INCARNATION), shown(_text(body, "id"), LONGEST_ID)
     if "failed" in body:
-        return Saved(who, id_, failed=shown(_text(body, "failed"), LONGEST_MESSAGE) or "?")
+        return Saved(incarnation, id_, failed=shown(_text(body, "failed"), LONGEST_MESSAGE) or "?")
     seconds = None if body.get("seconds") is None else _duration(body, "seconds")
-    return Saved(who, id_, _step(body, "step"), _manifest(body, "manifest"), seconds)
+    return Saved(incarnation, id_, _step(body, "step"), _manifest(body, "manifest"), seconds)
 
 
 def shown(text: str, longest: int) -> str:
-    """At most that many characters, and nothing that a terminal or a database would trip over."""
+    """Return at most ``longest`` characters, without any that a terminal or a database cannot show."""
     return "".join(c if c.isprintable() else " " for c in text[:longest])
 
 
-def _protocol(body: dict[str, Any]) -> None:
+def _check_protocol(body: dict[str, Any]) -> None:
     _number(body, "protocol", states.PROTOCOL, states.PROTOCOL)
 
 
@@ -257,7 +275,7 @@ def _step(body: dict[str, Any], key: str) -> int:
 
 
 def _manifest(body: dict[str, Any], key: str) -> str:
-    """A path or a URL; one that cannot be shown as it is, is none that could be used."""
+    """Return a path or a URL; one with characters that cannot be shown is rejected."""
     text = _text(body, key)
     if not text or shown(text, LONGEST_PATH) != text:
         raise BadBody(key)

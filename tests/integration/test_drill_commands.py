@@ -89,7 +89,7 @@ def test_one_machine_is_switched_off_and_what_is_left_can_be_released(running: S
     assert running.run("destroy", "--all", "--yes").code == 0
     assert _ranks(running) == set()
     over = running.run("drill", "kill-node", "train")
-    assert (over.code, "nothing of train runs any more" in over.said) == (2, True)
+    assert (over.code, "train has no running attempt" in over.said) == (2, True)
 
 
 def test_a_machine_that_is_told_saves_before_it_is_switched_off(running: Site) -> None:

@@ -86,7 +86,7 @@ def test_a_webhook_hears_of_an_interruption_once(scene: Scene) -> None:
     (message,) = hook.came
     assert message["title"] == "stepfare: llama: interrupted"
     assert message["message"] == (
-        "llama (a1) is interrupted in aws us-east-1: the machine of rank 0 is taken back in 120 s"
+        "llama (a1) is interrupted in aws us-east-1: the machine of rank 0 is preempted in 120 s"
     )
     assert message["type"] == "warning"
     assert [entry.details for entry in scene.store.journal("a1") if entry.what == TOLD] == [{"event": "interrupted"}]

@@ -345,7 +345,7 @@ def test_a_checkpoint_that_was_only_claimed_counts_nowhere(in_place: InPlace, ha
     good = str(in_place.store / "step-00000030.manifest.json")
     assert in_place.go() == (30, good)
     assert in_place.noted() == [("checkpoint not whole", {"step": 40, "instead": 30})]
-    assert "going on after step 30" in in_place.said[-1]
+    assert "resuming after step 30" in in_place.said[-1]
     # The gang is let go, and whoever comes after it hears the same.
     assert in_place.in_the_way() == ""
     assert in_place.go() == (30, good)

@@ -70,10 +70,10 @@ def test_machines_of_a_job_are_those_of_its_newest_gang_that_has_any(store: Stor
 @pytest.mark.parametrize(
     ("wanted", "ranks", "what"),
     [
-        ("wlak", (), "no job and no attempt is called wlak"),
-        ("old", (), "nothing of old runs any more"),
-        ("far", (), "far-1 runs on aws: a drill takes back machines of the sandbox only"),
-        ("odd-1", (), "odd-1 runs on nebius: a drill takes back machines of the sandbox only"),
+        ("wlak", (), "no job or attempt has the name wlak"),
+        ("old", (), "old has no running attempt"),
+        ("far", (), "far-1 runs on aws: a drill can interrupt only machines of the sandbox"),
+        ("odd-1", (), "odd-1 runs on nebius: a drill can interrupt only machines of the sandbox"),
         ("walk", (2,), "--rank: rank 2 of walk is not up; ranks 0, 1 are"),
     ],
 )

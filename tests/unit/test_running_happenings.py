@@ -38,7 +38,7 @@ def test_a_gang_that_does_well_is_no_news(phase: Phase) -> None:
 
 
 def test_a_machine_that_is_taken_back() -> None:
-    text = "is interrupted in aws us-east-1: the machine of rank 1 is taken back in 112 s"
+    text = "is interrupted in aws us-east-1: the machine of rank 1 is preempted in 112 s"
     assert told(attempt(**RUNNING), notices=[notice()]) == {Happening.INTERRUPTED: text}
     assert told(attempt(**RUNNING), notices=[notice(seconds=None)]) == {
         Happening.INTERRUPTED: text[: -len(" in 112 s")]
@@ -57,7 +57,7 @@ def test_where_it_goes_on() -> None:
     before = attempt(phase=Phase.FAILED, reason="moved", last_step=130, kept_step=120)
     after = attempt("a2", **RUNNING, resumes="a1", first_step=120, region="us-west-2")
     price = f"at {after.usd_per_hour} USD an hour"
-    assert told(after) == {Happening.MOVED: f"goes on in aws us-west-2 after step 120, {price}"}
+    assert told(after) == {Happening.MOVED: f"resumed in aws us-west-2 after step 120, {price}"}
     assert told(before, after)[Happening.MOVED].endswith(f"{price}; 10 steps were lost")
     assert told(attempt("a2", phase=Phase.READY, resumes="a1")) == {}
 

@@ -77,12 +77,12 @@ def test_what_begins_anew_does_not_resume() -> None:
 def test_a_notice_is_saved_for_and_then_left_for() -> None:
     noticed = attempt(phase=Phase.NOTICED, **ORDER)
     assert next_step(Seen(noticed, BOTH, [TAKEN], ordered_s=0.1)) == Turn(
-        Phase.CHECKPOINTING, "a1: rank 1 is taken back in 30 s; every rank is told to save"
+        Phase.CHECKPOINTING, "a1: rank 1 is preempted in 30 s; every rank is told to save"
     )
     saving = attempt(phase=Phase.CHECKPOINTING, **ORDER)
     assert next_step(Seen(saving, BOTH, [TAKEN], ordered_s=5.0)) is None
     leave = next_step(Seen(saving, BOTH, [TAKEN], ordered_s=5.0, saved=17))
-    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is taken back in 30 s; step 17 is saved", (1,))
+    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is preempted in 30 s; step 17 is saved", (1,))
 
 
 def test_a_checkpoint_that_does_not_come_in_time_is_not_waited_for() -> None:
@@ -149,7 +149,7 @@ def test_a_training_that_crashed_is_its_own_fault_unless_a_machine_was_taken() -
 
 def test_a_notice_that_came_while_the_gang_was_made_is_heeded_when_it_is_up() -> None:
     leave = next_step(Seen(attempt(phase=Phase.READY), BOTH, [TAKEN]))
-    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is taken back in 30 s", (1,))
+    assert leave == Leave(Reason.INTERRUPTED, "rank 1 is preempted in 30 s", (1,))
 
 
 def test_a_hint_alone_changes_nothing_here() -> None:
@@ -214,4 +214,4 @@ def test_the_time_of_a_notice_is_said_where_it_is_known() -> None:
     open_end = NoticeRecord("a1", 0, "n3", states.INTERRUPTION, "gcp", None, "", NOW + timedelta(seconds=1))
     step = next_step(Seen(attempt(phase=Phase.NOTICED, **ORDER), BOTH, [open_end]))
     assert isinstance(step, Turn)
-    assert "rank 0 is taken back;" in step.text
+    assert "rank 0 is preempted;" in step.text

@@ -28,7 +28,7 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
     def nowhere(*_: object) -> Outcome:
         return Outcome(order, Result.FAILED, None, "no zone is known")
 
-    monkeypatch.setattr(provision_order, "_new", nowhere)
+    monkeypatch.setattr(provision_order, "_new_attempt", nowhere)
     seat = type("ASeat", (), {"zone": None, "instance_type": "a3-highgpu-1g", "market": Market.SPOT})()
     choice: Any = type("AChoice", (), {"cloud": "gcp", "region": "europe-north1", "seats": (seat, seat)})()
     errand: Any = None

@@ -37,7 +37,7 @@ def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_agai
         site.store.add_attempt(one, [])
         if told:
             site.stop.set()
-        outcome = provision_order._made(site, _ERRAND, one, None)
+        outcome = provision_order._provision(site, _ERRAND, one, None)
         assert outcome.attempt is not None
         assert (outcome.attempt.phase, outcome.attempt.reason) == (Phase.FAILED, reason)
         assert bool(waits(site.store, [outcome.attempt], crashes=3)) is (reason == PUT_OFF)

@@ -242,7 +242,7 @@ def test_each_gang_is_run_by_the_policy_that_it_was_begun_with(site: Site) -> No
         found[rule] = type(advice.decision)
         (go,) = replanner.replan([Wanting(chain_of(site.store, first(site)), first(site))])
         assert isinstance(go, Go)
-        assert go.errand.policies == (run_policy(rule).text, "")
+        assert go.request.policies == (run_policy(rule).text, "")
     assert found == {Rule.GREEDY: Stay, Rule.UNIFORM_PROGRESS: Move}
 
 

@@ -196,7 +196,7 @@ def test_after_a_crash_in_the_middle_the_next_watcher_goes_on(
     site: Site, places: Places, watcher: Watcher, clock: list[float]
 ) -> None:
     """The old gang was to be released, the new one was planned: then the power went."""
-    one = up(site, phase=Phase.MIGRATING, reason="interrupted", message="rank 0 is taken back")
+    one = up(site, phase=Phase.MIGRATING, reason="interrupted", message="rank 0 is preempted")
     saved(site, one, 9)
     half = attempt("llama-2", number=2, resumes=one.id, first_step=7, created_at=NOW + 2 * SECOND)
     site.store.add_attempt(half, [])
@@ -300,7 +300,13 @@ def test_what_is_over_is_forgotten(site: Site, places: Places, watcher: Watcher,
     saved(site, one, 1)
     settle(watcher, clock, 8)
     assert now(site, one.id).phase is Phase.FAILED
-    kept = (watcher._silence._heard, watcher._silence._looked, watcher._leaving, watcher._told, watcher._not_before)
+    kept = (
+        watcher._heartbeats._heard,
+        watcher._heartbeats._observed_at,
+        watcher._leaving,
+        watcher._last_reasons,
+        watcher._not_before,
+    )
     assert [len(part) for part in kept] == [0, 0, 0, 0, 0]
 
 
