@@ -55,7 +55,7 @@ class Value:
         try:
             answer = self._service.ask(self._path + wait, FLAVOR, seconds=HANGING_TIMEOUT if hangs else None)
         except Trouble:
-            # The next request must not hang: the value may change previous the server answers again.
+            # The next request must not hang: the value may change before the server answers again.
             self._etag = ""
             raise
         if answer.status != OK:
