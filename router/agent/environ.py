@@ -61,14 +61,15 @@ def contract(config: Config, master_address: str, master_port: int, addresses: S
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
     values = {
-        **address, **shape,
+        **address,
+        **shape,
         "WORLD_SIZE": str(config.nodes * config.processes_per_node),
         "STEPFARE_ATTEMPT": config.attempt,
         "STEPFARE_JOB": config.job,
         "SKYPILOT_NODE_RANK": str(config.rank),
         "SKYPILOT_NUM_NODES": str(config.nodes),
         "SKYPILOT_NUM_GPUS_PER_NODE": str(config.processes_per_node),
-    }  # fmt: skip
+    }
     if addresses:
         values["SKYPILOT_NODE_IPS"] = "\n".join(addresses)
     if config.processes_per_node == 1:

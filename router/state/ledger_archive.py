@@ -145,9 +145,15 @@ def _move(connection: Connection, done: Archive) -> None:
     left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
     connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
     row = {
-        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1, "before_month": str(done.before), "at": done.at,
-        "who": done.who, "file": done.file, "sha256": done.sha256, "entries": done.entries, "totals": done.totals,
-    }  # fmt: skip
+        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1,
+        "before_month": str(done.before),
+        "at": done.at,
+        "who": done.who,
+        "file": done.file,
+        "sha256": done.sha256,
+        "entries": done.entries,
+        "totals": done.totals,
+    }
     connection.execute(insert(LEDGER_ARCHIVES), row)
     connection.execute(delete(LEDGER).where(gone))
 
