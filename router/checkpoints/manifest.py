@@ -110,7 +110,7 @@ def _file(entry: Any) -> File:
     parts = path.split("/")
     is_outside = any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path
     if is_outside or len(path) > LONGEST_PATH or (len(parts) == 1 and step_of(path) is not None):
-        raise ValueError("a path that leads elsewhere")
+        raise ValueError("a path that leads outside the folder")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0 or not _SHA256.fullmatch(digest):
         raise ValueError("a file without size or digest")
     return File(path, size, digest)

@@ -51,7 +51,7 @@ class Pace:
         if self._cancelled:
             raise CancelledError("cancelled")
         if self._end is not None and self._ticks() >= self._end:
-            raise OutOfTimeError("the time was over", "again: what was copied is not copied twice")
+            raise OutOfTimeError("the time was over", "run it again: what was copied is not copied twice")
 
     def take(self, count: int) -> None:
         """Count bytes that are moved now, and wait while they exceed the bandwidth."""

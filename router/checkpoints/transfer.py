@@ -95,13 +95,13 @@ def transfer(
     return Moved(goal.step, target.where(goal.name), len(pairs), goal.bytes - sum(kept), sum(kept), took)
 
 
-def verify(depot: Depot, manifest: Manifest, pace: Pace, *, parallel: int = PARALLEL) -> None:
+def verify(store: Depot, manifest: Manifest, pace: Pace, *, parallel: int = PARALLEL) -> None:
     """Read every byte.
 
     IncompleteCheckpointError, OutOfTimeError, CancelledError; StorageError for errors of the store.
     """
     workers = max(1, min(parallel, len(manifest.files)))
-    work = _TransferWork(depot, depot, pace, None, workers, time.sleep)
+    work = _TransferWork(store, store, pace, None, workers, time.sleep)
     with ThreadPoolExecutor(workers) as pool:
         _collect_results(work, [pool.submit(work.read, file) for file in manifest.files])
 
@@ -192,9 +192,9 @@ class _TransferWork:
             return False
         return True
 
-    def _digest(self, depot: Depot, file: File) -> None:
+    def _digest(self, store: Depot, file: File) -> None:
         digest = hashlib.sha256()
-        with closing(self._chunks(depot, file)) as chunks:
+        with closing(self._chunks(store, file)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)
         _compare_digest(file, digest.hexdigest())
@@ -211,10 +211,10 @@ class _TransferWork:
                     unflushed = 0
             _compare_digest(source_file, digest.hexdigest())
 
-    def _chunks(self, depot: Depot, file: File) -> Generator[bytes, None, None]:
+    def _chunks(self, store: Depot, file: File) -> Generator[bytes, None, None]:
         """Yield the whole content, some of it read ahead. IncompleteCheckpointError if the file is gone or shorter."""
         try:
-            with depot.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
+            with store.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
                 yield from self._read(reader, file, pool)
         except FileNotFoundError:
             raise NotWholeError(f"{file.path} is gone") from None

@@ -89,7 +89,7 @@ def _money(kind: type[Usd | UsdPerHour]) -> Kept:
         if not isinstance(money, kind):
             raise TypeError(f"{money!r} is no {kind.__name__}")
         if abs(money.nanos) > _MAX_INT64:
-            raise ValueError(f"{money}: more than nine billion dollars cannot be kept")
+            raise ValueError(f"{money}: more than nine billion dollars cannot be stored")
         return money.nanos
 
     def bring_back(nanos: Any) -> Usd | UsdPerHour:
@@ -104,7 +104,7 @@ def _whole(value: int) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
     if abs(value) > _MAX_INT64:
-        raise ValueError(f"{value}: a number of more than 64 bits cannot be kept")
+        raise ValueError(f"{value}: a number of more than 64 bits cannot be stored")
     return value
 
 
@@ -112,7 +112,7 @@ def _real(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
     if not math.isfinite(value):
-        raise ValueError(f"{value} cannot be kept")
+        raise ValueError(f"{value} cannot be stored")
     return float(value)
 
 

@@ -113,7 +113,7 @@ class Database:
         except SQLAlchemyError as error:
             raise state_error(error, self.place) from None
         except SettleError as error:
-            raise StateError(f"{self.place}: not known to be on the disk: {error}", "look at its disk") from None
+            raise StateError(f"{self.place}: a commit may not be on the disk: {error}", "check its disk") from None
 
 
 def _file_engine(place: File) -> Engine:

@@ -74,7 +74,7 @@ class Archives:
         totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
         with self._database.write(LEDGER.name) as connection:
             if _count_entries(connection, before) != found:
-                raise MovedError(f"entries of months before {before} were archived meanwhile", "look again")
+                raise MovedError(f"entries of months before {before} were archived meanwhile", "run the command again")
             done = Archive(before, at, kept(who), path.name, digest, found[0], totals)
             _move(connection, done)
         return done
@@ -109,7 +109,7 @@ def _row(path: Path, line: list[Any]) -> Row:
     try:
         return widened(line)
     except ValueError as error:
-        raise DamagedError(path, f"holds what no ledger does: {error}") from None
+        raise DamagedError(path, f"holds what no ledger contains: {error}") from None
 
 
 def _check_closed(connection: Connection, before: Month) -> None:

@@ -110,7 +110,7 @@ def checked_lines(path: Path, lines: Iterable[list[Any]]) -> Checked:
                 raise DamagedError(path, f"has a line of an unknown kind, {name!r}")
         found = (follower or Follower(closings)).checked()
     except (ValueError, TypeError, IndexError) as error:
-        raise DamagedError(path, f"holds what no ledger does: {error}") from None
+        raise DamagedError(path, f"holds what no ledger contains: {error}") from None
     if found.problems:
         raise DamagedError(path, "; ".join(found.problems))
     return found

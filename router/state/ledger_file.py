@@ -85,7 +85,7 @@ def write_file(
             stream.flush()
             os.fsync(stream.fileno())
         if sum_of(part) != digest:
-            raise DamagedError(path, "what was written is not what the disk gave back")
+            raise DamagedError(path, "the disk returned other content than was written")
         if path.exists():
             if not filecmp.cmp(part, path, shallow=False):
                 raise _exists_error(path)
@@ -170,7 +170,7 @@ def _open_lines(path: Path) -> Iterator[Iterator[tuple[Any, bytes]]]:
         raise
     except _DAMAGE as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "is damaged"
-        raise DamagedError(path, f"is no file of books, or {why}") from None
+        raise DamagedError(path, f"is no backup or archive file, or {why}") from None
 
 
 def _parse_lines(path: Path, stream: Any) -> Iterator[tuple[Any, bytes]]:
@@ -189,7 +189,7 @@ def _first_line(path: Path, lines: Iterator[tuple[Any, bytes]]) -> tuple[Any, by
 
 def _parse_title(path: Path, line: Any) -> Title:
     if not isinstance(line, dict) or line.get("format") != FORMAT:
-        raise DamagedError(path, "is no file of books")
+        raise DamagedError(path, "is no backup or archive file")
     if line["version"] != VERSION:
         raise StateError(f"{path}: of a later version ({line['version']})", "install that version of stepfare")
     return Title(Holds(line["holds"]), str(line["state"]), str(line.get("before", "")))

@@ -40,7 +40,7 @@ def _number(value: Any) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
     if abs(value) > _MAX_INT64:
-        raise ValueError(f"{value}: a number of more than 64 bits cannot be kept")
+        raise ValueError(f"{value}: a number of more than 64 bits cannot be stored")
     return int(value)
 
 
@@ -49,7 +49,7 @@ def _nanos(kind: type[Usd | UsdPerHour]) -> Callable[[Any], int]:
         if not isinstance(money, kind):
             raise TypeError(f"{money!r} is no {kind.__name__}")
         if abs(money.nanos) > _MAX_INT64:
-            raise ValueError(f"{money}: more than nine billion dollars cannot be kept")
+            raise ValueError(f"{money}: more than nine billion dollars cannot be stored")
         return money.nanos
 
     return keep

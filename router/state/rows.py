@@ -130,7 +130,7 @@ def only_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collectio
     known = {field.name for field in dataclasses.fields(kind)} - set(fixed)
     for name in changes:
         if name not in known:
-            raise TypeError(f"{kind.__name__}: {name} is nothing that can be changed")
+            raise TypeError(f"{kind.__name__}: {name} cannot be changed")
 
 
 def put(connection: Connection, table: Table, rows: list[dict[str, Any]], *, replacing: Collection[str] = ()) -> None:

@@ -112,7 +112,7 @@ def stored_files(path: Path) -> Iterator[StoredFile]:
             continue
         name = str(line[1])
         if name.startswith("/") or ".." in Path(name).parts or "\0" in name:
-            raise DamagedError(path, "holds a file that would lie elsewhere")
+            raise DamagedError(path, "holds a file with a path outside the folder")
         yield StoredFile(name, int(line[2]) & 0o777, base64.b64decode(line[3], validate=True))
 
 

@@ -116,7 +116,7 @@ def _create_under_lock(place: File, now: datetime) -> None:
             if not path.exists():
                 _create_and_rename(path, now)
     except Timeout:
-        raise BusyError(f"{path}: another process has been making it for long", "try again") from None
+        raise BusyError(f"{path}: another process has been creating it for too long", "try again") from None
 
 
 def _create_and_rename(path: Path, now: datetime) -> None:

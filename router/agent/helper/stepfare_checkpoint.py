@@ -4,7 +4,7 @@
     checkpoints = stepfare_checkpoint.Checkpoints("/mnt/bucket/run-7", rank=rank, world=world, agree=agree)
     good = checkpoints.newest()                      # None: begin at the beginning
     for step in ...:                                 # one step of training, then
-        request = checkpoints.wanted(step)           # somebody needs one now (all ranks are told alike)
+        request = checkpoints.wanted(step)           # a checkpoint is requested (on all ranks alike)
         if request or step % 500 == 0:
             checkpoints.save(step, lambda folder: torch.save(state, folder / "state.pt"), data_position=position)
         checkpoints.progress(step, steps)
