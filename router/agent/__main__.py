@@ -1,4 +1,7 @@
-"""``python agent.pyz CONFIG.json``. Two more ways in are for processes that the agent starts from itself."""
+"""Entry point of the agent: ``python agent.pyz CONFIG.json``.
+
+The agent starts itself with ``--guard`` and ``--fetch`` for the processes that it needs beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import sys
 
 
 def main(arguments: list[str], agent: str) -> int:
-    """Runs the agent, its guard or its fetcher; the exit code. ``agent`` is the path of the zipapp."""
-    # Imports wait for what is asked: the guard lives as long as the agent and should weigh little.
+    """Run the agent, its guard or its fetcher, and return the exit code. ``agent`` is the path of the zipapp."""
+    # Imports are made per mode, because the guard lives as long as the agent and should use little memory.
     if arguments == ["--guard"]:
         from router.agent import guard
 
@@ -19,10 +22,10 @@ def main(arguments: list[str], agent: str) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: agent.pyz CONFIG.json\n")
         return 2
-    return _agent(arguments[0], agent)
+    return _run_agent(arguments[0], agent)
 
 
-def _agent(config_file: str, agent: str) -> int:
+def _run_agent(config_file: str, agent: str) -> int:
     import os
     import queue
     import signal
@@ -36,7 +39,7 @@ def _agent(config_file: str, agent: str) -> int:
 
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda caught, _: events.put(Event("signal", signal.Signals(caught).name)))
+        signal.signal(number, lambda received, _: events.put(Event("signal", signal.Signals(received).name)))
     try:
         config = read(config_file)
         given = read_given(config.env_file)

@@ -1,5 +1,8 @@
-"""What one agent is to do: a JSON file, read once. It names the files that hold secrets and holds none itself, but for
-an archive's URL, which may be signed; so the file is as private as they are."""
+"""The configuration of one agent: a JSON file that is read once.
+
+It names the files that hold secrets and holds none itself, except an archive's URL, which may be signed. The file is
+therefore as private as they are.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ CODE_KINDS = ("none", "image", "archive", "git")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class BadConfig(Exception):  # noqa: N818  (a verdict, not a fault of the program)
+class BadConfig(Exception):  # noqa: N818 (about the file, not a fault of the program)
     """The configuration cannot be used; the message names the key."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """Where the code comes from. ``source``: an image's name, an archive's URL (https, or file), a repository's URL.
-    ``version``: the archive's SHA-256 in hex, the repository's commit, tag or branch."""
+    """The place that the code comes from.
+
+    ``source``: an image's name, an archive's URL (https, or file), or a repository's URL. ``version``: the archive's
+    SHA-256 in hex, or the repository's commit, tag or branch.
+    """
 
     kind: str = "none"
     source: str = ""
@@ -32,13 +38,13 @@ class Code:
 
 @dataclass(frozen=True)
 class Config:
-    """One rank of one attempt. Times in seconds, sizes in bytes.
+    """The configuration of one rank of one attempt. Times are in seconds, sizes in bytes.
 
-    ``master_address``: null lets the coordinator say it, once all ranks are there. ``master_port``: 0 lets rank 0 take
-    a free one. ``address``: how the other ranks reach this one; null is the address that leads to the coordinator.
-    ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for none;
-    ``checkpoint_seconds``: how often the training is to save, null as it likes. ``checkpoint_store``: the URL where its
-    checkpoints are kept, "" where nobody says.
+    ``master_address``: null lets the coordinator name it once all ranks have called. ``master_port``: 0 lets rank 0
+    pick a free one. ``address``: how the other ranks reach this one; null stands for the address of the route to the
+    coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
+    none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
+    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given.
     """
 
     attempt: str
@@ -78,7 +84,7 @@ class Config:
     checkpoint_store: str = ""
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
+_TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
     "float": (int, float),
@@ -89,7 +95,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def read(path: str) -> Config:
-    """The configuration in the file; raises :class:`BadConfig`."""
+    """Read the configuration from a file. Raises :class:`AgentConfigError`."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -98,7 +104,10 @@ def read(path: str) -> Config:
 
 
 def parse(content: Any) -> Config:
-    """The configuration in decoded JSON; unknown and missing keys, wrong types and values raise :class:`BadConfig`."""
+    """Return the configuration in decoded JSON.
+
+    Unknown and missing keys, wrong types and wrong values raise :class:`AgentConfigError`.
+    """
     if not isinstance(content, dict):
         raise BadConfig("the configuration is not an object")
     values = dict(content)
@@ -108,18 +117,20 @@ def parse(content: Any) -> Config:
         raise BadConfig("code: not an object")
     if not isinstance(mounts, list) or not all(isinstance(mount, str) for mount in mounts):
         raise BadConfig("mounts: not a list of strings")
-    config = Config(**_typed(Config, values, ""), code=Code(**_typed(Code, code, "code.")), mounts=tuple(mounts))
+    config = Config(
+        **_checked_fields(Config, values, ""), code=Code(**_checked_fields(Code, code, "code.")), mounts=tuple(mounts)
+    )
     _check(config)
     return config
 
 
-def _typed(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _checked_fields(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
     known = {field.name: field for field in fields(kind)}
     for name, value in values.items():
-        wanted = _KINDS.get(str(known[name].type)) if name in known else None
-        if wanted is None:
+        allowed = _TYPES_BY_ANNOTATION.get(str(known[name].type)) if name in known else None
+        if allowed is None:
             raise BadConfig(f"{prefix}{name}: unknown")
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             raise BadConfig(f"{prefix}{name}: not of type {known[name].type}")
     for name, field in known.items():
         if field.default is MISSING and name not in values:
@@ -139,9 +150,9 @@ def _check(config: Config) -> None:
         "log_files": 1,
         "spool_bytes": 1024,
     }
-    for name, least in limits.items():
-        if getattr(config, name) < least:
-            raise BadConfig(f"{name}: less than {least}")
+    for name, minimum in limits.items():
+        if getattr(config, name) < minimum:
+            raise BadConfig(f"{name}: less than {minimum}")
     for name in ("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"):
         if not 0 < getattr(config, name) < 1e7:
             raise BadConfig(f"{name}: not between 0 and 10,000,000")
@@ -161,7 +172,10 @@ def _check(config: Config) -> None:
 
 
 def dialect(metadata: str) -> str | None:
-    """The module that speaks with that metadata service; None for ``none``. Raises :class:`BadConfig`."""
+    """Return the module that talks to the given metadata service; None for ``none``.
+
+    Raises :class:`AgentConfigError`.
+    """
     if metadata == "none":
         return None
     name = f"{__package__}.imds_{metadata}"
@@ -201,7 +215,7 @@ def _check_code(config: Config) -> None:
         raise BadConfig("code.source: not an https, http or file URL")
     if code.kind == "git" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", code.version):
         raise BadConfig("code.version: not a commit, tag or branch")
-    # git's own command line is readable by every user of the machine.
+    # Every user of the machine can read git's command line.
     if code.kind == "git" and urlsplit(code.source).password:
         raise BadConfig("code.source: holds a password; give git a credential through the environment")
     if code.kind == "image" and config.engine == "slurm":

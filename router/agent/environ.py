@@ -1,4 +1,4 @@
-"""The environment of the training process: the machine's, then the job's, then the contract of the gang."""
+"""The environment of the training process: the machine's, then the job's, then the gang's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_
 
 @dataclass(frozen=True)
 class Given:
-    """What the env file gives the job. The values of ``secret`` are also masked in its output."""
+    """The variables that the env file gives the job. The values of ``secret`` are also masked in its output."""
 
     plain: Mapping[str, str]
     secret: Mapping[str, str]
@@ -25,9 +25,10 @@ class Given:
 
 
 def read_given(path: str | None) -> Given:
-    """The env file: ``{"plain": {NAME: value}, "secret": {NAME: value}}``.
+    """Read the env file: ``{"plain": {NAME: value}, "secret": {NAME: value}}``.
 
-    Raises :class:`BadConfig`, which quotes no value."""
+    Raises :class:`AgentConfigError`, which quotes no value.
+    """
     if path is None:
         return Given({}, {})
     try:
@@ -47,25 +48,28 @@ def read_given(path: str | None) -> Given:
 
 
 def contract(config: Config, master_address: str, master_port: int, addresses: Sequence[str] = ()) -> dict[str, str]:
-    """What ``torch.distributed`` reads with ``init_method="env://"``. ``WORLD_SIZE`` counts processes. ``RANK`` and
-    ``LOCAL_RANK`` only where one process a node is started: with more, whoever starts them numbers them.
+    """Return the variables that ``torch.distributed`` reads with ``init_method="env://"``, and stepfare's own.
 
-    For the engine torchrun also the ``PET_`` names, from which the command ``torchrun`` takes its own options: so
-    ``torchrun train.py`` needs no arguments about the gang. And what the training goes on from, how often it is to
-    save, and where that is kept, where that is said. ``SKYPILOT_`` names are those that SkyPilot gives a task (0.14),
-    so that imported commands run as they are; ``SKYPILOT_NODE_IPS``, an address a line, only where all are known.
+    ``WORLD_SIZE`` counts processes. ``RANK`` and ``LOCAL_RANK`` are set only for one process per node: with more,
+    whoever starts them numbers them.
+
+    The engine torchrun also gets the ``PET_`` names, from which the command ``torchrun`` takes its own options, so that
+    ``torchrun train.py`` needs no arguments about the gang. The checkpoint to resume from, the saving interval and the
+    checkpoint store are included where they are known. ``SKYPILOT_`` names are those that SkyPilot gives a task (0.14),
+    so that imported commands run unchanged; ``SKYPILOT_NODE_IPS``, one address a line, is set only where all are known.
     """
     address = {"MASTER_ADDR": master_address, "MASTER_PORT": str(master_port)}
     shape = {"NNODES": str(config.nodes), "NODE_RANK": str(config.rank)}
     values = {
-        **address, **shape,
+        **address,
+        **shape,
         "WORLD_SIZE": str(config.nodes * config.processes_per_node),
         "STEPFARE_ATTEMPT": config.attempt,
         "STEPFARE_JOB": config.job,
         "SKYPILOT_NODE_RANK": str(config.rank),
         "SKYPILOT_NUM_NODES": str(config.nodes),
         "SKYPILOT_NUM_GPUS_PER_NODE": str(config.processes_per_node),
-    }  # fmt: skip
+    }
     if addresses:
         values["SKYPILOT_NODE_IPS"] = "\n".join(addresses)
     if config.processes_per_node == 1:

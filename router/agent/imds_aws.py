@@ -21,7 +21,7 @@ MAINTENANCE_EVERY = 60.0
 TIMEOUT = 2.0
 TOKEN, TOKEN_TTL = "X-aws-ec2-metadata-token", "X-aws-ec2-metadata-token-ttl-seconds"
 TTL = 21600
-# A token is renewed so long before its end, or a tenth of its life if that is less.
+# A token is renewed this long before it expires, or a tenth of its life before if that is less.
 EARLY = 300.0
 SPOT = "/latest/meta-data/spot/instance-action"
 REBALANCE_PATH = "/latest/meta-data/events/recommendations/rebalance"
@@ -30,12 +30,12 @@ OVER = ("completed", "canceled")
 
 
 def watches(source: str, url: str | None, every: float | None, _: Path) -> list[Watch]:
-    """What to look at on a machine of this cloud."""
+    """Return the sources of notices on a machine of this cloud."""
     return [Instance(source, Service(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
 
 
 class Instance:
-    """All that is announced to one instance."""
+    """All notices that EC2 gives one instance."""
 
     name = "the metadata service"
 
@@ -45,12 +45,12 @@ class Instance:
         self._maintenance_at = 0.0
 
     def look(self, tell: Callable[[Notice], None]) -> float:
-        """The most pressing first."""
+        """Report new notices, the most pressing first."""
         began = time.monotonic()
         if (answer := self._get(SPOT)) is not None:
             tell(self._interruption(answer))
         if (answer := self._get(REBALANCE_PATH)) is not None:
-            moment = _object(REBALANCE_PATH, answer).get("noticeTime")
+            moment = _decode_object(REBALANCE_PATH, answer).get("noticeTime")
             what = f"rebalance recommended at {moment}"
             tell(Notice(f"rebalance-{moment}", REBALANCE, self._source, None, what, answer.at))
         if began >= self._maintenance_at:
@@ -60,16 +60,16 @@ class Instance:
         return self._every - (time.monotonic() - began)
 
     def _interruption(self, answer: Answer) -> Notice:
-        said = _object(SPOT, answer)
-        # Mocks in use write the second.
-        action, moment = said.get("action") or said.get("instance-action"), said.get("time")
+        content = _decode_object(SPOT, answer)
+        # Some mocks of the service write the second key.
+        action, moment = content.get("action") or content.get("instance-action"), content.get("time")
         if not isinstance(action, str):
             raise Trouble(f"{SPOT}: no action")
         what = f"the machine will be told to {action} at {moment}"
         return Notice(f"{action}-{moment}", INTERRUPTION, self._source, answer.left(moment), what, answer.at)
 
     def _maintenance(self, answer: Answer, tell: Callable[[Notice], None]) -> None:
-        events = _decoded(MAINTENANCE_PATH, answer)
+        events = _decode_json(MAINTENANCE_PATH, answer)
         for event in events if isinstance(events, list) else []:
             if not isinstance(event, dict) or event.get("State") in OVER or not event.get("EventId"):
                 continue
@@ -79,7 +79,7 @@ class Instance:
             tell(Notice(id_, MAINTENANCE, self._source, answer.left(start), what, answer.at))
 
     def _get(self, path: str) -> Answer | None:
-        """None: nothing is announced there. Raises :class:`Trouble`."""
+        """Return the answer for a path; None if there is no notice there. Raises :class:`MetadataError`."""
         answer = self._service.ask(path, {TOKEN: self._fresh_token()})
         if answer.status == UNAUTHORIZED:
             self._token = ""
@@ -97,21 +97,21 @@ class Instance:
         answer = self._service.ask(path, {TOKEN_TTL: str(TTL)}, method="PUT")
         if answer.status != OK or not answer.text.isprintable():
             raise unexpected(path, answer)
-        given = str(answer.headers.get(TOKEN_TTL) or "")
-        life = float(given) if given.isascii() and given.isdigit() else float(TTL)
-        self._token, self._renew_at = answer.text, answer.at + life - min(EARLY, life / 10)
+        lifetime = str(answer.headers.get(TOKEN_TTL) or "")
+        seconds = float(lifetime) if lifetime.isascii() and lifetime.isdigit() else float(TTL)
+        self._token, self._renew_at = answer.text, answer.at + seconds - min(EARLY, seconds / 10)
         return self._token
 
 
-def _decoded(path: str, answer: Answer) -> Any:
+def _decode_json(path: str, answer: Answer) -> Any:
     try:
         return json.loads(answer.text)
     except ValueError:
         raise Trouble(f"{path}: not JSON") from None
 
 
-def _object(path: str, answer: Answer) -> dict[str, Any]:
-    said = _decoded(path, answer)
-    if not isinstance(said, dict):
+def _decode_object(path: str, answer: Answer) -> dict[str, Any]:
+    content = _decode_json(path, answer)
+    if not isinstance(content, dict):
         raise Trouble(f"{path}: not an object")
-    return said
+    return content

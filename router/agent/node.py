@@ -1,4 +1,4 @@
-"""The life of one rank: fetch the code, meet the others, run, say how it went."""
+"""The life of one rank: fetch the code, meet the other ranks, run the training, report how it ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NO_EXIT = Exit(None, None)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rank went, as its last message says it."""
+    """The end of a rank, as its last message reports it."""
 
     reason: str
     exit: Exit = NO_EXIT
@@ -43,13 +43,16 @@ class Outcome:
 
     @property
     def state(self) -> str:
-        """ended or failed."""
+        """``ended`` or ``failed``."""
         return states.ENDED if self.reason in (states.FINISHED, states.STOPPED) else states.FAILED
 
 
 class Node:
-    """``agent`` is the path of the zipapp, for the processes that it starts from itself; ``environment`` is the
-    machine's. ``events`` is where the caller's signal handlers put theirs."""
+    """The agent of one rank.
+
+    ``agent`` is the path of the zipapp, for the processes that it starts from itself; ``environment`` is the machine's.
+    The caller's signal handlers put their events into ``events``.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class Node:
         self._state = states.STARTING
         self._sequence = 0
         self._began = time.monotonic()
-        self._who = {"protocol": states.PROTOCOL, "incarnation": os.urandom(8).hex()}
+        self._identity = {"protocol": states.PROTOCOL, "incarnation": os.urandom(8).hex()}
         self._guard = Guard(agent)
         self._coordinator = Coordinator(
             config.coordinator,
@@ -91,24 +94,27 @@ class Node:
             self._tail,
             every=config.heartbeat_seconds,
             status=self._status,
-            order=self._ordered,
+            order=self._queue_order,
             note=self._note,
         )
-        self._orders = Orders(self._coordinator, who=self._who, order=self._ordered)
-        # Beside the spool, which holds messages alone.
+        self._orders = Orders(self._coordinator, who=self._identity, order=self._queue_order)
+        # The control folder is beside the spool, which holds messages alone.
         folder = Path(config.spool_folder).resolve().with_name("control")
         self._control = Control(folder, signals=config.code.kind != "image")
         self._notices = Notices(
-            config, self._coordinator, who=self._who, events=events, note=self._note, environment=environment
+            config, self._coordinator, who=self._identity, events=events, note=self._note, environment=environment
         )
 
     def run(self) -> int:
-        """The whole life; the exit code of the agent. Never raises for what a job, a disk or a coordinator does."""
+        """Run the rank to its end and return the agent's exit code.
+
+        Never raises for what a job, a disk or a coordinator does.
+        """
         self._messenger.start()
         self._orders.start()
         self._notices.start()
         try:
-            outcome = self._live()
+            outcome = self._run_rank()
         except (Stopped, NoGang, Refused) as end:
             reasons = {Stopped: states.STOPPED, NoGang: states.NO_GANG, Refused: states.REFUSED}
             outcome = Outcome(reasons[type(end)], message=str(end))
@@ -126,43 +132,48 @@ class Node:
             "signal": outcome.exit.signal,
         }
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
-        # Nobody waits for the last word of a rank that was refused.
+        # Nobody waits for the last message of a rank that was refused.
         seconds = CALL_SECONDS if outcome.reason == states.REFUSED else self._config.farewell_seconds
         limit = time.monotonic() + seconds
-        # Notices first: after the last word the attempt may be over, and nothing is taken any more.
-        told = self._notices.finish(seconds)
-        if not (self._messenger.finish(last, max(0.0, limit - time.monotonic())) and told):
-            self._note("the coordinator stayed away: what it did not hear lies in the spool folder")
+        # Notices go first: after the last message the attempt may be over, and the coordinator accepts nothing more.
+        notices_sent = self._notices.finish(seconds)
+        if not (self._messenger.finish(last, max(0.0, limit - time.monotonic())) and notices_sent):
+            self._note("the coordinator stayed away: unsent messages are in the spool folder")
         return states.EXIT_CODES[outcome.reason]
 
-    def _live(self) -> Outcome:
+    def _run_rank(self) -> Outcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
         self._control.prepare()
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
-            outcome = self._supervise(fetch, self._environment, [])
+            outcome = self._run_process(fetch, self._environment, [])
             if outcome.reason != states.FINISHED:
                 return Outcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
         self._state = states.WAITING
-        hello = {**self._who, "nodes": self._config.nodes, "host": socket.gethostname(), "engine": self._config.engine}
-        met = meet(self._config, self._coordinator, hello, self._events, self._note, self._ask)
-        config = replace(self._config, resume_step=met.resume_step, resume_manifest=met.resume_manifest)
-        agreed = contract(config, met.address, met.port, met.addresses)
-        names = {*agreed, CONTROL, *self._given.plain, *self._given.secret}
-        agreed |= self._control.environment(self._environment)
+        hello = {
+            **self._identity,
+            "nodes": self._config.nodes,
+            "host": socket.gethostname(),
+            "engine": self._config.engine,
+        }
+        meeting = meet(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
+        config = replace(self._config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
+        variables = contract(config, meeting.address, meeting.port, meeting.addresses)
+        names = {*variables, CONTROL, *self._given.plain, *self._given.secret}
+        variables |= self._control.environment(self._environment)
         self._state = states.RUNNING
         command = command_line(self._config, names, str(self._control.folder))
-        return self._supervise(command, {**self._environment, **agreed}, clean_up(self._config))
+        return self._run_process(command, {**self._environment, **variables}, clean_up(self._config))
 
-    def _supervise(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> Outcome:
-        """Runs it to its end, or until a signal or an order stops it."""
+    def _run_process(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> Outcome:
+        """Run a command to its end, or until a signal or an order stops it."""
         process = Supervised(
             command,
             environment=environment,
             workdir=self._config.workdir,
             clean_up=undo,
             guard=self._guard,
-            output=self._output,
+            output=self._write_output,
             events=self._events,
         )
         self._note(f"{self._state}: process {process.pid}")
@@ -170,46 +181,46 @@ class Node:
             try:
                 event = self._events.get(timeout=self._control.pause)
             except queue.Empty:
-                self._tell(self._control.look())
+                self._send_answers(self._control.look())
                 continue
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()
-                self._tell(self._control.close() if self._state == states.RUNNING else [])
+                self._send_answers(self._control.close() if self._state == states.RUNNING else [])
                 return Outcome(states.FINISHED if end.fine else states.CRASHED, end)
-            if not self._ask(event) and event.kind in ("signal", "order"):
+            if not self._request_checkpoint(event) and event.kind in ("signal", "order"):
                 self._note(f"stopping: {event.kind} {event.detail}")
                 if self._state == states.RUNNING:
                     self._control.request(os.urandom(4).hex(), STOP, self._config.grace_seconds)
                 process.terminate()
-                process.wait_gone(self._config.grace_seconds, lambda: self._tell(self._control.look()))
+                process.wait_gone(self._config.grace_seconds, lambda: self._send_answers(self._control.look()))
                 end = process.finish()
-                self._tell(self._control.close())
+                self._send_answers(self._control.close())
                 return Outcome(states.STOPPED, end, f"{event.kind} {event.detail}")
 
-    def _ask(self, event: Event) -> bool:
-        """Whether the event asks the training for a checkpoint; then it is asked."""
+    def _request_checkpoint(self, event: Event) -> bool:
+        """Request a checkpoint if the event calls for one; return whether it does."""
         if event.kind == "notice":
             self._control.announced(event.detail)
         elif event.kind == "checkpoint":
             self._control.ordered(event.detail)
         return event.kind in ("notice", "checkpoint")
 
-    def _tell(self, answers: list[dict[str, Any]]) -> None:
-        """What the training said of its checkpoints, to the coordinator, at once."""
+    def _send_answers(self, answers: list[dict[str, Any]]) -> None:
+        """Send the training's answers about its checkpoints to the coordinator at once."""
         for answer in answers:
             then = self._notices.once_saved(answer["id"])
-            self._messenger.urgent.put("saved", {**self._who, **answer}, then)
+            self._messenger.urgent.put("saved", {**self._identity, **answer}, then)
 
     def _status(self) -> dict[str, Any]:
         self._sequence += 1
         uptime = round(time.monotonic() - self._began, 3)
-        said = {**self._who, "state": self._state, "sequence": self._sequence, "uptime_seconds": uptime}
-        return {**said, **self._control.known()}
+        status = {**self._identity, "state": self._state, "sequence": self._sequence, "uptime_seconds": uptime}
+        return {**status, **self._control.known()}
 
-    def _ordered(self, order: str, answer: dict[str, Any]) -> None:
+    def _queue_order(self, order: str, answer: dict[str, Any]) -> None:
         self._events.put(Event("checkpoint", answer) if order == states.CHECKPOINT else Event("order", order))
 
-    def _output(self, data: bytes) -> None:
+    def _write_output(self, data: bytes) -> None:
         self._write(self._mask.feed(data))
 
     def _write(self, data: bytes) -> None:
@@ -217,7 +228,7 @@ class Node:
         self._tail.write(data)
 
     def _note(self, text: str) -> None:
-        """A line for whoever logs in: into agent.log, and to the journal by way of stderr."""
+        """Write a line for an operator to agent.log, and to the system's journal by way of stderr."""
         mask = Mask(self._secrets)
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} rank {self._config.rank} {text}\n".encode()
         line = mask.feed(line) + mask.flush()

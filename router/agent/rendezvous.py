@@ -1,4 +1,4 @@
-"""All ranks meet: each says hello until the coordinator has heard them all, and says where rank 0 is."""
+"""The rendezvous of all ranks: each says hello until the coordinator has heard them all and names rank 0's address."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from router.agent.supervise import Event
 
 
 class NoGang(Exception):  # noqa: N818
-    """The others did not come within the time limit."""
+    """The other ranks did not come within the time limit."""
 
 
 class Stopped(Exception):  # noqa: N818
-    """An event that ends the waiting came in; it is given along."""
+    """An event came in that ends the waiting; it is in ``event``."""
 
     def __init__(self, event: Event) -> None:
         super().__init__(event.kind)
@@ -28,8 +28,12 @@ class Stopped(Exception):  # noqa: N818
 
 
 class Met(NamedTuple):
-    """All ranks are there: where rank 0 is, and the last checkpoint that is confirmed by now (``resume_manifest`` "":
-    there is none). ``addresses`` are those of all ranks in their order; empty where the coordinator does not say."""
+    """The result once all ranks have called.
+
+    ``address`` and ``port`` are rank 0's. ``resume_step`` and ``resume_manifest`` are the last checkpoint that is
+    confirmed by now ("": there is none). ``addresses`` are those of all ranks in their order; empty where the
+    coordinator does not send them.
+    """
 
     address: str
     port: int
@@ -39,8 +43,10 @@ class Met(NamedTuple):
 
 
 def own_address(config: Config) -> str:
-    """The address that other machines reach this one by: as configured, else that of the route to the coordinator.
-    Nothing is sent. Raises ``OSError`` without a route."""
+    """Return the address by which other machines reach this one. Raises ``OSError`` without a route.
+
+    It is the configured one, else that of the route to the coordinator. Nothing is sent.
+    """
     if config.address is not None:
         return config.address
     url = urlsplit(config.coordinator)
@@ -52,7 +58,7 @@ def own_address(config: Config) -> str:
 
 
 def free_port() -> int:
-    """A TCP port that nobody uses at this moment, as is the next one."""
+    """Return a TCP port that is free at this moment, as is the next one."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.bind(("", 0))
@@ -73,8 +79,11 @@ def meet(
     note: Callable[[str], None],
     ask: Callable[[Event], bool],
 ) -> Met:
-    """Where rank 0 is. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
-    :class:`Stopped`, and ``Refused`` of the calls."""
+    """Say hello until all ranks have called, and return where rank 0 is.
+
+    ``ask`` takes the events that do not end the waiting. Raises :class:`GangIncompleteError`,
+    :class:`RendezvousStoppedError`, and :class:`~router.agent.calls.CoordinatorRefusalError`.
+    """
     limit = time.monotonic() + config.gang_seconds
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
     body = dict(hello)
@@ -84,40 +93,42 @@ def meet(
         try:
             body["address"] = own_address(config)
             answer = coordinator.post("hello", body)
-            if found := _master(config, answer):
-                return found
+            if result := _parse_answer(config, answer):
+                return result
             backoff.reset()
-            asked = answer.get("retry_seconds")
-            wait = min(30.0, max(0.01, asked)) if isinstance(asked, (int, float)) else 2.0
+            retry_seconds = answer.get("retry_seconds")
+            wait = min(30.0, max(0.01, retry_seconds)) if isinstance(retry_seconds, (int, float)) else 2.0
         except (Away, OSError) as away:
             note(f"hello: {away}")
             wait = getattr(away, "wait", None) or backoff.next()
-        left = limit - time.monotonic()
-        if left <= 0:
+        remaining = limit - time.monotonic()
+        if remaining <= 0:
             raise NoGang(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
-        _pause(events, min(wait, left), ask)
+        _pause(events, min(wait, remaining), ask)
 
 
 def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Event], bool]) -> None:
-    """Raises :class:`Stopped` at an event that ends the waiting. A notice does not: what a machine that is taken back
-    means for its gang is not decided on it."""
+    """Wait, and raise :class:`RendezvousStoppedError` at an event that ends the waiting.
+
+    A notice does not end it: the coordinator decides what a preempted machine means for its gang.
+    """
     limit = time.monotonic() + seconds
-    while (left := limit - time.monotonic()) > 0:
+    while (remaining := limit - time.monotonic()) > 0:
         try:
-            event = events.get(timeout=left)
+            event = events.get(timeout=remaining)
         except queue.Empty:
             return
         if not ask(event):
             raise Stopped(event)
 
 
-def _master(config: Config, answer: dict[str, Any]) -> Met | None:
+def _parse_answer(config: Config, answer: dict[str, Any]) -> Met | None:
     if answer.get("go") is not True:
         return None
     step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
     if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
         step, manifest = config.resume_step, config.resume_manifest
-    addresses = _addresses(config, answer)
+    addresses = _parse_addresses(config, answer)
     if config.master_address is not None:
         return Met(config.master_address, config.master_port, step, manifest, addresses)
     address, port = answer.get("master_address"), answer.get("master_port")
@@ -126,9 +137,9 @@ def _master(config: Config, answer: dict[str, Any]) -> Met | None:
     return Met(address, port, step, manifest, addresses)
 
 
-def _addresses(config: Config, answer: dict[str, Any]) -> tuple[str, ...]:
+def _parse_addresses(config: Config, answer: dict[str, Any]) -> tuple[str, ...]:
     """The addresses of all ranks; empty where the answer does not name one for each."""
-    named = answer.get("addresses")
-    if not isinstance(named, list) or len(named) != config.nodes:
+    listed = answer.get("addresses")
+    if not isinstance(listed, list) or len(listed) != config.nodes:
         return ()
-    return tuple(named) if all(isinstance(one, str) and one for one in named) else ()
+    return tuple(listed) if all(isinstance(one, str) and one for one in listed) else ()

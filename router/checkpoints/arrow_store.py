@@ -1,4 +1,4 @@
-"""Object stores through pyarrow: S3 and what speaks like it, Google Cloud Storage, Azure Blob."""
+"""Object stores through pyarrow: S3 and compatible ones, Google Cloud Storage, Azure Blob."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from router.checkpoints.object_store import Reader, Sink
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# A part that does not move for so long is sent again; the first is also how long an answer may take.
+# A part that makes no progress for this long is sent again; the first is also the limit for an answer.
 _SILENT_SECONDS, _CONNECT_SECONDS = 20.0, 5.0
-# Tries of one request, with pauses that double from 50 ms: a store that throttles wants to be asked less.
+# Tries of one request, with pauses that double from 50 ms, because a store that throttles should be asked less.
 _TRIES = 9
-# From so many files on, one listing is quicker than asking for each.
-_LISTED = 4
+# From this many files on, one listing is quicker than asking for each.
+_LISTING_THRESHOLD = 4
 # Arrow sends an S3 object in parts of 10 MiB, of which there may be 10,000.
 _LARGEST_S3_FILE = 10_000 * 10 * 2**20
 S3_WORDS = {"region", "endpoint_override", "scheme"}
 
 
 def open_store(url: str, environment: Mapping[str, str]) -> Store:
-    """The place that a URL of :data:`SCHEMES` names. Credentials are the cloud's usual ones, from environment, files
-    or machine. StorageError for a URL that is none, holds a secret or names an unknown bucket."""
+    """Open the checkpoint store at a URL of :data:`SCHEMES`.
+
+    Credentials are the cloud's usual ones, from environment, files or machine. StorageError for a URL of another kind,
+    one that holds a secret or names an unknown bucket.
+    """
     parts = urlsplit(url)
     root = f"{parts.netloc.rpartition('@')[2]}/{parts.path.strip('/')}".rstrip("/")
     if parts.scheme not in SCHEMES or not parts.netloc:
@@ -36,7 +39,9 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
         raise StorageError("the URL holds credentials", "give them in the environment: a URL is shown to people")
     try:
         if parts.scheme == "s3":
-            return Store(_s3(parts.netloc, dict(parse_qsl(parts.query)), environment), root, shown, _LARGEST_S3_FILE)
+            return Store(
+                _open_s3(parts.netloc, dict(parse_qsl(parts.query)), environment), root, shown, _LARGEST_S3_FILE
+            )
         from pyarrow.fs import FileSystem
 
         system, path = FileSystem.from_uri(url)
@@ -45,7 +50,7 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
         raise StorageError(f"{shown}: cannot be opened: {error}") from None
 
 
-def _s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> Any:
+def _open_s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> Any:
     from pyarrow.fs import AwsDefaultS3RetryStrategy, S3FileSystem, resolve_s3_region
 
     if unknown := set(words) - S3_WORDS:
@@ -54,7 +59,7 @@ def _s3(bucket: str, words: dict[str, str], environment: Mapping[str, str]) -> A
     scheme, mark, address = endpoint.partition("://")
     region = words.get("region") or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     if not endpoint:
-        # A wrong region would be answered with a redirect that Arrow does not follow.
+        # Arrow does not follow the redirect that answers a request to the wrong region.
         region = words.get("region") or resolve_s3_region(bucket)
     return S3FileSystem(
         region=region or "us-east-1",
@@ -74,8 +79,8 @@ class _Stream:
     def write(self, data: bytes) -> None:
         self._stream.write(data)
 
-    def settle(self) -> None:
-        # Arrow sends parts in the background and takes more all the while, without bound.
+    def flush(self) -> None:
+        # Arrow sends parts in the background and would take more data meanwhile, without bound.
         self._stream.flush()
 
 
@@ -89,99 +94,102 @@ class _ReadAt:
 
 
 class Store:
-    """A Depot in an object store. An object is there when all of it is, but one whose writing failed half-way may be
-    there cut short: sizes and digests tell."""
+    """A :class:`CheckpointStore` in an object store.
+
+    An object exists once all of it does, but one whose writing failed half-way may exist cut short: sizes and digests
+    show that.
+    """
 
     def __init__(self, system: Any, root: str, url: str, largest_file: int | None) -> None:
         self.url, self.largest_file = url, largest_file
         self._system, self._root = system, root
 
     def names(self) -> list[str]:
-        """Of the Depot."""
-        return [info.base_name for info in self._infos("", deep=False) if info.is_file]
+        """Implement :meth:`CheckpointStore.names`."""
+        return [info.base_name for info in self._list_infos("", deep=False) if info.is_file]
 
     def folders(self) -> list[str]:
-        """Of the Depot."""
-        # Not all clouds tell of folders, which are but the beginnings of names.
+        """Implement :meth:`CheckpointStore.folders`."""
+        # Some clouds do not list folders, which are only the beginnings of names.
         inside = (
-            info.path[len(self._root) + 1 :].partition("/") for info in self._infos("", deep=True) if info.is_file
+            info.path[len(self._root) + 1 :].partition("/") for info in self._list_infos("", deep=True) if info.is_file
         )
         return sorted({name for name, slash, _ in inside if slash})
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.sizes`."""
         if not paths:
             return []
         folders = {path.partition("/")[0] for path in paths}
-        if len(paths) >= _LISTED * len(folders) and all("/" in path for path in paths):
-            found = [info for folder in folders for info in self._infos(folder, deep=True)]
+        if len(paths) >= _LISTING_THRESHOLD * len(folders) and all("/" in path for path in paths):
+            found = [info for folder in folders for info in self._list_infos(folder, deep=True)]
         else:
-            found = self._system.get_file_info([self._at(path) for path in paths])
+            found = self._system.get_file_info([self._full_path(path) for path in paths])
         sizes: dict[str, int] = {info.path: info.size for info in found if info.is_file}
-        return [sizes.get(self._at(path)) for path in paths]
+        return [sizes.get(self._full_path(path)) for path in paths]
 
     def read(self, path: str, most: int) -> bytes:
-        """Of the Depot."""
-        with self._system.open_input_file(self._at(path)) as file:
+        """Implement :meth:`CheckpointStore.read`."""
+        with self._system.open_input_file(self._full_path(path)) as file:
             data: bytes = file.read(most)
             return data
 
     @contextmanager
     def open(self, path: str) -> Iterator[Reader]:
-        """Of the Depot."""
-        with self._system.open_input_file(self._at(path)) as file:
+        """Implement :meth:`CheckpointStore.open`."""
+        with self._system.open_input_file(self._full_path(path)) as file:
             yield _ReadAt(file)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
-        """Of the Depot."""
-        stream = self._system.open_output_stream(self._at(path))
+        """Implement :meth:`CheckpointStore.create`."""
+        stream = self._system.open_output_stream(self._full_path(path))
         try:
             yield _Stream(stream)
         except BaseException:
-            # Left open, it would be closed by whoever collects it, in the middle of something else.
+            # Otherwise the garbage collector would close it, in the middle of something else.
             with suppress(OSError):
                 stream.close()
             raise
         stream.close()
 
     def put(self, path: str, data: bytes) -> None:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.put`."""
         with self.create(path) as sink:
             sink.write(data)
 
     def remove(self, path: str) -> None:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.remove`."""
         with suppress(FileNotFoundError):
-            self._system.delete_file(self._at(path))
+            self._system.delete_file(self._full_path(path))
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
-        """Of the Depot."""
-        files = self._below(folder)
+        """Implement :meth:`CheckpointStore.remove_below`."""
+        files = self._list_below(folder)
         if files and kept.isdisjoint(path[len(self._root) + 1 :] for path in files):
             try:
-                self._system.delete_dir(self._at(folder))
+                self._system.delete_dir(self._full_path(folder))
                 return
             except FileNotFoundError:
-                # Google's has no object for the folder itself, and Arrow misses it.
-                files = self._below(folder)
+                # Google has no object for the folder itself, and Arrow fails without it.
+                files = self._list_below(folder)
         for path in files:
             if path[len(self._root) + 1 :] not in kept:
                 self._system.delete_file(path)
 
-    def _below(self, folder: str) -> list[str]:
-        return [info.path for info in self._infos(folder, deep=True) if info.is_file]
+    def _list_below(self, folder: str) -> list[str]:
+        return [info.path for info in self._list_infos(folder, deep=True) if info.is_file]
 
     def where(self, path: str) -> str:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.where`."""
         return f"{self.url}/{path}"
 
-    def _at(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
-    def _infos(self, folder: str, *, deep: bool) -> list[Any]:
+    def _list_infos(self, folder: str, *, deep: bool) -> list[Any]:
         from pyarrow.fs import FileSelector
 
-        selector = FileSelector(self._at(folder), recursive=deep, allow_not_found=True)
+        selector = FileSelector(self._full_path(folder), recursive=deep, allow_not_found=True)
         infos: list[Any] = self._system.get_file_info(selector)
         return infos

@@ -1,4 +1,4 @@
-"""Which checkpoints a place has, which of them count, and which are removed."""
+"""The checkpoints of a store: listing, finding complete ones, and removing old ones."""
 
 from __future__ import annotations
 
@@ -15,72 +15,79 @@ from router.checkpoints.object_store import Depot
 _FOLDER = re.compile(r"step-(\d{8,18})")
 
 
-def manifest_at(depot: Depot, step: int) -> Manifest | None:
-    """The manifest of a step; None where there is none that can be read as one. OSError."""
+def manifest_at(store: Depot, step: int) -> Manifest | None:
+    """Return the manifest of a step; None if there is none, or it cannot be read as one. OSError."""
     try:
-        return parse(name_of(step), depot.read(name_of(step), LARGEST_BYTES))
+        return parse(name_of(step), store.read(name_of(step), LARGEST_BYTES))
     except (FileNotFoundError, ValueError):
         return None
 
 
-def steps(depot: Depot) -> list[int]:
-    """The steps that have a manifest, the newest first. OSError."""
-    return sorted({step for name in depot.names() if (step := step_of(name)) is not None}, reverse=True)
+def steps(store: Depot) -> list[int]:
+    """Return the steps that have a manifest, the newest first. OSError."""
+    return sorted({step for name in store.names() if (step := step_of(name)) is not None}, reverse=True)
 
 
-def is_sized(depot: Depot, manifest: Manifest) -> bool:
-    """Whether every file is there with its size. OSError."""
-    sizes = depot.sizes([file.path for file in manifest.files])
+def is_sized(store: Depot, manifest: Manifest) -> bool:
+    """Return whether every file exists with its size. OSError."""
+    sizes = store.sizes([file.path for file in manifest.files])
     return sizes == [file.bytes for file in manifest.files]
 
 
-def good(depot: Depot, passed: Callable[[int, str], None] = lambda *_: None) -> Iterator[Manifest]:
-    """Checkpoints whose files have their sizes, the newest first; digests are for whoever reads them. ``passed`` hears
-    of others, with the reason. OSError."""
-    for step in steps(depot):
-        manifest = manifest_at(depot, step)
+def good(store: Depot, passed: Callable[[int, str], None] = lambda *_: None) -> Iterator[Manifest]:
+    """Yield checkpoints whose files have their sizes, the newest first. OSError.
+
+    Digests are left to those who read the files. ``passed`` is called for other checkpoints, with the reason.
+    """
+    for step in steps(store):
+        manifest = manifest_at(store, step)
         if manifest is None:
             passed(step, "its manifest cannot be read")
-        elif not is_sized(depot, manifest):
+        elif not is_sized(store, manifest):
             passed(step, "files are missing or of another size")
         else:
             yield manifest
 
 
-def taken(depot: Depot, manifest: Manifest) -> dict[str, str]:
-    """Paths of the other checkpoints of a place, with their digests. OSError."""
-    found = [manifest_at(depot, step) for step in steps(depot)]
+def taken(store: Depot, manifest: Manifest) -> dict[str, str]:
+    """Return the paths of the other checkpoints of a store, with their digests. OSError."""
+    found = [manifest_at(store, step) for step in steps(store)]
     others = [other for other in found if other is not None and not other.is_same(manifest)]
     return {file.path: file.sha256 for other in others for file in other.files}
 
 
-def retire(depot: Depot, keep: int, step: int) -> list[int]:
-    """Removes what is older than the newest ``keep`` that count, of which ``step`` is one, and what is older than it
-    and does not count. Later steps stay. A manifest goes before its files. Which steps went. OSError."""
-    older = {at: manifest_at(depot, at) for at in steps(depot) if at < step}
-    whole = [at for at, manifest in older.items() if manifest is not None and is_sized(depot, manifest)]
-    kept = {*whole[: max(1, keep) - 1], *(at for at in steps(depot) if at >= step)}
-    staying = [manifest_at(depot, at) if at >= step else older[at] for at in kept]
-    needed = frozenset(file.path for manifest in staying if manifest is not None for file in manifest.files)
-    gone = [at for at in older if at not in kept]
+def retire(store: Depot, keep: int, step: int) -> list[int]:
+    """Remove old checkpoints and return the steps that were removed. OSError.
+
+    Those are the ones older than the newest ``keep`` complete ones, of which ``step`` is one, and incomplete ones older
+    than it. Later steps stay. A manifest is removed before its files.
+    """
+    older = {at: manifest_at(store, at) for at in steps(store) if at < step}
+    complete = [at for at, manifest in older.items() if manifest is not None and is_sized(store, manifest)]
+    kept = {*complete[: max(1, keep) - 1], *(at for at in steps(store) if at >= step)}
+    staying_manifests = [manifest_at(store, at) if at >= step else older[at] for at in kept]
+    needed = frozenset(file.path for manifest in staying_manifests if manifest is not None for file in manifest.files)
+    removed = [at for at in older if at not in kept]
     oldest = min([step, *kept])
-    for at in gone:
-        depot.remove(name_of(at))
+    for at in removed:
+        store.remove(name_of(at))
         manifest = older[at]
         for file in manifest.files if manifest is not None else ():
             match = _FOLDER.fullmatch(file.path.partition("/")[0])
             if file.path not in needed and not (match and int(match[1]) < oldest):
-                depot.remove(file.path)
-    for folder in depot.folders():
+                store.remove(file.path)
+    for folder in store.folders():
         match = _FOLDER.fullmatch(folder)
         if match and int(match[1]) < oldest:
-            depot.remove_below(folder, needed)
-    return gone
+            store.remove_below(folder, needed)
+    return removed
 
 
 class Journal:
-    """What was copied whole from a folder to a place, in a file of that folder: it need not be read back. Losing
-    it costs time only. Shared by threads."""
+    """A journal of files copied completely from a folder to a store, so that they need not be read back.
+
+    It is a file of that folder, and losing it costs only time. Shared by threads.
+    """
 
     def __init__(self, folder: Path, url: str) -> None:
         self._file = folder / f".uploaded-{digest(url.encode())[:12]}.jsonl"
@@ -90,17 +97,17 @@ class Journal:
             for line in self._file.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError, TypeError):
                     self._known.add(File(*json.loads(line)))
-        # What is no longer in the folder is not copied again.
+        # Files that are no longer in the folder will not be copied again.
         self._known = {file for file in self._known if (folder / file.path).exists()}
         with suppress(OSError):
             self._file.write_text("".join(_line(file) for file in self._known), encoding="utf-8")
 
     def knows(self, file: File) -> bool:
-        """Whether it was copied."""
+        """Return whether the file was copied."""
         return file in self._known
 
     def add(self, file: File) -> None:
-        """It was copied; a disk that does not take the line costs the line."""
+        """Record that the file was copied. If the disk does not take the line, the line is lost."""
         with self._lock, suppress(OSError):
             self._known.add(file)
             with self._file.open("a", encoding="utf-8") as stream:

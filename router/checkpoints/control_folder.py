@@ -1,4 +1,7 @@
-"""The control folder as an uploader sees it (docs/checkpoints.md): what the training wrote, and what is said of it."""
+"""The control folder as an uploader uses it (docs/checkpoints.md).
+
+The uploader reads the training's messages there and answers the agent.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _LARGEST_FILE = 65536
 
 @dataclass(frozen=True)
 class Written:
-    """The training saved a checkpoint in its folder, or failed to. ``after``: the last request answered before."""
+    """A message that the training saved a checkpoint in its folder, or failed to.
+
+    ``after``: the last request answered before.
+    """
 
     id: str
     after: str
@@ -26,14 +32,17 @@ class Written:
 
 
 class Answers:
-    """The control folder of one training. What lies there was written by the job: nothing in it stops anybody."""
+    """The control folder of one training.
+
+    The job writes some of its files, so none of their content stops the uploader.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: tuple[int, int, int] | None = None
 
     def written(self) -> Written | None:
-        """What is new since the last look."""
+        """Return the training's message, if it is new since the last call."""
         try:
             found = (self._folder / "written.json").stat()
         except OSError:
@@ -51,21 +60,21 @@ class Answers:
         return None
 
     def until(self) -> tuple[str, float] | None:
-        """The last request: its id, and until which moment of ``time.monotonic`` it wants an answer."""
+        """Return the last request: its id, and the moment of ``time.monotonic`` until which it wants an answer."""
         said = self._read("request.json")
         with suppress(TypeError, ValueError, KeyError):
             return str(said["id"]), float(said["until"])
         return None
 
     def say(self, body: dict[str, Any]) -> None:
-        """To the agent. A disk that does not take it costs the answer."""
+        """Write an answer to the agent. If the disk does not take it, the answer is lost."""
         part = self._folder / f".saved.json.{os.getpid()}.part"
         with suppress(OSError):
             part.write_text(json.dumps({"version": VERSION, **body}), encoding="utf-8")
             part.replace(self._folder / "saved.json")
 
     def _read(self, name: str) -> dict[str, Any]:
-        """The object in a file; a pipe under its name would hold us up."""
+        """Return the object in a file. A pipe of that name is not read: it would block the uploader."""
         with suppress(OSError, ValueError, RecursionError):
             descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:  # noqa: PTH123

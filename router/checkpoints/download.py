@@ -1,4 +1,4 @@
-"""The newest good checkpoints of a place, brought to another."""
+"""Downloads the newest complete checkpoints of one store to another."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def bring(
     journal: Journal | None = None,
     passed: Callable[[int, str], None],
 ) -> Iterator[Moved]:
-    """Copies checkpoints, the newest first, for as long as the caller goes on asking; only that of ``step``, if one is
-    named, and none before ``least``. What is not whole, or cannot be copied in the time that is left, is told to
-    ``passed``, with the reason.
+    """Copy checkpoints, the newest first, for as long as the caller asks for more.
 
-    StorageError, of which OutOfTimeError and CancelledError are some.
+    Only that of ``step``, if one is named, and none before ``least``. ``passed`` is called with the reason for
+    checkpoints that are incomplete, or cannot be copied in the remaining time.
+
+    StorageError, of which OutOfTimeError and CancelledError are kinds.
     """
-    for manifest in _wanted(source, step, least, passed):
+    for manifest in _select_manifests(source, step, least, passed):
         if not pace.can_end(manifest.bytes):
             passed(manifest.step, f"{manifest.bytes / 1e9:,.1f} GB cannot be copied in {pace.left:,.0f} s")
             continue
@@ -42,7 +43,9 @@ def bring(
         yield moved
 
 
-def _wanted(source: Depot, step: int | None, least: int, passed: Callable[[int, str], None]) -> Iterator[Manifest]:
+def _select_manifests(
+    source: Depot, step: int | None, least: int, passed: Callable[[int, str], None]
+) -> Iterator[Manifest]:
     try:
         if step is None:
             yield from takewhile(lambda manifest: manifest.step >= least, good(source, passed))

@@ -1,10 +1,10 @@
-"""What can go wrong with checkpoints on durable storage. No message holds a secret."""
+"""Errors of checkpoints on durable storage. No message holds a secret."""
 
 from __future__ import annotations
 
 
 class StorageError(Exception):
-    """Something could not be done; ``remedy`` says what would help."""
+    """An operation on durable storage failed; ``remedy`` says what would help."""
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -12,12 +12,12 @@ class StorageError(Exception):
 
 
 class NotWholeError(StorageError):
-    """A checkpoint is torn, was changed, or has gone: another one has to do."""
+    """A checkpoint is torn, was changed, or is gone: use another one."""
 
 
 class OutOfTimeError(StorageError):
-    """The time was over. What was copied stays and need not be copied again."""
+    """The time was over. Files that were copied stay and need not be copied again."""
 
 
 class CancelledError(StorageError):
-    """Somebody wanted something else to be done first."""
+    """The transfer was cancelled because something else is to be done first."""

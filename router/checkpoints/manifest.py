@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint, read from what a job wrote. Pure."""
+"""The manifest of a checkpoint, parsed from a file that the job wrote. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ LARGEST_BYTES = 64 * 2**20
 LONGEST_PATH = 1024
 _NAME = re.compile(r"step-(\d{8,18})\.manifest\.json")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# Of a digest, so much makes a name that nothing else has.
+# The number of characters of a digest that make a unique name.
 _DIGEST_CHARACTERS = 12
 
 
 def name_of(step: int) -> str:
-    """The manifest's file name."""
+    """Return the manifest's file name."""
     return f"step-{step:08d}.manifest.json"
 
 
 def step_of(name: str) -> int | None:
-    """The step of a file name; None where it is no manifest's."""
+    """Return the step of a file name; None if it is not a manifest's."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -40,7 +40,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checkpoint. Two are equal when they say the same; ``text`` is how this one was written."""
+    """The manifest of a checkpoint; ``text`` is its content as written."""
 
     step: int
     attempt: str
@@ -55,21 +55,23 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        """What its files weigh."""
+        """The size of all files together."""
         return sum(file.bytes for file in self.files)
 
     def said(self) -> Any:
-        """The object in its text."""
+        """Return the object in the manifest's text."""
         return json.loads(self.text)
 
     def is_same(self, other: Manifest) -> bool:
-        """Whether the other is this checkpoint, wherever its files lie."""
+        """Return whether the other manifest is of this checkpoint, wherever its files lie."""
         mine, its = (sorted((file.sha256, file.bytes) for file in m.files) for m in (self, other))
         return (self.step, self.attempt, self.created, mine) == (other.step, other.attempt, other.created, its)
 
     def beside(self, taken: Mapping[str, str]) -> Manifest:
-        """This checkpoint with paths at which nobody else's content lies. ``taken``: paths of other checkpoints, with
-        the digests that they have there."""
+        """Return this checkpoint with paths that no other checkpoint uses for other content.
+
+        ``taken``: paths of other checkpoints, with the digests that they have there.
+        """
         moved = {
             file.path: f"step-{self.step:08d}/moved-{file.sha256[:_DIGEST_CHARACTERS]}/{file.path.rpartition('/')[2]}"
             for file in self.files
@@ -77,41 +79,43 @@ class Manifest:
         }
         if not moved:
             return self
-        said = self.said()
-        for entry in said["files"]:
+        content = self.said()
+        for entry in content["files"]:
             entry["path"] = moved.get(entry["path"], entry["path"])
-        return parse(self.name, json.dumps(said).encode())
+        return parse(self.name, json.dumps(content).encode())
 
 
 def parse(name: str, text: bytes) -> Manifest:
-    """The manifest in a file of that name. ValueError for anything that does not keep to the contract: another step
-    than its name says, paths that lead out of the folder or to a manifest, no digest."""
+    """Return the manifest in a file of that name. ValueError for anything that breaks the contract.
+
+    That is another step than its name says, paths that lead out of the folder or to a manifest, or a missing digest.
+    """
     try:
-        said = json.loads(text)
-        if (said["version"], said["step"]) != (VERSION, step_of(name)) or isinstance(said["step"], bool):
+        content = json.loads(text)
+        if (content["version"], content["step"]) != (VERSION, step_of(name)) or isinstance(content["step"], bool):
             raise ValueError("not of this version, or of another step")
-        files = {entry["path"]: _file(entry) for entry in said["files"]}
-        if len(files) != len(said["files"]):
+        files = {entry["path"]: _file(entry) for entry in content["files"]}
+        if len(files) != len(content["files"]):
             raise ValueError("a file twice")
-        attempt, created = said["attempt"], said.get("created", "")
+        attempt, created = content["attempt"], content.get("created", "")
         if not isinstance(attempt, str) or not isinstance(created, str):
             raise ValueError("attempt or created: no text")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{name} cannot be read as a manifest: {type(error).__name__} {error}") from None
-    return Manifest(said["step"], attempt, created, tuple(files.values()), text)
+    return Manifest(content["step"], attempt, created, tuple(files.values()), text)
 
 
 def _file(entry: Any) -> File:
     path, size, digest = entry["path"], entry["bytes"], entry["sha256"]
     parts = path.split("/")
-    outside = any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path
-    if outside or len(path) > LONGEST_PATH or (len(parts) == 1 and step_of(path) is not None):
-        raise ValueError("a path that leads elsewhere")
+    is_outside = any(part in ("", ".", "..") for part in parts) or "\\" in path or "\0" in path
+    if is_outside or len(path) > LONGEST_PATH or (len(parts) == 1 and step_of(path) is not None):
+        raise ValueError("a path that leads outside the folder")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0 or not _SHA256.fullmatch(digest):
         raise ValueError("a file without size or digest")
     return File(path, size, digest)
 
 
 def digest(data: bytes) -> str:
-    """SHA-256, in hex."""
+    """Return the SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()

@@ -1,4 +1,4 @@
-"""Where checkpoints lie: what a transfer asks of a place, and a folder of this machine as one."""
+"""Stores of checkpoints: the interface that a transfer needs, and a local folder as a store."""
 
 from __future__ import annotations
 
@@ -15,59 +15,63 @@ class Reader(Protocol):
     """An open file; any thread may read, several at once."""
 
     def read_at(self, count: int, offset: int) -> bytes:
-        """At most so many bytes from there. OSError."""
+        """Return at most ``count`` bytes from ``offset``. OSError."""
 
 
 class Sink(Protocol):
-    """A file that is being written, by one thread."""
+    """A file that one thread is writing."""
 
     def write(self, data: bytes) -> None:
-        """OSError."""
+        """Write data. OSError."""
 
-    def settle(self) -> None:
-        """Waits until what was written is no longer in memory. OSError."""
+    def flush(self) -> None:
+        """Wait until the written data is no longer in memory. OSError."""
 
 
 class Depot(Protocol):
-    """A folder with checkpoints, here or in an object store. Paths are relative to it, with slashes. All raise
-    OSError; FileNotFoundError where there is no such file."""
+    """A folder with checkpoints, local or in an object store. Paths are relative to it, with slashes.
+
+    All methods raise OSError; FileNotFoundError if there is no such file.
+    """
 
     url: str
     largest_file: int | None
 
     def names(self) -> list[str]:
-        """The files right in the folder; none where there is no folder."""
+        """Return the names of the files directly in the folder; none if there is no folder."""
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Of each file; None where there is none."""
+        """Return the size of each file; None for one that does not exist."""
 
     def read(self, path: str, most: int) -> bytes:
-        """A small file."""
+        """Return the content of a small file."""
 
     def open(self, path: str) -> AbstractContextManager[Reader]:
-        """A file for reading."""
+        """Open a file for reading."""
 
     def create(self, path: str) -> AbstractContextManager[Sink]:
-        """A file that is there, and durable, when the block ends without an error. After one, half of it may be there;
-        in a folder of this machine nothing is."""
+        """Open a file for writing; it exists, and is durable, when the block ends without an error.
+
+        After an error, half of it may exist; in a local folder nothing does.
+        """
 
     def put(self, path: str, data: bytes) -> None:
-        """A small file, whole or not at all."""
+        """Write a small file, completely or not at all."""
 
     def remove(self, path: str) -> None:
-        """A file; again is harmless."""
+        """Remove a file; repeating it is harmless."""
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
-        """All files below a folder but those."""
+        """Remove all files below a folder, except those in ``kept``."""
 
     def folders(self) -> list[str]:
-        """The names of the folders right in it."""
+        """Return the names of the folders directly in it."""
 
     def where(self, path: str) -> str:
-        """What others may call a file by: a path of this machine, or a URL without secrets."""
+        """Return the public name of a file: a local path, or a URL without secrets."""
 
 
-class _Pread:
+class _FileReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
@@ -75,19 +79,19 @@ class _Pread:
         return os.pread(self._descriptor, count, offset)
 
 
-class _File:
+class _FileSink:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, data: bytes) -> None:
         self._stream.write(data)
 
-    def settle(self) -> None:
-        """The kernel bounds what it holds."""
+    def flush(self) -> None:
+        """Do nothing: the kernel bounds the data that it holds in memory."""
 
 
 class Folder:
-    """A folder of this machine: files are written aside, synced and renamed."""
+    """A local folder as a store: files are written under another name, synced and renamed."""
 
     largest_file: int | None = None
 
@@ -96,44 +100,44 @@ class Folder:
         self.url = str(self.path)
 
     def names(self) -> list[str]:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.names`."""
         with suppress(FileNotFoundError):
             return [entry.name for entry in os.scandir(self.path) if entry.is_file()]
         return []
 
     def folders(self) -> list[str]:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.folders`."""
         with suppress(FileNotFoundError):
             return [entry.name for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
         return []
 
     def sizes(self, paths: Sequence[str]) -> list[int | None]:
-        """Of the Depot."""
-        return [_size(self.path / path) for path in paths]
+        """Implement :meth:`CheckpointStore.sizes`."""
+        return [_file_size(self.path / path) for path in paths]
 
     def read(self, path: str, most: int) -> bytes:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.read`."""
         with (self.path / path).open("rb") as stream:
             return stream.read(most)
 
     @contextmanager
     def open(self, path: str) -> Iterator[Reader]:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.open`."""
         descriptor = os.open(self.path / path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield _Pread(descriptor)
+            yield _FileReader(descriptor)
         finally:
             os.close(descriptor)
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.create`."""
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f".{file.name}.{os.getpid()}.part")
         try:
             with part.open("wb") as stream:
-                yield _File(stream)
+                yield _FileSink(stream)
                 stream.flush()
                 os.fsync(stream.fileno())
             part.replace(file)
@@ -141,21 +145,21 @@ class Folder:
             with suppress(OSError):
                 part.unlink()
         for folder in file.parents:
-            _settle(folder)
+            _sync_folder(folder)
             if folder == self.path:
                 break
 
     def put(self, path: str, data: bytes) -> None:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.put`."""
         with self.create(path) as sink:
             sink.write(data)
 
     def remove(self, path: str) -> None:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.remove`."""
         (self.path / path).unlink(missing_ok=True)
 
     def remove_below(self, folder: str, kept: frozenset[str]) -> None:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.remove_below`."""
         for place, folders, files in os.walk(self.path / folder, topdown=False):
             for name in files:
                 file = Path(place, name)
@@ -168,12 +172,15 @@ class Folder:
             (self.path / folder).rmdir()
 
     def where(self, path: str) -> str:
-        """Of the Depot."""
+        """Implement :meth:`CheckpointStore.where`."""
         return str(self.path / path)
 
 
 def opened(url: str, arrow: Callable[[str], Depot]) -> Depot:
-    """The place that a URL or a path names; ``arrow`` opens what no folder is. StorageError for what cannot be one."""
+    """Open the store at a URL or a path; ``arrow`` opens those that are no folders.
+
+    StorageError if it cannot be one.
+    """
     scheme, mark, rest = url.partition("://")
     if not mark:
         return Folder(Path(url))
@@ -184,14 +191,14 @@ def opened(url: str, arrow: Callable[[str], Depot]) -> Depot:
     return arrow(url)
 
 
-def _size(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     try:
         return path.stat().st_size if path.is_file() else None
     except NotADirectoryError:
         return None
 
 
-def _settle(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What bounds a transfer (time, bandwidth, somebody who cancels it), and how fast it is."""
+"""Limits of a transfer (time, bandwidth, cancellation), and the measurement of its rate."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Callable
 
 from router.checkpoints.errors import CancelledError, OutOfTimeError
 
-# Bandwidth that was not used is saved up for so long, and slept off in pieces so long.
+# Unused bandwidth is saved for the first time at most; waits are divided into naps of the second.
 _SAVED_SECONDS, _NAP_SECONDS = 1.0, 0.2
-# What is read first lies in buffers, not at its goal: before so many seconds nothing is known of the speed.
+# Early bytes lie in buffers, not at the target, so the rate is unknown before this many seconds.
 _MEASURED_SECONDS = 2.0
 
 
 class Pace:
-    """Shared by the threads of one or more transfers, one after the other. ``seconds``: how long there is, from now;
-    ``bytes_per_second``: the most that is taken; ``rate``: bytes a second, as far as anybody knows."""
+    """The limits of one or more transfers, one after the other; shared by their threads.
+
+    ``seconds``: the time left from now; ``bytes_per_second``: the most bandwidth to use; ``rate``: the known bytes per
+    second, if any.
+    """
 
     def __init__(
         self,
@@ -36,22 +39,22 @@ class Pace:
         self._rate = rate
 
     def cancel(self) -> None:
-        """Whoever works stops at the next chunk, with CancelledError."""
+        """Stop the transfer at its next chunk, with CancelledError."""
         self._cancelled = True
 
     def lift(self) -> None:
-        """From now on bandwidth has no bound."""
+        """Remove the limit of bandwidth from now on."""
         self._most = None
 
     def check(self) -> None:
-        """OutOfTimeError, CancelledError."""
+        """Raise OutOfTimeError or CancelledError if the transfer has to stop."""
         if self._cancelled:
             raise CancelledError("cancelled")
         if self._end is not None and self._ticks() >= self._end:
-            raise OutOfTimeError("the time was over", "again: what was copied is not copied twice")
+            raise OutOfTimeError("the time was over", "run it again: what was copied is not copied twice")
 
     def take(self, count: int) -> None:
-        """So many bytes are moved now; waits while that is too many."""
+        """Count bytes that are moved now, and wait while they exceed the bandwidth."""
         self.check()
         with self._lock:
             self._moved += count
@@ -69,21 +72,21 @@ class Pace:
 
     @property
     def moved(self) -> int:
-        """Bytes so far."""
+        """The bytes moved so far."""
         return self._moved
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second since the beginning, or as was said then; None while nobody knows."""
+        """The bytes per second since the beginning, or as given then; None while unknown."""
         took = self._ticks() - self._began
         return self._moved / took if self._moved and took >= _MEASURED_SECONDS else self._rate
 
     @property
     def left(self) -> float | None:
-        """Seconds."""
+        """The seconds left; None without a limit."""
         return None if self._end is None else max(0.0, self._end - self._ticks())
 
     def can_end(self, count: int) -> bool:
-        """Whether so many bytes can be moved in the time that is left, as far as anybody knows."""
+        """Return whether this many bytes can be moved in the time left, as far as is known."""
         left, rate = self.left, self.rate
         return left is None or (left > 0 and (rate is None or count <= rate * left))

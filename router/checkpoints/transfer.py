@@ -1,5 +1,8 @@
-"""A checkpoint from one place to another: its files side by side, each read once and held against its digest, then the
-manifest. Killed at any moment, the other place has the checkpoints that it had."""
+"""Transfers a checkpoint from one store to another: its files in parallel, then the manifest.
+
+Each file is read once and compared with its digest. If the transfer is killed at any moment, the target still has the
+checkpoints that it had.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from router.checkpoints.rate_limit import Pace
 
 PARALLEL = 8
 CHUNK = 8 * 2**20
-# Shared by the files under way: what was read and not yet written, what was written and has not yet arrived.
+# Limits shared by the files under way: bytes read and not yet written, bytes written and not yet arrived.
 _READ_BYTES, _SENT_BYTES = 64 * 2**20, 64 * 2**20
-# A file that failed is tried again after these pauses; the store's own client has tried before.
+# A file that failed is tried again after these pauses; the store's own client has retried before.
 _PAUSES = (0.5, 2.0, 5.0)
 # Errors that a second try does not mend.
 _FINAL_WORDS = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN")
@@ -36,8 +39,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Moved:
-    """What a transfer did. ``manifest``: where it is now; ``bytes``: read from the source and written; ``kept``: bytes
-    that were there already; ``seconds``: how long it took."""
+    """The result of a transfer.
+
+    ``manifest``: where the manifest is now; ``bytes``: read from the source and written; ``kept``: bytes that were
+    there already; ``seconds``: the duration.
+    """
 
     step: int
     manifest: str
@@ -57,57 +63,65 @@ def transfer(
     journal: Journal | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Moved:
-    """Copies a checkpoint of the source, and says when it is durable at the target. What is there with size and digest
-    is not copied again; ``journal`` remembers digests, so that they need not be read back.
+    """Copy a checkpoint of the source, and return once it is durable at the target.
 
-    NotWholeError when a file of the source is not as its manifest says, OutOfTimeError and CancelledError by ``pace``,
-    StorageError for what the places do.
+    Files that exist with size and digest are not copied again; ``journal`` remembers digests, so that they need not be
+    read back.
+
+    IncompleteCheckpointError when a file of the source differs from its manifest, OutOfTimeError and CancelledError by
+    ``pace``, StorageError for errors of the stores.
     """
     began = time.perf_counter()
     pace.check()
     workers = max(1, min(parallel, len(manifest.files)))
-    work = _Work(source, target, pace, journal, workers, sleep)
-    there = work.again(lambda: manifest_at(target, manifest.step), target.where(manifest.name))
+    work = _TransferWork(source, target, pace, journal, workers, sleep)
+    there = work.retry(lambda: manifest_at(target, manifest.step), target.where(manifest.name))
     if there is not None and there.is_same(manifest) and work.sizes(there) == [file.bytes for file in there.files]:
         return Moved(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
-    goal = manifest.beside(work.again(lambda: taken(target, manifest), target.url))
+    goal = manifest.beside(work.retry(lambda: taken(target, manifest), target.url))
     large = target.largest_file
     if large is not None and any(file.bytes > large for file in goal.files):
         raise StorageError(f"a file of step {goal.step} is over {large // 2**30} GiB", "write it as several files")
     pairs = list(zip(manifest.files, goal.files, work.sizes(goal), strict=True))
     pairs.sort(key=lambda pair: -pair[0].bytes)
     with ThreadPoolExecutor(workers) as pool:
-        kept = _all(work, [pool.submit(work.one, mine, its, size) for mine, its, size in pairs])
+        kept = _collect_results(
+            work,
+            [pool.submit(work.copy_file, source_file, target_file, size) for source_file, target_file, size in pairs],
+        )
     pace.check()
-    work.again(partial(target.put, goal.name, goal.text), target.where(goal.name))
+    work.retry(partial(target.put, goal.name, goal.text), target.where(goal.name))
     took = time.perf_counter() - began
     return Moved(goal.step, target.where(goal.name), len(pairs), goal.bytes - sum(kept), sum(kept), took)
 
 
-def verify(depot: Depot, manifest: Manifest, pace: Pace, *, parallel: int = PARALLEL) -> None:
-    """Reads every byte. NotWholeError, OutOfTimeError, CancelledError; StorageError for what the place does."""
+def verify(store: Depot, manifest: Manifest, pace: Pace, *, parallel: int = PARALLEL) -> None:
+    """Read every byte.
+
+    IncompleteCheckpointError, OutOfTimeError, CancelledError; StorageError for errors of the store.
+    """
     workers = max(1, min(parallel, len(manifest.files)))
-    work = _Work(depot, depot, pace, None, workers, time.sleep)
+    work = _TransferWork(store, store, pace, None, workers, time.sleep)
     with ThreadPoolExecutor(workers) as pool:
-        _all(work, [pool.submit(work.read, file) for file in manifest.files])
+        _collect_results(work, [pool.submit(work.read, file) for file in manifest.files])
 
 
-def _all(work: _Work, futures: list[Future[int]]) -> list[int]:
-    """Their results; the first error ends all."""
+def _collect_results(work: _TransferWork, futures: list[Future[int]]) -> list[int]:
+    """Return the results of all futures; the first error ends all."""
     try:
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
         broken = [future for future in done if future.exception() is not None]
-        # The others only say that they were cancelled.
+        # The other futures only report that they were cancelled.
         broken.sort(key=lambda future: isinstance(future.exception(), CancelledError))
         return [future.result() for future in broken[:1] or futures]
     finally:
         for future in futures:
             future.cancel()
-        work.over = True
+        work.is_over = True
 
 
-class _Work:
-    """What the threads of one transfer share."""
+class _TransferWork:
+    """State shared by the threads of one transfer."""
 
     def __init__(
         self,
@@ -121,33 +135,37 @@ class _Work:
         self._source, self._target, self._pace, self._journal = source, target, pace, journal
         self._sleep = sleep
         self._ahead = max(1, _READ_BYTES // CHUNK // workers - 1)
-        self.over = False
+        self.is_over = False
         self._window = max(CHUNK, _SENT_BYTES // workers)
 
-    def one(self, mine: File, its: File, size: int | None) -> int:
-        """Copies a file; how many bytes were there already."""
-        if size == its.bytes and self._is_there(its):
-            return its.bytes
+    def copy_file(self, source_file: File, target_file: File, size: int | None) -> int:
+        """Copy a file and return how many bytes existed already."""
+        if size == target_file.bytes and self._is_there(target_file):
+            return target_file.bytes
         tries = count()
 
         def copy() -> None:
-            # A store may have taken all of it though its answer got lost.
-            if next(tries) and self._target.sizes([its.path]) == [its.bytes] and self._is_there(its):
+            # A store may have taken the whole file though its answer was lost.
+            if (
+                next(tries)
+                and self._target.sizes([target_file.path]) == [target_file.bytes]
+                and self._is_there(target_file)
+            ):
                 return
-            self._copy(mine, its)
+            self._copy(source_file, target_file)
 
-        self.again(copy, self._target.where(its.path))
+        self.retry(copy, self._target.where(target_file.path))
         if self._journal is not None:
-            self._journal.add(its)
+            self._journal.add(target_file)
         return 0
 
     def read(self, file: File) -> int:
-        """Reads a file to its end; 0. NotWholeError."""
-        self.again(partial(self._digest, self._source, file), self._source.where(file.path))
+        """Read a file to its end; return 0. IncompleteCheckpointError."""
+        self.retry(partial(self._digest, self._source, file), self._source.where(file.path))
         return 0
 
-    def again(self, do: Callable[[], Result], what: str) -> Result:
-        """Does it, more than once if need be."""
+    def retry(self, do: Callable[[], Result], what: str) -> Result:
+        """Call ``do``, with retries if need be, and return its result."""
         for pause in _PAUSES:
             try:
                 return do()
@@ -162,8 +180,8 @@ class _Work:
             raise StorageError(f"{what}: {error}") from error
 
     def sizes(self, manifest: Manifest) -> list[int | None]:
-        """Of its files, at the target."""
-        return self.again(lambda: self._target.sizes([file.path for file in manifest.files]), self._target.url)
+        """Return the sizes of the manifest's files at the target."""
+        return self.retry(lambda: self._target.sizes([file.path for file in manifest.files]), self._target.url)
 
     def _is_there(self, file: File) -> bool:
         if self._journal is not None and self._journal.knows(file):
@@ -174,29 +192,29 @@ class _Work:
             return False
         return True
 
-    def _digest(self, depot: Depot, file: File) -> None:
+    def _digest(self, store: Depot, file: File) -> None:
         digest = hashlib.sha256()
-        with closing(self._chunks(depot, file)) as chunks:
+        with closing(self._chunks(store, file)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)
-        _hold_against(file, digest.hexdigest())
+        _compare_digest(file, digest.hexdigest())
 
-    def _copy(self, mine: File, its: File) -> None:
-        digest, unsettled = hashlib.sha256(), 0
-        with closing(self._chunks(self._source, mine)) as chunks, self._target.create(its.path) as sink:
+    def _copy(self, source_file: File, target_file: File) -> None:
+        digest, unflushed = hashlib.sha256(), 0
+        with closing(self._chunks(self._source, source_file)) as chunks, self._target.create(target_file.path) as sink:
             for chunk in chunks:
                 digest.update(chunk)
                 sink.write(chunk)
-                unsettled += len(chunk)
-                if unsettled >= self._window:
-                    sink.settle()
-                    unsettled = 0
-            _hold_against(mine, digest.hexdigest())
+                unflushed += len(chunk)
+                if unflushed >= self._window:
+                    sink.flush()
+                    unflushed = 0
+            _compare_digest(source_file, digest.hexdigest())
 
-    def _chunks(self, depot: Depot, file: File) -> Generator[bytes, None, None]:
-        """The whole content, some read ahead. NotWholeError where the file is gone or shorter."""
+    def _chunks(self, store: Depot, file: File) -> Generator[bytes, None, None]:
+        """Yield the whole content, some of it read ahead. IncompleteCheckpointError if the file is gone or shorter."""
         try:
-            with depot.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
+            with store.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
                 yield from self._read(reader, file, pool)
         except FileNotFoundError:
             raise NotWholeError(f"{file.path} is gone") from None
@@ -214,7 +232,7 @@ class _Work:
                 chunk = future.result()
                 if len(chunk) != piece:
                     raise NotWholeError(f"{file.path} is cut short")
-                if self.over:
+                if self.is_over:
                     raise CancelledError("another file failed")
                 self._pace.take(piece)
                 yield chunk
@@ -223,6 +241,6 @@ class _Work:
                 future.cancel()
 
 
-def _hold_against(file: File, digest: str) -> None:
+def _compare_digest(file: File, digest: str) -> None:
     if digest != file.sha256:
         raise NotWholeError(f"{file.path} is not as it was written")

@@ -1,5 +1,7 @@
-"""Checkpoints on their way from a folder to durable storage while a training goes on, and the agent's requests
-answered when they are there."""
+"""The uploader: copies checkpoints from a folder to durable storage during a training.
+
+It answers the agent's requests once the checkpoints are durable.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,19 @@ from router.checkpoints.object_store import Depot, Folder
 from router.checkpoints.rate_limit import Pace
 from router.checkpoints.transfer import PARALLEL, Moved, transfer
 
-# How often the folders are looked at, in seconds: with an agent, and without.
+# How often the folders are read, in seconds: with an agent, and without.
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
-# After a failure: the first pause, which doubles, the longest, and the longest while somebody waits for an answer.
+# Pauses after a failure: the first, which doubles, the longest, and the longest while a request is open.
 _PAUSE, _LONGEST_PAUSE, _LONGEST_PRESSED = 0.5, 30.0, 2.0
 
 
 @dataclass(frozen=True)
 class How:
-    """How an uploader works. ``leads``: it copies; else it waits for what another machine copies from the same folder,
-    and only answers. ``keep``: checkpoints that stay at the target. ``bytes_per_second``: the most it takes while
-    nobody waits for an answer."""
+    """The settings of an uploader.
+
+    ``leads``: it copies; otherwise it waits for what another machine copies from the same folder, and only answers.
+    ``keep``: checkpoints that stay at the target. ``bytes_per_second``: the most bandwidth while no request is open.
+    """
 
     leads: bool = True
     keep: int = 3
@@ -40,8 +44,11 @@ Done = tuple[Manifest, Moved]
 
 
 class Uploader:
-    """Watches a folder, used by one thread. ``answers``: the agent's control folder, where there is one. ``tell`` gets
-    lines for people. Nothing that a place does ends it."""
+    """Watches a folder and uploads its checkpoints; used by one thread.
+
+    ``answers``: the agent's control folder, if there is one. ``tell`` gets lines for people. No error of a store ends
+    it.
+    """
 
     def __init__(
         self,
@@ -61,23 +68,25 @@ class Uploader:
         self._marks: dict[str, tuple[int, int]] | None = None
         self._waiting: list[Manifest] = []
         self._last: Manifest | None = None
-        self._asked: list[tuple[str, int, float]] = []
-        self._after = ""
+        self._open_requests: list[tuple[str, int, float]] = []
+        self._last_answered = ""
         self._pool = ThreadPoolExecutor(1)
         self._job: tuple[Manifest | None, Pace, Future[Done | None]] | None = None
-        self._rest: Future[list[int]] | None = None
+        self._removal: Future[list[int]] | None = None
         self._failures, self._failed_at, self._not_before = 0, 0.0, 0.0
         self._rate: float | None = None
         self._end: float | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was seen is durable."""
+        """True if all checkpoints that were seen are durable."""
         return not self._waiting and self._job is None
 
     def run(self, stop: Callable[[], bool], grace: float) -> bool:
-        """Until ``stop``; then what is there is copied within ``grace`` seconds, the newest first. Whether the newest
-        is durable."""
+        """Upload until ``stop``, then copy the rest within ``grace`` seconds, the newest first.
+
+        Return whether the newest is durable.
+        """
         pause = LOOK_SECONDS if self._answers is not None else IDLE_SECONDS
         try:
             while not stop():
@@ -85,7 +94,7 @@ class Uploader:
                 time.sleep(pause)
             self._end = self._ticks() + grace
             self.look()
-            while not (self.is_idle and self._rest is None) and self._ticks() < self._end:
+            while not (self.is_idle and self._removal is None) and self._ticks() < self._end:
                 time.sleep(LOOK_SECONDS)
                 self.look()
             return self.is_idle
@@ -95,16 +104,16 @@ class Uploader:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def look(self) -> None:
-        """One round: what is new, what is done, what is next. Copying goes on in a thread."""
+        """Do one round: find new checkpoints, handle results, start the next copy. Copying runs in a thread."""
         written = self._answers.written() if self._answers is not None else None
         self._scan()
         if written is not None:
-            self._heard(written)
+            self._handle_message(written)
         self._take_result()
-        self._next()
+        self._start_next()
 
     def _scan(self) -> None:
-        """Manifests that were written since the last time; at the first, only the newest counts."""
+        """Find manifests that were written since the last call; at the first call, only the newest counts."""
         found: dict[str, tuple[int, int]] = {}
         for name in self._source.names():
             if step_of(name) is not None:
@@ -126,14 +135,14 @@ class Uploader:
                 continue
             self._waiting = [*(one for one in self._waiting if one.step != manifest.step), manifest]
 
-    def _heard(self, written: Written) -> None:
+    def _handle_message(self, written: Written) -> None:
         if written.failed is not None:
-            self._say({"id": written.id, "failed": written.failed})
+            self._send_answer({"id": written.id, "failed": written.failed})
             return
-        known = [name for name, _, _ in self._asked]
-        if written.after and written.after not in (*known, self._after):
-            self._asked.append((written.after, written.step, written.seconds))
-        self._asked.append((written.id, written.step, written.seconds))
+        known = [name for name, _, _ in self._open_requests]
+        if written.after and written.after not in (*known, self._last_answered):
+            self._open_requests.append((written.after, written.step, written.seconds))
+        self._open_requests.append((written.id, written.step, written.seconds))
         if self._last is not None and self._last.step == written.step and not self._waits_for(written.step):
             self._answer(self._last, 0.0)
 
@@ -141,15 +150,15 @@ class Uploader:
         return any(manifest.step == step for manifest in self._waiting)
 
     def _seconds(self) -> float | None:
-        """How long there is; None: as long as it takes."""
+        """Return the time left; None: as long as it takes."""
         ends = [] if self._end is None else [self._end]
         request = self._answers.until() if self._answers is not None else None
-        if request is not None and request[0] != self._after and request[1] > self._ticks():
+        if request is not None and request[0] != self._last_answered and request[1] > self._ticks():
             ends.append(request[1])
         return min(ends) - self._ticks() if ends else None
 
-    def _next(self) -> None:
-        """Starts what is next; what is under way may have to give way to it."""
+    def _start_next(self) -> None:
+        """Start the next copy; the one under way may have to give way to it."""
         if not self._waiting:
             return
         seconds = self._seconds()
@@ -157,15 +166,15 @@ class Uploader:
             if self._job is None and self._ticks() >= self._not_before:
                 self._not_before = self._ticks() + IDLE_SECONDS
                 waiting = self._waiting
-                self._start(None, Pace(ticks=self._ticks), lambda: _there(waiting, self._target))
+                self._submit(None, Pace(ticks=self._ticks), lambda: _find_durable(waiting, self._target))
             return
-        self._lead(seconds)
+        self._start_copy(seconds)
 
-    def _lead(self, seconds: float | None) -> None:
+    def _start_copy(self, seconds: float | None) -> None:
         running, pace, _ = self._job or (None, None, None)
         moved = pace.moved if pace is not None else 0
         waiting = [Waiting(one.step, max(0, one.bytes - moved * (one is running))) for one in self._waiting]
-        # What was written anew in the meantime is another one.
+        # A checkpoint that was written again meanwhile counts as another one.
         step = next((one.step for one in self._waiting if one is running), None)
         chosen = choose(waiting, step, (pace.rate if pace is not None else None) or self._rate, seconds)
         if pace is not None:
@@ -181,9 +190,9 @@ class Uploader:
         manifest = next(one for one in self._waiting if one.step == chosen)
         most = self._how.bytes_per_second if seconds is None else None
         own = Pace(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
-        self._start(manifest, own, lambda: (manifest, self._copy(manifest, own)))
+        self._submit(manifest, own, lambda: (manifest, self._copy(manifest, own)))
 
-    def _start(self, manifest: Manifest | None, pace: Pace, do: Callable[[], Done | None]) -> None:
+    def _submit(self, manifest: Manifest | None, pace: Pace, do: Callable[[], Done | None]) -> None:
         self._job = (manifest, pace, self._pool.submit(do))
 
     def _copy(self, manifest: Manifest, pace: Pace) -> Moved:
@@ -198,8 +207,8 @@ class Uploader:
         )
 
     def _take_result(self) -> None:
-        if self._rest is not None and self._rest.done():
-            error, self._rest = self._rest.exception(), None
+        if self._removal is not None and self._removal.done():
+            error, self._removal = self._removal.exception(), None
             if error is not None:
                 self._tell(f"old checkpoints stay: {error}")
         if self._job is None or not self._job[2].done():
@@ -212,7 +221,7 @@ class Uploader:
             return
         except NotWholeError as error:
             self._tell(f"passed over {manifest.name if manifest is not None else ''}: {error}")
-            self._drop(manifest, str(error))
+            self._give_up(manifest, str(error))
             return
         except (StorageError, OSError) as error:
             self._failed_at, pause = self._ticks(), min(_LONGEST_PAUSE, _PAUSE * 2 ** min(self._failures, 10))
@@ -221,31 +230,31 @@ class Uploader:
             return
         if done is not None:
             self._rate = pace.rate if done[1].bytes else self._rate
-            self._durable(*done)
+            self._handle_durable(*done)
 
-    def _durable(self, manifest: Manifest, moved: Moved) -> None:
+    def _handle_durable(self, manifest: Manifest, moved: Moved) -> None:
         self._failures, self._not_before = 0, 0.0
         if moved.bytes:
             size = f"{moved.bytes / 1e6:,.1f} MB in {moved.seconds:.1f} s"
             self._tell(f"step {moved.step} is durable: {moved.manifest} ({size})")
-        # Not there: it was written anew in the meantime, and waits as that.
+        # It is missing if it was written again meanwhile, and then waits as another one.
         at = next((n for n, one in enumerate(self._waiting) if one is manifest), None)
         if at is None:
             return
         self._last, self._waiting = manifest, self._waiting[at + 1 :]
         self._answer(manifest, moved.seconds)
         if self._how.leads:
-            self._rest = self._pool.submit(retire, self._target, self._how.keep, moved.step)
+            self._removal = self._pool.submit(retire, self._target, self._how.keep, moved.step)
 
     def _answer(self, manifest: Manifest, seconds: float) -> None:
-        """Says that a checkpoint is durable, for its request and those before it; those after it wait on."""
+        """Report that a checkpoint is durable, for its request and those before it; later ones wait on."""
         later = {one.step for one in self._waiting}
-        ours = [entry for entry in self._asked if entry[1] not in later]
-        self._asked = [entry for entry in self._asked if entry[1] in later]
+        ours = [entry for entry in self._open_requests if entry[1] not in later]
+        self._open_requests = [entry for entry in self._open_requests if entry[1] in later]
         names = [name for name, _, _ in ours if name]
-        before = names[-2] if len(names) > 1 else self._after
+        before = names[-2] if len(names) > 1 else self._last_answered
         written = next((spent for _, step, spent in reversed(ours) if step == manifest.step), 0.0)
-        self._say(
+        self._send_answer(
             {
                 "id": names[-1] if names else "",
                 "step": manifest.step,
@@ -254,26 +263,26 @@ class Uploader:
                 "after": before,
             }
         )
-        self._after = names[-1] if names else self._after
+        self._last_answered = names[-1] if names else self._last_answered
 
-    def _drop(self, manifest: Manifest | None, why: str) -> None:
-        """A checkpoint that cannot be copied any more. A newer one answers for it, if there is one."""
+    def _give_up(self, manifest: Manifest | None, why: str) -> None:
+        """Give up a checkpoint that cannot be copied any more. A newer one answers for it, if there is one."""
         self._waiting = [one for one in self._waiting if one is not manifest]
         if self._waiting:
             return
-        names = [name for name, _, _ in self._asked if name]
-        self._asked = []
+        names = [name for name, _, _ in self._open_requests if name]
+        self._open_requests = []
         if names:
-            self._after = names[-1]
-            self._say({"id": names[-1], "failed": why[:500]})
+            self._last_answered = names[-1]
+            self._send_answer({"id": names[-1], "failed": why[:500]})
 
-    def _say(self, body: dict[str, object]) -> None:
+    def _send_answer(self, body: dict[str, object]) -> None:
         if self._answers is not None:
             self._answers.say(body)
 
 
-def _there(waiting: Sequence[Manifest], target: Depot) -> Done | None:
-    """The newest of them that is durable."""
+def _find_durable(waiting: Sequence[Manifest], target: Depot) -> Done | None:
+    """Return the newest of them that is durable."""
     for manifest in reversed(waiting):
         there = manifest_at(target, manifest.step)
         if there is not None and there.is_same(manifest):

@@ -1,4 +1,4 @@
-"""The demo's folder: the files that it begins with, and what the training left there."""
+"""The demo's folder: its initial files, and the results of the training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _CHECKPOINTS, _ALONE = "checkpoints", "undisturbed"
 
 
 class NotTrainedError(Exception):
-    """The training did not leave what it should have; the message says what is missing."""
+    """The training did not leave its results; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a finished training left: steps without a gap, the loss of the first and of the last, and the newest
-    checkpoint. ``again``: steps that were done more than once; ``losses`` by step."""
+    """The results of a finished training: steps without a gap, first and last loss, and the newest checkpoint.
+
+    ``again``: steps that were done more than once; ``losses`` by step.
+    """
 
     steps: int
     again: int
@@ -36,7 +38,7 @@ class Trained:
 
 
 def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
-    """Writes the files of a demo into a folder, which is made; their names. OSError."""
+    """Write the files of a demo into a folder, which is created, and return their names. OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {
         "steps": str(steps),
@@ -54,7 +56,7 @@ def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
 
 
 def trained(folder: Path, steps: int) -> Trained:
-    """What the training of so many steps left in the demo's folder. NotTrainedError."""
+    """Return the results of a training of ``steps`` steps in the demo's folder. NotTrainedError."""
     place = folder / _CHECKPOINTS
     try:
         lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -76,7 +78,7 @@ def trained(folder: Path, steps: int) -> Trained:
 
 
 def steps_done(folder: Path) -> int:
-    """How far the training in the demo's folder is, by its own account; 0 before it says anything."""
+    """Return how far the training in the demo's folder reports to be; 0 before it reports anything."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
         return int(json.loads(lines[-1])["step"]) if lines else 0
@@ -85,8 +87,7 @@ def steps_done(folder: Path) -> int:
 
 
 def gangs_seen(folder: Path) -> int:
-    """How many gangs have done a step of the training in the demo's folder, by its own account; 0 before it says
-    anything."""
+    """Return how many gangs report a step of the training in the demo's folder; 0 before any does."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
         return len({json.loads(line)["attempt"] for line in lines})
@@ -95,7 +96,7 @@ def gangs_seen(folder: Path) -> int:
 
 
 def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> Trained:
-    """The same training, in one process and with nobody to disturb it. NotTrainedError."""
+    """Run the same training in one process, without interruptions. NotTrainedError."""
     alone = folder / _ALONE
     words = [sys.executable, "-m", "router.demo.train", "--steps", str(steps), "--seed", str(seed)]
     words += ["--checkpoint-dir", str(alone / _CHECKPOINTS), "--checkpoint-every", str(steps)]
@@ -108,7 +109,7 @@ def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, s
 
 
 def differences(one: Trained, other: Trained) -> tuple[str, ...]:
-    """Where two trainings are not the same to the last bit; empty when they are."""
+    """Return the differences of two trainings, compared to the last bit; empty if there are none."""
     found = [f"the losses of step {step}" for step in sorted(one.losses) if one.losses[step] != other.losses.get(step)]
     if one.checkpoint.read_bytes() != other.checkpoint.read_bytes():
         found.append("the state after the last step")

@@ -23,19 +23,19 @@ class Audit:
         self._database = database
 
     def add(self, who: str, what: str, digest: str, usd: Usd, at: datetime, details: dict[str, object]) -> AuditEntry:
-        """Appends an entry; the entry as it is kept. TypeError or ValueError for what cannot be kept."""
+        """Append an entry and return it as stored. TypeError or ValueError for what cannot be stored."""
         if at.utcoffset() is None:
             raise ValueError(f"{at} has no time zone")
-        same = json.loads(canonical(details))
+        stored_details = json.loads(canonical(details))
         last = select(AUDIT_LOG.c.seq, AUDIT_LOG.c.hash).order_by(AUDIT_LOG.c.seq.desc()).limit(1)
         with self._database.write(AUDIT_LOG.name) as connection:
             seq, previous = connection.execute(last).one_or_none() or (0, BEGINNING)
             words = (kept(who), kept(what), kept(digest))
-            entry = sealed(AuditEntry(seq + 1, at.astimezone(UTC), *words, usd, same, previous, ""))
+            entry = sealed(AuditEntry(seq + 1, at.astimezone(UTC), *words, usd, stored_details, previous, ""))
             connection.execute(insert(AUDIT_LOG), values(entry))
             return entry
 
     def entries(self) -> tuple[AuditEntry, ...]:
-        """All of them, in order."""
+        """Return all entries, in order."""
         with self._database.read() as connection:
             return tuple(records(connection, AUDIT_LOG, select(AUDIT_LOG).order_by(AUDIT_LOG.c.seq), AuditEntry))

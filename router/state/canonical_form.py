@@ -1,4 +1,4 @@
-"""The one form of text and of JSON data in which every database brings them back as they were. Pure."""
+"""The canonical form of text and JSON data, which every database stores and returns unchanged. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 
 
 def kept(text: str) -> str:
-    """Text as every database keeps it: NUL and halves of surrogate pairs, as a crashing program may print, become
-    U+FFFD. TypeError for anything but text."""
+    """Return text as every database stores it. TypeError for anything but text.
+
+    NUL and halves of surrogate pairs, as a crashing program may print, become U+FFFD.
+    """
     if not isinstance(text, str):
         raise TypeError(f"{text!r} is no text")
     if "\0" not in text and text.isascii():
@@ -16,5 +18,8 @@ def kept(text: str) -> str:
 
 
 def canonical(data: object) -> str:
-    """JSON in one form only: keys sorted, no spaces, ASCII. TypeError for what is not JSON data, ValueError for NaN."""
+    """Return JSON in canonical form: keys sorted, no spaces, ASCII.
+
+    TypeError for what is not JSON data, ValueError for NaN.
+    """
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

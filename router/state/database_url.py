@@ -1,4 +1,4 @@
-"""Where the state is, as a URL says it: a file, or a PostgreSQL server."""
+"""The location of the state, as a URL names it: a file, or a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMS = "use sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file on this machine."""
+    """A SQLite file on this machine."""
 
     path: Path
 
@@ -37,7 +37,7 @@ class Server:
         return f"PostgreSQL database {self.url.database or '?'} at {self.url.host or 'this machine'}{port}"
 
     def masked(self, text: str) -> str:
-        """The text without the secrets of the URL."""
+        """Return the text without the secrets of the URL."""
         query = [str(value) for name, value in self.url.query.items() if "pass" in name]
         for secret in (str(self.url.password or ""), *query):
             text = text.replace(secret, "***") if secret else text
@@ -48,24 +48,27 @@ Place = File | Server
 
 
 def place_of(url: str) -> Place:
-    """What the URL names; what follows ``sqlite:///`` is a path as it is written. StateError, without its text."""
+    """Return the location that a URL names. StateError, which never contains the URL's text.
+
+    What follows ``sqlite:///`` is a path as it is written.
+    """
     for prefix in _FILE:
         if url.startswith(prefix):
-            return _file(url.removeprefix(prefix))
-    scheme, separator, rest = url.partition("://")
+            return _parse_file(url.removeprefix(prefix))
+    scheme, separator, address = url.partition("://")
     if not separator or scheme not in _SERVER:
         raise StateError("the URL of the state names no database that stepfare can use", _FORMS)
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
-        return Server(make_url(f"postgresql+psycopg://{rest}"))
+        return Server(make_url(f"postgresql+psycopg://{address}"))
     except (ArgumentError, ValueError):
         remedy = f"{_FORMS}; characters such as @ : / in a password are written as %40 %3A %2F"
         raise StateError("the URL of the state cannot be read", remedy) from None
 
 
-def _file(path: str) -> File:
+def _parse_file(path: str) -> File:
     if not path or path == ":memory:" or "\0" in path:
         raise StateError("the URL of the state names no file: what is only in memory would be lost", _FORMS)
     return File(Path(path).resolve())

@@ -1,4 +1,4 @@
-"""What the databases say when something goes wrong, in our words."""
+"""Translation of the database drivers' errors into StateError."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOM = "make room, then run the same command again: nothing of this step was wr
 _RESTORE = "restore it from a backup, then run `stepfare sweep`; or move it away to begin a new state"
 _RIGHTS = "give the user that runs stepfare the right to read and write it and its folder"
 
-# By the beginning of SQLite's name for it.
+# Selected by the beginning of SQLite's name for the error.
 _SQLITE: tuple[tuple[str, type[StateError], str, str], ...] = (
     ("SQLITE_BUSY", BusyError, "is locked by another process for too long", _LATER),
     ("SQLITE_LOCKED", BusyError, "is locked by another process for too long", _LATER),
@@ -27,7 +27,7 @@ _SQLITE: tuple[tuple[str, type[StateError], str, str], ...] = (
     ("SQLITE_IOERR", StateError, "cannot be read or written: the disk fails, or is full", _ROOM),
 )
 
-# By the beginning of PostgreSQL's code (its manual, appendix A).
+# Selected by the beginning of PostgreSQL's code (its manual, appendix A).
 _POSTGRESQL: tuple[tuple[str, type[StateError], str], ...] = (
     ("08", BusyError, "look whether the server runs and can be reached, then try again"),
     ("28", StateError, "look at the user and the password in the URL of the state"),
@@ -41,15 +41,15 @@ _POSTGRESQL: tuple[tuple[str, type[StateError], str], ...] = (
     ("25006", StateError, "the server only reads (a standby?): name the one that writes"),
 )
 
-# What the driver raises without a code: there is no connection yet, or no more. Refusals are told by their text.
+# Errors that the driver raises without a code: there is no connection yet, or none any more. Their text tells refusals.
 _UNREACHABLE = ("OperationalError", "ConnectionTimeout", "ConnectionFailure")
 _REFUSED = "FATAL"
-_FOR_NOW = ("starting up", "shutting down", "too many", "terminating connection", "recovery")
+_TEMPORARY = ("starting up", "shutting down", "too many", "terminating connection", "recovery")
 _REFUSED_REMEDY = "look at user, password and database in the URL of the state; make the database first (`createdb`)"
 
 
 def state_error(error: SQLAlchemyError, place: Place) -> Exception:
-    """What to raise instead; the ValueError or TypeError of a value that cannot be kept is given back as it is."""
+    """Return the error to raise instead; a ValueError or TypeError of an unstorable value is returned unchanged."""
     if isinstance(error, PoolTimeoutError):
         return BusyError(f"{place}: all connections are in use", _LATER)
     if isinstance(error, StatementError) and not isinstance(error, DBAPIError):
@@ -57,10 +57,10 @@ def state_error(error: SQLAlchemyError, place: Place) -> Exception:
         return original if isinstance(original, ValueError | TypeError) else StateError(f"{place}: {original}")
     if not isinstance(error, DBAPIError):
         return StateError(f"{place}: {type(error).__name__}")
-    return _of_sqlite(error, place) if isinstance(place, File) else _of_postgresql(error, place)
+    return _translate_sqlite(error, place) if isinstance(place, File) else _translate_postgresql(error, place)
 
 
-def _of_sqlite(error: DBAPIError, place: File) -> Exception:
+def _translate_sqlite(error: DBAPIError, place: File) -> Exception:
     name = str(getattr(error.orig, "sqlite_errorname", ""))
     for beginning, kind, what, remedy in _SQLITE:
         if name.startswith(beginning):
@@ -68,12 +68,12 @@ def _of_sqlite(error: DBAPIError, place: File) -> Exception:
     return StateError(f"{place}: {error.orig}")
 
 
-def _of_postgresql(error: DBAPIError, place: Place) -> Exception:
+def _translate_postgresql(error: DBAPIError, place: Place) -> Exception:
     code = getattr(error.orig, "sqlstate", None)
-    # The first line: what follows may quote the row.
+    # Only the first line is used: what follows may quote the row.
     said = place.masked(str(error.orig).partition("\n")[0]) if not isinstance(place, File) else ""
     if code is None and (error.connection_invalidated or type(error.orig).__name__ in _UNREACHABLE):
-        if _REFUSED in said and not any(words in said for words in _FOR_NOW):
+        if _REFUSED in said and not any(words in said for words in _TEMPORARY):
             return StateError(f"{place}: {said}", _REFUSED_REMEDY)
         return BusyError(f"{place} cannot be reached: {said}", _POSTGRESQL[0][2])
     for beginning, kind, remedy in _POSTGRESQL:

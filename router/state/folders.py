@@ -1,4 +1,4 @@
-"""Folders in which files of the state appear."""
+"""Durable folders for the files of the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def settle_folder(folder: Path) -> None:
-    """Puts its entries on the disk, where the system can: a file that was renamed into it stays there."""
+    """Put the folder's entries on the disk, where the system can: a file renamed into it stays there."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Commits of many threads on the disk by one wait for it."""
+"""Group commit: one fsync of the write-ahead log makes all waiting commits durable."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ except ImportError:  # Windows
 
 
 class SettleError(Exception):
-    """The disk did not take it; the message says why."""
+    """The disk did not take the commit; the message says why."""
 
 
 class Settling:
-    """The log of a SQLite database, to which commits are appended in order. Where there is none, SQLite itself waits
-    for the disk."""
+    """Group commit for the write-ahead log of a SQLite database, to which commits are appended in order.
+
+    Where there is no log, SQLite itself waits for the disk.
+    """
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._change = threading.Condition()
-        self._busy = False
-        self._asked = self._settled = 0
+        self._is_syncing = False
+        self._requested = self._durable = 0
 
-    def settle(self) -> None:
-        """What was committed before the call is on the disk when it returns. SettleError."""
+    def sync(self) -> None:
+        """Wait until all that was committed before the call is on the disk. GroupCommitError."""
         with self._change:
-            self._asked += 1
-            mine = self._asked
-            # Nobody holds the lock while the disk is waited for: those that this wait was for go on meanwhile and ask
-            # again, however often the same one is first to begin the next.
-            while self._busy and self._settled < mine:
+            self._requested += 1
+            own_request = self._requested
+            # The lock is free while a thread waits for the disk. Threads whose commits that wait covers continue
+            # meanwhile and may ask again, even if the same thread is always the first to begin the next wait.
+            while self._is_syncing and self._durable < own_request:
                 self._change.wait()
-            if self._settled >= mine:
-                return  # by one that began after this was asked
-            self._busy, upto = True, self._asked
-        fine = False
+            if self._durable >= own_request:
+                return  # A wait that began after this request covers it.
+            self._is_syncing, upto = True, self._requested
+        succeeded = False
         try:
-            self._wait_for_the_disk()
-            fine = True
+            self._sync_log()
+            succeeded = True
         except OSError as error:
             raise SettleError(error.strerror or type(error).__name__) from None
         finally:
             with self._change:
-                self._busy = False
-                if fine:
-                    self._settled = upto
+                self._is_syncing = False
+                if succeeded:
+                    self._durable = upto
                 self._change.notify_all()
 
-    def _wait_for_the_disk(self) -> None:
+    def _sync_log(self) -> None:
         try:
-            # Of this file closing one handle gives up no lock: SQLite has its locks on the other two.
+            # Closing a handle of this file releases no lock: SQLite has its locks on the other two files.
             handle = os.open(self._log, os.O_RDWR)
         except FileNotFoundError:
             return
@@ -62,6 +64,6 @@ class Settling:
             if full is None:
                 os.fsync(handle)
             else:
-                fcntl.fcntl(handle, full)  # macOS: its fsync does not wait for the disk
+                fcntl.fcntl(handle, full)  # The fsync of macOS does not wait for the disk.
         finally:
             os.close(handle)

@@ -10,12 +10,12 @@ from datetime import UTC
 from router.state.canonical_form import canonical
 from router.state.records import AuditEntry
 
-# What the first entry names as the one before it.
+# The hash before that of the first entry.
 BEGINNING = "0" * 64
 
 
 def hash_of(entry: AuditEntry) -> str:
-    """SHA-256 in hex over the entry without its hash, as JSON in one form: keys sorted, no spaces, ASCII."""
+    """Return the SHA-256 in hex over the entry without its hash, as canonical JSON: keys sorted, no spaces, ASCII."""
     content = {
         "seq": entry.seq,
         "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
@@ -30,15 +30,15 @@ def hash_of(entry: AuditEntry) -> str:
 
 
 def sealed(entry: AuditEntry) -> AuditEntry:
-    """The entry with its hash."""
+    """Return the entry with its hash."""
     return replace(entry, hash=hash_of(entry))
 
 
 def verify(entries: Iterable[AuditEntry]) -> int | None:
-    """The seq of the first entry that is not as it was written, or that does not follow the one before; None: all do.
+    """Return the seq of the first entry that is changed or does not follow the one before, or None.
 
-    The entries are the log from its beginning, in order. One that is missing shows at the next one; entries missing
-    at the end do not show: compare the last hash with one that was noted elsewhere.
+    The entries are the log from its beginning, in order. A missing entry shows at the next one; entries missing at the
+    end do not show: compare the last hash with one that was noted elsewhere.
     """
     seq, previous = 0, BEGINNING
     for entry in entries:

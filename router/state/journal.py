@@ -16,8 +16,8 @@ from router.state.rows import last_seq, records, values
 from router.state.tables import JOURNAL, SHORTAGES
 from router.state.write_batching import Combining
 
-# A rank, what changes of its machine, and the entry about its attempt.
-_WithNode = tuple[int, Mapping[str, Any], JournalEntry]
+# A rank, the changes of its machine, and the entry about its attempt.
+_NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 
 
 class Journal:
@@ -26,11 +26,13 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
         # Hundreds of ranks save in one second when a zone goes.
-        self._together = Combining[_WithNode, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
+        self._batcher = Combining[_NodeNote, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
 
     def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
-        """Appends an entry for each of these attempts with these details, all or none. TypeError or ValueError for
-        details that are not JSON data."""
+        """Append an entry for each of these attempts with these details, all or none.
+
+        TypeError or ValueError for details that are not JSON data.
+        """
         if notes:
             with self._database.write(JOURNAL.name) as connection:
                 _append(connection, [_entry(attempt_id, what, at, details) for attempt_id, details in notes])
@@ -44,26 +46,26 @@ class Journal:
         at: datetime,
         details: Mapping[str, object],
     ) -> None:
-        """Appends an entry and changes fields of a machine: both or neither. As both."""
-        self._together.do((rank, changes, _entry(attempt_id, what, at, details)))
+        """Append an entry and change fields of a machine: both or neither. Raises what either raises."""
+        self._batcher.do((rank, changes, _entry(attempt_id, what, at, details)))
 
-    def _note_with_nodes(self, some: Sequence[_WithNode]) -> list[None]:
+    def _note_with_nodes(self, notes: Sequence[_NodeNote]) -> list[None]:
         with self._database.write(JOURNAL.name) as connection:
-            set_nodes_within(connection, {(entry.attempt, rank): changes for rank, changes, entry in some})
-            _append(connection, [entry for _, _, entry in some])
-        return [None for _ in some]
+            set_nodes_within(connection, {(entry.attempt, rank): changes for rank, changes, entry in notes})
+            _append(connection, [entry for _, _, entry in notes])
+        return [None for _ in notes]
 
     def entries(
         self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
     ) -> tuple[JournalEntry, ...]:
-        """Those about an attempt, of one of the kinds, whose details have that ``id`` (None: any), in order."""
+        """Return the entries about an attempt, of these kinds, whose details have that ``id`` (None: any), in order."""
         query = select(JOURNAL).order_by(JOURNAL.c.seq)
         if attempt_id is not None:
             query = query.where(JOURNAL.c.attempt == attempt_id)
         if what is not None:
             query = query.where(JOURNAL.c.what.in_(what))
         if id_ is not None:
-            # Most of the others are not read; what has it elsewhere is left out below.
+            # This spares reading most other entries; those that contain the text elsewhere are filtered out below.
             query = query.where(type_coerce(JOURNAL.c.details, Text).contains(json.dumps(id_), autoescape=True))
         with self._database.read() as connection:
             found = records(connection, JOURNAL, query, JournalEntry)
@@ -71,7 +73,7 @@ class Journal:
 
 
 def _entry(attempt_id: str, what: str, at: datetime, details: Mapping[str, object]) -> JournalEntry:
-    """One that has no number yet."""
+    """Return an entry that has no number yet."""
     return JournalEntry(0, at, attempt_id, what, dict(details))
 
 
@@ -81,18 +83,18 @@ def _append(connection: Connection, entries: Sequence[JournalEntry]) -> None:
     connection.execute(insert(JOURNAL), numbered)
 
 
-# So long after its end a shortage is known, for whoever counts how often a pool fails.
+# Shortages stay this long after their end, for those who count how often a pool fails.
 KEPT = timedelta(days=1)
 
 
 class Shortages:
-    """The pools that are taken to be short."""
+    """The pools that are considered short."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def remember(self, shortages: Sequence[Shortage]) -> None:
-        """Adds some, all or none; those that are long past when they are found are forgotten."""
+        """Add shortages, all or none, and delete those that ended long ago."""
         if not shortages:
             return
         past = min(shortage.at for shortage in shortages) - KEPT
@@ -101,13 +103,13 @@ class Shortages:
             connection.execute(insert(SHORTAGES), [values(shortage) for shortage in shortages])
 
     def in_force(self, now: datetime) -> tuple[Shortage, ...]:
-        """Those that hold until after ``now``, in the order they were found."""
+        """Return the shortages that last until after ``now``, in the order in which they were found."""
         query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
             return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))
 
     def found_since(self, moment: datetime) -> tuple[Shortage, ...]:
-        """Those found at ``moment`` or later, in force or past, as far as they are remembered."""
+        """Return the shortages found at ``moment`` or later, past ones included as far as they are stored."""
         query = select(SHORTAGES).where(SHORTAGES.c.at >= moment).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
             return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))

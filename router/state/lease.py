@@ -1,4 +1,4 @@
-"""One at a time: a named lease that a process holds, renews, and loses when it dies or stays away."""
+"""A named lease: one process at a time holds it, renews it, and loses it when it dies or stays away."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from router.state.lock_owner import Holder
 from router.state.rows import put
 from router.state.tables import LEASES
 
-_RENEWALS = 3
+_RENEWALS_PER_LEASE = 3
 _TOKEN_BYTES = 16
-_CHANGED = ("token", "host", "pid", "started", "boot", "since", "renewed_at", "until")
+_REPLACED_COLUMNS = ("token", "host", "pid", "started", "boot", "since", "renewed_at", "until")
 
 
 class Lease:
-    """What its holder has in hand while the block runs."""
+    """A lease as its holder has it while the block runs."""
 
     def __init__(self, leases: Leases, name: str, token: str) -> None:
         self._leases = leases
@@ -34,13 +34,16 @@ class Lease:
         return f"Lease({self.name!r})"
 
     def check(self) -> None:
-        """Renews it. LostError when it was taken over, or ended: then stop, others work already."""
+        """Renew the lease. LeaseLostError when it was taken over or ended: then stop, because others work already."""
         if not self._leases.renew(self.name, self._token):
             raise LostError(f"{self.name}: taken over by another process", "see what it did with `stepfare status`")
 
 
 class Leases:
-    """The leases of a database. ``now`` is the time of day; holders on several machines need clocks that agree."""
+    """The leases of a database.
+
+    ``now`` is the time of day; holders on several machines need clocks that agree.
+    """
 
     def __init__(self, database: Database, now: Callable[[], datetime], seconds: float) -> None:
         self._database = database
@@ -49,13 +52,16 @@ class Leases:
 
     @contextmanager
     def held(self, name: str, holder: Holder) -> Iterator[Lease]:
-        """Holds the lease while the block runs, renewed by a thread. HeldError at once when somebody else has it."""
+        """Hold the lease while the block runs, renewed by a thread.
+
+        LeaseHeldError at once when another process has it.
+        """
         token = secrets.token_hex(_TOKEN_BYTES)
         self._take(name, holder, token)
         ended = threading.Event()
-        wait = self._length.total_seconds() / _RENEWALS
+        wait = self._length.total_seconds() / _RENEWALS_PER_LEASE
         renewing = threading.Thread(
-            target=self._keep, args=(name, token, wait, ended), name=f"lease {name}", daemon=True
+            target=self._renew_until, args=(name, token, wait, ended), name=f"lease {name}", daemon=True
         )
         renewing.start()
         try:
@@ -63,12 +69,12 @@ class Leases:
         finally:
             ended.set()
             renewing.join()
-            # What cannot be given back is free when this process ends, or a little later.
+            # A lease that cannot be released is free when this process ends, or a little later.
             with contextlib.suppress(StateError):
-                self._give_back(name, token)
+                self._release(name, token)
 
     def renew(self, name: str, token: str) -> bool:
-        """Whether it was still there to be renewed. Late is not lost, as long as nobody took it."""
+        """Renew the lease and return whether it was still there. A late renewal succeeds if nobody took the lease."""
         now = self._now()
         mine = (LEASES.c.name == name) & (LEASES.c.token == token)
         with self._database.write() as connection:
@@ -78,7 +84,7 @@ class Leases:
     def _take(self, name: str, holder: Holder, token: str) -> None:
         with self._database.write(LEASES.name) as connection:
             now = self._now()
-            self._must_be_free(connection, name, now)
+            self._check_free(connection, name, now)
             row = {
                 "name": name,
                 "token": token,
@@ -90,9 +96,9 @@ class Leases:
                 "renewed_at": now,
                 "until": now + self._length,
             }
-            put(connection, LEASES, [row], replacing=_CHANGED)
+            put(connection, LEASES, [row], replacing=_REPLACED_COLUMNS)
 
-    def _must_be_free(self, connection: Connection, name: str, now: datetime) -> None:
+    def _check_free(self, connection: Connection, name: str, now: datetime) -> None:
         row = connection.execute(select(LEASES).where(LEASES.c.name == name)).one_or_none()
         if row is None:
             return
@@ -100,15 +106,15 @@ class Leases:
         if now < row.until and not holder.is_gone():
             raise HeldError(name, holder, row.since)
 
-    def _keep(self, name: str, token: str, wait: float, ended: threading.Event) -> None:
+    def _renew_until(self, name: str, token: str, wait: float, ended: threading.Event) -> None:
         while not ended.wait(wait):
             try:
                 if not self.renew(name, token):
                     return
             except StateError:
-                # Locked, or the server away: check() says so, and the next turn may do better.
+                # The database is locked or the server away: check() reports that, and the next renewal may succeed.
                 continue
 
-    def _give_back(self, name: str, token: str) -> None:
+    def _release(self, name: str, token: str) -> None:
         with self._database.write() as connection:
             connection.execute(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))

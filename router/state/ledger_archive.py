@@ -1,4 +1,7 @@
-"""Entries of closed months that are moved to a file; what stays is enough to check the chain and the totals."""
+"""Archives: entries of closed months that are moved to a file.
+
+What stays is enough to check the chain and the totals.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,11 @@ _PERIOD, _KIND, _NANOS = (1 + NAMES.index(name) for name in ("period", "kind", "
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The entries in the books of months before ``before`` that went into ``file`` (its name then), whose sum is
-    ``sha256``. ``totals``: month, kind, entries, nano-dollars, in order."""
+    """An archive of the entries in the books of months before ``before``.
+
+    ``file`` is the name of its file at that time, ``sha256`` the file's checksum. ``totals``: month, kind, entries,
+    nano-dollars, in order.
+    """
 
     before: Month
     at: datetime
@@ -43,21 +49,22 @@ class Archive:
 
 
 class Archives:
-    """What left the ledger of a database."""
+    """The archives of a database's ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> Archive:
-        """Moves the entries in the books of months before ``before``, all closed, into a file. StateError, ExistsError
-        where another file is there, MovedError when somebody else just did: nothing was moved.
+        """Move the entries in the books of months before ``before``, all closed, into a file.
 
-        Where it was killed between the file and the move, doing it again does the rest: the file is just the same.
+        StateError, ExistsError if another file is there, ConcurrentChangeError if another process just archived them;
+        nothing was moved then. If it was killed between the file and the move, repeating it does the rest: the file is
+        the same.
         """
-        # Closed books change no more: the long part needs no lock.
+        # Closed books do not change any more, so the long part needs no lock.
         with self._database.snapshot() as connection:
-            _are_closed(connection, before)
-            found = _extent(connection, before)
+            _check_closed(connection, before)
+            found = _count_entries(connection, before)
             if not found[0]:
                 raise StateError(f"there are no entries in the books of months before {before}")
             sums: Counter[tuple[str, str]] = Counter()
@@ -66,19 +73,22 @@ class Archives:
             digest = write_file(path, Title(Holds.ARCHIVE, identity(connection), str(before)), lines, same_is_fine=True)
         totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
         with self._database.write(LEDGER.name) as connection:
-            if _extent(connection, before) != found:
-                raise MovedError(f"entries of months before {before} were archived meanwhile", "look again")
+            if _count_entries(connection, before) != found:
+                raise MovedError(f"entries of months before {before} were archived meanwhile", "run the command again")
             done = Archive(before, at, kept(who), path.name, digest, found[0], totals)
             _move(connection, done)
         return done
 
     def all(self) -> tuple[Archive, ...]:
-        """All of them, in order."""
+        """Return all archives, in order."""
         with self._database.read() as connection:
             return _archives(connection)
 
     def check(self, path: Path) -> Archive:
-        """Whether the file is what was archived here, entry for entry. DamagedError, StateError."""
+        """Check that the file is an archive of this ledger, entry for entry, and return it.
+
+        DamagedError, StateError.
+        """
         if read_title(path).holds is not Holds.ARCHIVE:
             raise StateError(f"{path} is no archive", "name a file that `stepfare ledger archive` made")
         rows = dict[int, str]()
@@ -99,17 +109,17 @@ def _row(path: Path, line: list[Any]) -> Row:
     try:
         return widened(line)
     except ValueError as error:
-        raise DamagedError(path, f"holds what no ledger does: {error}") from None
+        raise DamagedError(path, f"holds what no ledger contains: {error}") from None
 
 
-def _are_closed(connection: Connection, before: Month) -> None:
+def _check_closed(connection: Connection, before: Month) -> None:
     closed = closed_through(connection)
     if closed is None or before > closed.next:
         last = "no month is" if closed is None else f"only months up to {closed} are"
         raise StateError(f"{last} closed", "close the others first: `stepfare ledger close`")
 
 
-def _extent(connection: Connection, before: Month) -> tuple[int, int, int]:
+def _count_entries(connection: Connection, before: Month) -> tuple[int, int, int]:
     query = select(func.count(), func.coalesce(func.min(LEDGER.c.seq), 0), func.coalesce(func.max(LEDGER.c.seq), 0))
     count, first, last = connection.execute(query.where(LEDGER.c.period < str(before))).one()
     return int(count), int(first), int(last)
@@ -135,9 +145,15 @@ def _move(connection: Connection, done: Archive) -> None:
     left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
     connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
     row = {
-        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1, "before_month": str(done.before), "at": done.at,
-        "who": done.who, "file": done.file, "sha256": done.sha256, "entries": done.entries, "totals": done.totals,
-    }  # fmt: skip
+        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1,
+        "before_month": str(done.before),
+        "at": done.at,
+        "who": done.who,
+        "file": done.file,
+        "sha256": done.sha256,
+        "entries": done.entries,
+        "totals": done.totals,
+    }
     connection.execute(insert(LEDGER_ARCHIVES), row)
     connection.execute(delete(LEDGER).where(gone))
 

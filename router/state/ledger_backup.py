@@ -1,4 +1,4 @@
-"""Everything of a ledger in a file, and back into a new state, be it another database."""
+"""Backups of a whole ledger in a file, and their restoration into a new state, of any kind of database."""
 
 from __future__ import annotations
 
@@ -29,22 +29,27 @@ _ARCHIVE_COLUMNS = ("seq", "before_month", "at", "who", "file", "sha256", "entri
 
 
 class Backups:
-    """The ledger of a database, as a file."""
+    """Backups of a database's ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def write(self, path: Path) -> Checked:
-        """Writes all of the ledger into a file, as of one moment. ExistsError where there is a file; StateError where
-        the ledger is not what was written, or the file cannot be: then there is none."""
+        """Write the whole ledger into a file, as of one moment.
+
+        ExistsError if there is a file; StateError if the ledger is not as it was written, or the file cannot be
+        written: then there is none.
+        """
         with self._database.snapshot() as connection:
             follower = Follower(all_closings(connection))
             write_file(path, Title(Holds.BACKUP, identity(connection)), ledger_lines(connection, follower))
             return follower.checked()
 
     def restore(self, path: Path) -> Checked:
-        """Puts what a file holds into a ledger in which nothing is, all or nothing, once all of it was checked.
-        DamagedError, StateError; ExistsError where something is."""
+        """Put a file's entries into an empty ledger, all or nothing, after checking all of them.
+
+        DamagedError, StateError; ExistsError if the ledger is not empty.
+        """
         holds = read_title(path).holds
         if holds is not Holds.BACKUP:
             kind = "an archive" if holds is Holds.ARCHIVE else "a whole state"
@@ -63,12 +68,12 @@ class Backups:
 
 
 def identity(connection: Connection) -> str:
-    """The id of the state."""
+    """Return the id of the state."""
     return str(connection.execute(select(FACTS.c.value).where(FACTS.c.name == ID)).scalar_one())
 
 
 def ledger_lines(connection: Connection, follower: Follower) -> Iterator[list[Any]]:
-    """All of the ledger as lines of a file. StateError at the end where it is not what was written."""
+    """Yield the whole ledger as lines of a file. StateError at the end if it is not as it was written."""
     for one in all_closings(connection):
         seal = [one.seal, one.seal_hash] if one.seal else []
         yield [_CLOSED, str(one.period), one.closed_at.isoformat(), one.who, one.head, one.hash, *seal]
@@ -78,23 +83,23 @@ def ledger_lines(connection: Connection, follower: Follower) -> Iterator[list[An
     for row, is_here in everything(connection):
         follower.follow(row, is_here=is_here)
         yield [_ENTRY if is_here else _ARCHIVED, *row]
-    _sound(follower.checked())
+    _check_sound(follower.checked())
 
 
-def _sound(found: Checked) -> Checked:
+def _check_sound(found: Checked) -> Checked:
     if found.problems:
         raise StateError(f"the ledger is not what was written: {'; '.join(found.problems)}")
     return found
 
 
 def checked_lines(path: Path, lines: Iterable[list[Any]]) -> Checked:
-    """Reads the lines of a ledger in a file to their end, every entry too. DamagedError."""
+    """Read the lines of a ledger in a file to their end, and check every entry. DamagedError."""
     closings: list[Closing] = []
     follower: Follower | None = None
     try:
         for name, *values in lines:
             if name == _CLOSED:
-                closings.append(_closing(values))
+                closings.append(_parse_closing(values))
             elif name in (_ENTRY, _ARCHIVED):
                 follower = follower or Follower(closings)
                 row = widened(values) if name == _ENTRY else tuple(values)
@@ -105,20 +110,20 @@ def checked_lines(path: Path, lines: Iterable[list[Any]]) -> Checked:
                 raise DamagedError(path, f"has a line of an unknown kind, {name!r}")
         found = (follower or Follower(closings)).checked()
     except (ValueError, TypeError, IndexError) as error:
-        raise DamagedError(path, f"holds what no ledger does: {error}") from None
+        raise DamagedError(path, f"holds what no ledger contains: {error}") from None
     if found.problems:
         raise DamagedError(path, "; ".join(found.problems))
     return found
 
 
-def _closing(values: list[Any]) -> Closing:
+def _parse_closing(values: list[Any]) -> Closing:
     period, closed_at, who, head, this, *seal = values
     kept = [str(each) for each in seal]
     return Closing(Month.parse(period), datetime.fromisoformat(closed_at), str(who), int(head), str(this), *kept)
 
 
 def _put_budgets(connection: Connection, closing: Closing) -> None:
-    """Those that a month was closed with, where they are not there: without them its seal would not hold."""
+    """Add the budgets that a month was closed with, if they are missing: without them its seal would not hold."""
     for budget in closing.sealed.get("budgets", ()):
         found = {**budget, "at": datetime.fromisoformat(budget["at"])}
         key = {name: found[name] for name in ("scope", "name", "since", "at")}
@@ -128,19 +133,19 @@ def _put_budgets(connection: Connection, closing: Closing) -> None:
 
 
 def insert_lines(connection: Connection, lines: Iterable[list[Any]]) -> None:
-    """Puts the lines of a ledger into an empty one."""
+    """Insert the lines of a ledger into an empty one."""
     closings = archives = 0
-    for name, some in groupby(lines, key=lambda line: line[0]):
+    for name, group in groupby(lines, key=lambda line: line[0]):
         if name in (_ENTRY, _ARCHIVED):
             put = insert_rows if name == _ENTRY else insert_archived
             form = widened if name == _ENTRY else tuple
-            rows = (form(line[1:]) for line in some)
+            rows = (form(line[1:]) for line in group)
             while part := list(islice(rows, _AT_ONCE)):
                 put(connection, part)
-        for line in some if name in (_CLOSED, _ARCHIVE) else ():
+        for line in group if name in (_CLOSED, _ARCHIVE) else ():
             if name == _CLOSED:
                 closings += 1
-                one = _closing(line[1:])
+                one = _parse_closing(line[1:])
                 connection.execute(insert(LEDGER_PERIODS), {"seq": closings, **closing_values(one)})
                 _put_budgets(connection, one)
             else:

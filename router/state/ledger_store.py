@@ -1,4 +1,4 @@
-"""The ledger in the database: compare-and-append, each key once, none into closed books."""
+"""The ledger in the database: entries are appended after a known head, each key once, none into closed books."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from router.state.ledger_table import (
 from router.state.periods import closed_through
 from router.state.tables import LEDGER
 
-# Rows that one look brings, by default: some ten megabytes.
+# The default number of rows in one read: some ten megabytes.
 _BATCH = 10_000
 _ARCHIVED = Month(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _NewEntry:
     entry: Entry
     values: tuple[Value, ...]
 
@@ -49,23 +49,25 @@ class LedgerStore:
         self._database = database
 
     def head(self) -> int:
-        """The number of the last entry, be it archived; 0 when there is none."""
+        """Return the number of the last entry, archived or not; 0 if there is none."""
         with self._database.read() as connection:
             return last_of(connection)[0]
 
     def append(self, entries: Sequence[Entry], *, after: int) -> int:
-        """Appends all of them, or none; the new head. An entry that is there is skipped: the same happening, whenever
-        it was recorded (:func:`router.state.ledger_rows.happening`), or one whose key was archived.
+        """Append all entries, or none, and return the new head. An entry that exists is skipped.
 
-        What was planned or metered in a closed month goes into the books of an open one
-        (:func:`router.ledger.booking.booked`). MovedError unless ``after`` is the head; ConflictError for a key that is
-        there, or given twice, with other content; ClosedError for what a person adds to a closed month, or that
-        corrects nothing that there is; ValueError for money above nine billion dollars.
+        An entry exists if the same event was recorded, whenever (:func:`router.state.ledger_rows.event_values`), or its
+        key was archived. What was planned or metered in a closed month goes into the books of an open one
+        (:func:`router.ledger.booking.booked`).
+
+        ConcurrentChangeError unless ``after`` is the head; ConflictError for a key that exists, or is given twice, with
+        other content; ClosedError for what a person adds to a closed month, or a correction of nothing that exists;
+        ValueError for money above nine billion dollars.
         """
         return self._append(entries, after)
 
     def add(self, entries: Sequence[Entry]) -> int:
-        """Appends at whatever the head is; else as :meth:`append`."""
+        """Append after the current head; otherwise like :meth:`append`."""
         return self._append(entries, None)
 
     def entries(
@@ -79,8 +81,10 @@ class LedgerStore:
         team: str | None = None,
         period: Month | None = None,
     ) -> tuple[Entry, ...]:
-        """Those whose time overlaps ``since`` until before ``until``, of that kind, job, attempt, team and month of the
-        books, in order, but for what was archived. None: of any."""
+        """Return the entries whose time overlaps ``since`` until before ``until``, in order, without archived ones.
+
+        Only those of the given kind, job, attempt, team and month of the books; None: of any.
+        """
         with self._database.read() as connection:
             query = selected(connection).order_by(LEDGER.c.seq)
             if since is not None:
@@ -93,9 +97,11 @@ class LedgerStore:
             return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
 
     def batches(self, after: int = 0, *, size: int = _BATCH, period: Month | None = None) -> Iterator[list[Row]]:
-        """Rows with a number above ``after``, in order, up to ``size`` at a time, as
-        :mod:`router.state.ledger_rows` writes them: what was there when each batch was read, but for what was
-        archived. ``period``: only those in the books of that month."""
+        """Yield rows with a number above ``after``, in order, up to ``size`` at a time, without archived ones.
+
+        They are as :mod:`router.state.ledger_rows` writes them, and as of the time when each batch was read.
+        ``period``: only those in the books of that month.
+        """
         only = None if period is None else LEDGER.c.period == str(period)
         while True:
             with self._database.read() as connection:
@@ -106,7 +112,7 @@ class LedgerStore:
             after = rows[-1][0]
 
     def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[Columns]:
-        """As :meth:`batches`, what many rows say alike once, and without the hashes: in less than half the time."""
+        """Yield the rows of :meth:`batches` as columns, without the hashes, in less than half the time."""
         while True:
             with self._database.read() as connection:
                 found = columns_after(connection, after, last_of(connection)[0], size)
@@ -116,42 +122,46 @@ class LedgerStore:
             after = found.seqs[-1]
 
     def hash_at(self, seq: int) -> str | None:
-        """The hash of the entry with that number, be it archived; None where there is none. Together they tell whether
-        this is the ledger that somebody read before."""
+        """Return the hash of the entry with that number, archived or not; None if there is none.
+
+        Number and hash together tell whether this is the ledger that a reader saw before.
+        """
         with self._database.read() as connection:
             return hash_of_row(connection, seq)
 
     def months_of(self, keys: Sequence[str]) -> dict[str, Month]:
-        """In the books of which month the entries of these keys stand, those of them that there are; of archived ones a
-        month before all that are here."""
+        """Return the months in whose books the entries of these keys stand, for the keys that exist.
+
+        For archived entries it is a month before all that are here.
+        """
         with self._database.read() as connection:
             found = dict.fromkeys(archived_keys(connection, keys), _ARCHIVED)
             return found | {key: Month.parse(period_of(row)) for key, row in known_rows(connection, keys).items()}
 
     def verify(self) -> Checked:
-        """Whether every row is as it was written and follows the one before, and no closed month was added to."""
+        """Check that every row is unchanged and follows the one before, and that no closed month was added to."""
         with self._database.snapshot() as connection:
             return check(connection)
 
     def _append(self, entries: Sequence[Entry], after: int | None) -> int:
-        given = [_Given(entry, raw(entry)) for entry in entries]
+        candidates = [_NewEntry(entry, raw(entry)) for entry in entries]
         with self._database.write(LEDGER.name) as connection:
             head, last = last_of(connection)
             if after is not None and after != head:
                 raise MovedError(f"the ledger has {head} entries now, not {after}", "read it again")
-            new = _new(connection, given)
+            new = _select_new(connection, candidates)
             if new:
-                insert_rows(connection, list(sealed(_into_open_books(connection, new), head, last)))
+                insert_rows(connection, list(sealed(_book_values(connection, new), head, last)))
             return head + len(new)
 
 
-def _new(connection: Connection, given: Sequence[_Given]) -> list[_Given]:
-    """Those to write, each key once. ConflictError."""
-    keys = [str(one.values[0]) for one in given]
+def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list[_NewEntry]:
+    """Return the entries to write, each key once. ConflictError."""
+    keys = [str(one.values[0]) for one in candidates]
     archived = archived_keys(connection, keys)
     seen = {key: happening(row[1:-2]) for key, row in known_rows(connection, keys).items()}
     new = []
-    for key, one in zip(keys, given, strict=True):
+    for key, one in zip(keys, candidates, strict=True):
         if key in archived:
             continue
         this = happening(one.values)
@@ -163,10 +173,10 @@ def _new(connection: Connection, given: Sequence[_Given]) -> list[_Given]:
     return new
 
 
-def _into_open_books(connection: Connection, new: Sequence[_Given]) -> list[tuple[Value, ...]]:
-    """The values to write. ClosedError."""
+def _book_values(connection: Connection, new: Sequence[_NewEntry]) -> list[tuple[Value, ...]]:
+    """Return the values to write. ClosedError."""
     closed = closed_through(connection)
-    _corrects_something(connection, [one.entry for one in new], closed)
+    _check_corrections(connection, [one.entry for one in new], closed)
     written = []
     for one in new:
         entry = booked(one.entry, closed)
@@ -174,7 +184,7 @@ def _into_open_books(connection: Connection, new: Sequence[_Given]) -> list[tupl
     return written
 
 
-def _corrects_something(connection: Connection, entries: Collection[Entry], closed: Month | None) -> None:
+def _check_corrections(connection: Connection, entries: Collection[Entry], closed: Month | None) -> None:
     named = {kept(entry.corrects): entry for entry in entries if entry.corrects}
     keys = sorted(name for name in named if not _is_closed(name, closed))
     there = {key_of(row) for row in known_rows(connection, keys).values()} | archived_keys(connection, keys)

@@ -1,4 +1,4 @@
-"""Which process it is that holds something. An edge: asks the system about processes."""
+"""The process that holds a lock or a lease. It asks the operating system about processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ _DEAD = ("Z", "X", "x")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process: ``started`` tells it from a later one of the same number, ``boot`` its machine from another one of
-    the same name (and from a container on it, whose process numbers are others)."""
+    """A process on a machine.
+
+    ``started`` distinguishes it from a later process of the same number, ``boot`` its machine from another one of the
+    same name (and from a container on it, whose process numbers are others).
+    """
 
     host: str
     pid: int
@@ -26,25 +29,29 @@ class Holder:
 
     @classmethod
     def of_this_process(cls) -> Holder:
-        """This process, on this machine."""
+        """Return the owner for this process, on this machine."""
         pid = os.getpid()
-        return cls(socket.gethostname(), pid, _started(pid) or "", _boot())
+        return cls(socket.gethostname(), pid, _start_of(pid) or "", _boot_id())
 
     def is_gone(self) -> bool:
-        """It surely does not run any more. False for a process elsewhere: nobody here can know."""
-        if self.host != socket.gethostname() or self.boot != _boot():
+        """True if the process is surely gone. False for a process on another machine, which cannot be known here."""
+        if self.host != socket.gethostname() or self.boot != _boot_id():
             return False
         if not psutil.pid_exists(self.pid):
             return True
-        started = _started(self.pid)
+        started = _start_of(self.pid)
         return started is not None and started != self.started
 
 
-def _started(pid: int) -> str | None:
-    """When a process started, as the system counts; "" for a dead one that nobody has waited for; None: unknown."""
+def _start_of(pid: int) -> str | None:
+    """Return when a process started, as the system counts; None if unknown.
+
+    It is "" for a dead process that nobody has waited for.
+    """
     if _PROC.exists():
         try:
-            # In ticks since the machine started: setting the clock does not change it. The name may hold spaces.
+            # The start is in ticks since the machine started, so setting the clock does not change it. The name may
+            # hold spaces.
             fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             return None
@@ -57,8 +64,8 @@ def _started(pid: int) -> str | None:
         return None
 
 
-def _boot() -> str:
-    """Which start of which machine this is, and which numbering of processes in it."""
+def _boot_id() -> str:
+    """Return an id of this start of this machine, and of the numbering of processes in it."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"

@@ -1,7 +1,8 @@
-"""Months whose books are closed: once, for good, in order, each with a seal over what its report was made from.
+"""Closed months: the books are closed once, for good, in order, each with a seal over the sources of its report.
 
-The hash of a seal is over the closing (month, time, who, the number and hash of the last entry), the seal, and the
-hash of the seal before. So one hash that is noted elsewhere tells of all entries, bills, budgets and figures before it.
+The hash of a seal is over the closing (month, time, who, the number and hash of the last entry), the seal, and the hash
+of the seal before. One hash that is noted elsewhere therefore attests to all entries, bills, budgets and figures before
+it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ from router.state.tables import BUDGETS, LEDGER, LEDGER_ARCHIVES, LEDGER_PERIODS
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """``who`` closed the books of a month, when, and all before it; ``head`` and ``hash``: the last row then. ``seal``:
-    JSON text of what its report was made from beside entries, "" where an earlier version closed it."""
+    """A month whose books ``who`` closed at ``closed_at``, with all months before it.
+
+    ``head`` and ``hash``: the last row at that time. ``seal``: JSON text of the sources of its report beside the
+    entries, "" where an earlier version closed it.
+    """
 
     period: Month
     closed_at: datetime
@@ -42,14 +46,14 @@ class Closing:
 
     @property
     def sealed(self) -> Mapping[str, Any]:
-        """What the seal says; empty where there is none."""
+        """The content of the seal; empty if there is none."""
         found: Mapping[str, Any] = json.loads(self.seal) if self.seal else {}
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """What the books of a month hold of a kind, archived entries included."""
+    """The total of one kind of entry in the books of a month, archived entries included."""
 
     period: Month
     kind: Kind
@@ -65,23 +69,29 @@ class Periods:
         self._database = database
 
     def closings(self) -> tuple[Closing, ...]:
-        """All of them, in order."""
+        """Return all closings, in order."""
         with self._database.read() as connection:
             return all_closings(connection)
 
     def closable(self, period: Month, at: datetime) -> None:
-        """ExistsError where the books of a month are closed; StateError before it is over, or while an earlier one
-        that has entries is open."""
+        """Check that the books of a month can be closed.
+
+        ExistsError if they are closed; StateError before the month is over, or while an earlier one that has entries is
+        open.
+        """
         with self._database.read() as connection:
-            _closable(connection, period, at)
+            _check_closable(connection, period, at)
 
     def close(
         self, period: Month, *, who: str, at: datetime, seal: Mapping[str, Any] | None = None, head: int | None = None
     ) -> Closing:
-        """Closes the books of a month, for good. ``seal``: what its report was made from, JSON data; the budgets that
-        hold are added to it. MovedError unless ``head`` is the last entry's number; else as :meth:`closable`."""
+        """Close the books of a month, for good.
+
+        ``seal``: the sources of its report, JSON data; the budgets that hold are added to it. ConcurrentChangeError
+        unless ``head`` is the last entry's number; otherwise the errors of :meth:`closable`.
+        """
         with self._database.write(LEDGER.name) as connection:
-            _closable(connection, period, at)
+            _check_closable(connection, period, at)
             last, this = last_of(connection)
             if head is not None and head != last:
                 raise MovedError(f"the ledger has {last} entries now, not {head}", "close it again")
@@ -95,7 +105,7 @@ class Periods:
             return row
 
     def sums(self) -> tuple[Sum, ...]:
-        """What is in the books, by month and kind."""
+        """Return the totals of the books, by month and kind."""
         with self._database.snapshot() as connection:
             found: dict[tuple[str, str], list[int]] = {}
             query = select(LEDGER.c.period, LEDGER.c.kind, func.count(), func.sum(LEDGER.c.usd_nanos))
@@ -107,13 +117,15 @@ class Periods:
                     found[month, kind] = [known[0] + count, known[1] + nanos, known[2] + count]
         ordered = sorted(found.items(), key=lambda item: (item[0][0], list(Kind).index(Kind(item[0][1]))))
         return tuple(
-            Sum(Month.parse(month), Kind(kind), count, Usd(nanos), gone)
-            for (month, kind), (count, nanos, gone) in ordered
+            Sum(Month.parse(month), Kind(kind), count, Usd(nanos), archived)
+            for (month, kind), (count, nanos, archived) in ordered
         )
 
     def unpriced(self) -> dict[tuple[Month, Kind], int]:
-        """How many entries of a month and kind are in no sum, for nobody knows their price; archived ones not
-        included."""
+        """Return how many entries of a month and kind are in no total, because their price is unknown.
+
+        Archived entries are not counted.
+        """
         query = select(LEDGER.c.period, LEDGER.c.kind, func.count()).where(LEDGER.c.unpriced == 1)
         with self._database.read() as connection:
             rows = connection.execute(query.group_by(LEDGER.c.period, LEDGER.c.kind)).all()
@@ -121,13 +133,13 @@ class Periods:
 
 
 def closed_through(connection: Connection) -> Month | None:
-    """The last month that is closed, and with it all before; None where none is."""
+    """Return the last closed month, before which all are closed; None if there is none."""
     last = connection.execute(select(func.max(LEDGER_PERIODS.c.period))).scalar()
     return None if last is None else Month.parse(last)
 
 
 def all_closings(connection: Connection) -> tuple[Closing, ...]:
-    """Every closing, in order."""
+    """Return every closing, in order."""
     rows = connection.execute(select(LEDGER_PERIODS).order_by(LEDGER_PERIODS.c.seq))
     return tuple(
         Closing(Month.parse(row.period), row.closed_at, row.who, row.head, row.hash, row.seal, row.seal_hash)
@@ -136,7 +148,7 @@ def all_closings(connection: Connection) -> tuple[Closing, ...]:
 
 
 def closing_values(one: Closing) -> dict[str, Any]:
-    """The columns of its row but for the number."""
+    """Return the columns of a closing's row, except the number."""
     return {
         "period": str(one.period),
         "closed_at": one.closed_at,
@@ -149,7 +161,7 @@ def closing_values(one: Closing) -> dict[str, Any]:
 
 
 def budgets_of(connection: Connection, period: Month) -> list[dict[str, Any]]:
-    """Every budget that was ever set for the month or one before it, as JSON data."""
+    """Return every budget that was ever set for the month or one before it, as JSON data."""
     query = select(BUDGETS).where(BUDGETS.c.since <= str(period))
     return [
         {
@@ -160,20 +172,20 @@ def budgets_of(connection: Connection, period: Month) -> list[dict[str, Any]]:
             "hard": int(row.hard),
             "warn": list(row.warn),
             "who": row.who,
-            "at": _moment(row.at),
+            "at": _format_moment(row.at),
         }
         for row in connection.execute(query.order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at))
     ]
 
 
 def seal_hash_of(one: Closing, before: str) -> str:
-    """SHA-256 in hex over a closing and its seal, after the seal whose hash is ``before``."""
-    said = [before, str(one.period), _moment(one.closed_at), one.who, one.head, one.hash, one.seal]
-    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+    """Return the SHA-256 in hex over a closing and its seal, after the seal whose hash is ``before``."""
+    content = [before, str(one.period), _format_moment(one.closed_at), one.who, one.head, one.hash, one.seal]
+    return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
 
 
 def seal_problems(closings: Iterable[Closing]) -> Iterator[str]:
-    """Seals that are not as they were written, or that do not follow the one before."""
+    """Yield a message for each seal that was changed or does not follow the one before."""
     before = BEGINNING
     for one in closings:
         if not one.seal and not one.seal_hash:
@@ -183,11 +195,11 @@ def seal_problems(closings: Iterable[Closing]) -> Iterator[str]:
         before = one.seal_hash
 
 
-def _moment(at: datetime) -> str:
+def _format_moment(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def _closable(connection: Connection, period: Month, at: datetime) -> None:
+def _check_closable(connection: Connection, period: Month, at: datetime) -> None:
     closed = closed_through(connection)
     if closed is not None and period <= closed:
         raise ExistsError(f"the books of {period} are closed already", "see `stepfare ledger periods`")

@@ -1,4 +1,4 @@
-"""What is asked again and again about a whole state. Lists that only grow are read from where a reader was before."""
+"""Repeated queries about a whole state. Lists that only grow are read from where the reader stopped before."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord
 from router.state.rows import AT_ONCE, Recall, records
 from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
 
-_OVER = [phase for phase in Phase if phase.is_over]
+_ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
 class Overview:
-    """Each method is one transaction, as those of the store."""
+    """Queries over the whole state. Like the methods of the store, each is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.unreadable: tuple[UnreadableError, ...] = ()
         self._alive = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
         self._notices = Recall(NOTICES, NoticeRecord)
-        self._lives = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
+        self._history = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
 
     def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
-        """The attempts that are not over, by the time they were made and id, and their machines, by attempt and rank;
-        as of one moment. Those of which something cannot be read are left out, and in :attr:`unreadable`."""
+        """Return the attempts that are not over, by creation time and id, and their machines, by attempt and rank.
+
+        They are as of one moment. Attempts with an unreadable part are left out, and listed in :attr:`unreadable`.
+        """
         the_attempts, the_nodes = self._alive
-        alive = ATTEMPTS.c.phase.not_in(_OVER)
+        alive = ATTEMPTS.c.phase.not_in(_ENDED_PHASES)
         attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         ids = select(ATTEMPTS.c.id).where(alive)
         nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
@@ -49,19 +51,21 @@ class Overview:
         )
 
     def notices(self) -> tuple[NoticeRecord, ...]:
-        """What was announced to machines of attempts that are not over, in the order in which it was heard."""
-        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(_OVER))
+        """Return the notices to machines of attempts that are not over, in the order in which they were heard."""
+        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         order = (NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id"))
         query = self._notices.select().where(NOTICES.c.attempt.in_(ids)).order_by(*order)
         with self._database.read() as connection:
             return tuple(self._notices.records(connection, [query], []))
 
     def lives(self, jobs: Iterable[str]) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
-        """All attempts that there ever were of these jobs, and their machines by attempt and rank; none of a job of
-        which one cannot be read."""
+        """Return all attempts of these jobs, past ones included, and their machines by attempt and rank.
+
+        A job with an unreadable attempt is left out.
+        """
         wanted = sorted(set(jobs))
         parts = [wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE)]
-        the_attempts, the_nodes = self._lives
+        the_attempts, the_nodes = self._history
         attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
         nodes = [
             the_nodes.select()
@@ -83,14 +87,14 @@ class Overview:
         )
 
     def over_since(self, since: datetime) -> tuple[Attempt, ...]:
-        """Those that are over, gone at that time or later, by that time and id."""
-        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_OVER) & (ATTEMPTS.c.gone_at >= since))
+        """Return the attempts that are over, gone at that time or later, by that time and id."""
+        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_ENDED_PHASES) & (ATTEMPTS.c.gone_at >= since))
         with self._database.read() as connection:
             found = records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
         return tuple(found)
 
     def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
-        """Those of these ids that there are."""
+        """Return the attempts of these ids that exist."""
         wanted, found = sorted(set(ids)), {}
         with self._database.read() as connection:
             for first in range(0, len(wanted), AT_ONCE):
@@ -99,7 +103,7 @@ class Overview:
         return found
 
     def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
-        """The machines of these attempts, by attempt, then rank."""
+        """Return the machines of these attempts, by attempt, then rank."""
         wanted, found = sorted(set(attempts)), dict[str, list[NodeRecord]]()
         with self._database.read() as connection:
             for first in range(0, len(wanted), AT_ONCE):
@@ -109,31 +113,31 @@ class Overview:
         return found
 
     def counts(self) -> dict[tuple[Phase, str], int]:
-        """How many attempts there are of each phase and reason, ever."""
+        """Return the number of attempts of each phase and reason, past ones included."""
         query = select(ATTEMPTS.c.phase, ATTEMPTS.c.reason, func.count()).group_by(ATTEMPTS.c.phase, ATTEMPTS.c.reason)
         with self._database.read() as connection:
             return {(phase, reason): int(count) for phase, reason, count in connection.execute(query)}
 
     def notes(self, what: Collection[str], after: int = 0) -> tuple[JournalEntry, ...]:
-        """Entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
+        """Return entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
         query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
         with self._database.read() as connection:
             return tuple(records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
 
     def answers(self, attempts: Iterable[str], what: Collection[str]) -> tuple[JournalEntry, ...]:
-        """Entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
+        """Return entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
         wanted, found = sorted(set(attempts)), []
         details = type_coerce(JOURNAL.c.details, Text)
         with self._database.read() as connection:
             for first in range(0, len(wanted), AT_ONCE):
                 about = JOURNAL.c.attempt.in_(wanted[first : first + AT_ONCE]) & JOURNAL.c.what.in_(sorted(what))
-                # What nobody asked for has an empty one, and there is much of it.
+                # Entries that nobody asked for have an empty id, and there are many of them.
                 query = select(JOURNAL).where(about & ~details.contains('"id":""', autoescape=True))
                 found += records(connection, JOURNAL, query, JournalEntry)
         return tuple(sorted((e for e in found if e.details.get("id")), key=lambda entry: entry.seq))
 
     def metered(self, after: int = 0) -> tuple[int, tuple[Entry, ...]]:
-        """The head of the ledger, and what was metered above ``after``, in order."""
+        """Return the head of the ledger, and the entries metered above ``after``, in order."""
         with self._database.read() as connection:
             head = last_of(connection)[0]
             new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == Kind.METERED)

@@ -1,6 +1,6 @@
-"""The tables. A column whose key and name differ holds another unit than the value does, or its name is a word of SQL.
+"""The tables of the state database. :mod:`router.state.migrations` creates them; a test compares the two.
 
-:mod:`router.state.migrations` makes them; a test compares the two.
+A column whose key and name differ stores another unit than the value's, or its name is a word of SQL.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _count(name: str, *, null: bool = False) -> Column[int]:
     return Column(name, WHOLE, nullable=null)
 
 
-# Held (FOR UPDATE) by whoever appends to a list or takes a lease; SQLite has one writer anyway.
+# Writers that append to a list or take a lease lock their row (FOR UPDATE); SQLite has one writer anyway.
 TURNS = Table("turns", METADATA, _text("name", primary=True))
 
 FACTS = Table("facts", METADATA, _text("name", primary=True), _text("value"))
@@ -180,7 +180,7 @@ LEASES = Table(
     _moment("until"),
 )
 
-# These are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
+# These tables are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
 JOURNAL = Table(
     "journal",
     METADATA,
@@ -259,7 +259,7 @@ LEDGER = Table(
     Index("ledger_by_period", "period"),
 )
 
-# What is left here of entries that were moved to a file: enough to check the chain, and to know each key once.
+# The remains of entries that were moved to a file: enough to check the chain, and to know each key once.
 LEDGER_ARCHIVED = Table(
     "ledger_archived",
     METADATA,
@@ -297,7 +297,7 @@ LEDGER_PERIODS = Table(
     Index("ledger_periods_by_period", "period", unique=True),
 )
 
-# What holds from a month on; without an amount: nothing does any more.
+# Each row holds from its month on; a row without an amount ends the budget.
 BUDGETS = Table(
     "budgets",
     METADATA,

@@ -1,4 +1,4 @@
-"""Small writes of many threads, done together: whoever comes first writes for all that wait."""
+"""Write batching: one thread writes the small writes of all waiting threads in one transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
-class _Asked(Generic[_Item, _Result]):
+class _PendingWrite(Generic[_Item, _Result]):
     item: _Item
     done: bool = False
     result: _Result | None = None
@@ -20,52 +20,57 @@ class _Asked(Generic[_Item, _Result]):
 
 
 class Combining(Generic[_Item, _Result]):
-    """``write`` writes some items in one transaction, all or none, and gives a result for each. Of the items that are
-    about the same thing, as ``about`` says, one is written at a time. May be shared by threads."""
+    """Writes items of many threads together. May be shared by threads.
+
+    ``write`` writes several items in one transaction, all or none, and returns a result for each. Of the items about
+    the same thing, as ``about`` says, one is written at a time.
+    """
 
     def __init__(
         self, write: Callable[[Sequence[_Item]], Sequence[_Result]], about: Callable[[_Item], Hashable]
     ) -> None:
         self._write, self._about = write, about
-        self._waiting: list[_Asked[_Item, _Result]] = []
-        self._counting = threading.Lock()
-        self._one = threading.Lock()
+        self._waiting: list[_PendingWrite[_Item, _Result]] = []
+        self._waiting_lock = threading.Lock()
+        self._write_lock = threading.Lock()
 
     def do(self, item: _Item) -> _Result:
-        """The result of the item, once it is written. What ``write`` raises for this item alone; what is wrong with
-        another one is told to the one who asked for that."""
-        mine = _Asked[_Item, _Result](item)
-        with self._counting:
-            self._waiting.append(mine)
-        while not mine.done:
-            with self._one:
-                if not mine.done:
-                    self._write_for(self._taken())
-        if mine.error is not None:
-            raise mine.error
-        return cast("_Result", mine.result)
+        """Write the item and return its result. Raises what ``write`` raises for this item alone.
 
-    def _taken(self) -> list[_Asked[_Item, _Result]]:
-        """The first that waits about each thing."""
-        with self._counting:
-            first: dict[Hashable, _Asked[_Item, _Result]] = {}
-            for asked in self._waiting:
-                first.setdefault(self._about(asked.item), asked)
-            taken = list(first.values())
-            self._waiting = [asked for asked in self._waiting if all(asked is not one for one in taken)]
-        return taken
+        An error of another item goes to the thread that submitted that one.
+        """
+        own_write = _PendingWrite[_Item, _Result](item)
+        with self._waiting_lock:
+            self._waiting.append(own_write)
+        while not own_write.done:
+            with self._write_lock:
+                if not own_write.done:
+                    self._write_for(self._take_batch())
+        if own_write.error is not None:
+            raise own_write.error
+        return cast("_Result", own_write.result)
 
-    def _write_for(self, some: Sequence[_Asked[_Item, _Result]]) -> None:
+    def _take_batch(self) -> list[_PendingWrite[_Item, _Result]]:
+        """Return the first waiting item about each thing."""
+        with self._waiting_lock:
+            first: dict[Hashable, _PendingWrite[_Item, _Result]] = {}
+            for pending in self._waiting:
+                first.setdefault(self._about(pending.item), pending)
+            batch = list(first.values())
+            self._waiting = [pending for pending in self._waiting if all(pending is not one for one in batch)]
+        return batch
+
+    def _write_for(self, batch: Sequence[_PendingWrite[_Item, _Result]]) -> None:
         try:
-            for asked, result in zip(some, self._write([asked.item for asked in some]), strict=True):
-                asked.result = result
+            for pending, result in zip(batch, self._write([pending.item for pending in batch]), strict=True):
+                pending.result = result
         except Exception as error:
-            if len(some) > 1:
-                # Nothing is written: each by itself, so that the others do not suffer.
-                for asked in some:
-                    self._write_for([asked])
+            if len(batch) > 1:
+                # Nothing is written, so each is written by itself, and a bad item affects no other.
+                for pending in batch:
+                    self._write_for([pending])
             else:
-                some[0].error = error
+                batch[0].error = error
         finally:
-            for asked in some:
-                asked.done = True
+            for pending in batch:
+                pending.done = True

@@ -165,7 +165,7 @@ def test_books_are_kept_brought_back_and_moved_to_archives(home: Path, tmp_path:
     for command in (("restore", tmp_path / "old.gz"), ("verify", "--archive", tmp_path / "books.gz")):
         assert "name a file that" in run(tmp_path / "third", *command, code=1).stderr
     (tmp_path / "old.gz").write_bytes(b"something else")
-    assert "is no file of books" in run(home, "verify", "--archive", tmp_path / "old.gz", code=1).stderr
+    assert "is no backup or archive file" in run(home, "verify", "--archive", tmp_path / "old.gz", code=1).stderr
 
 
 def test_what_somebody_changed_is_found(home: Path) -> None:

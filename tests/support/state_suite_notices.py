@@ -91,7 +91,7 @@ class NoticesSuite(StateSuite):
         with pytest.raises(StateError):
             store.add_notice(replace(FIRST, attempt="nobody"))
         for seconds in (math.inf, math.nan):
-            with pytest.raises(ValueError, match="cannot be kept"):
+            with pytest.raises(ValueError, match="cannot be stored"):
                 store.add_notice(replace(FIRST, seconds=seconds))
         with pytest.raises(TypeError):
             store.add_notice(replace(FIRST, seconds=True))

@@ -241,7 +241,7 @@ def test_compute_engine_after_trouble_it_does_not_wait_for_what_was_missed(preem
 def test_compute_engine_a_server_that_does_not_hang_is_asked_once_a_second(
     preempted: Watch, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imds_gcp, "HANGS", 0)
+    monkeypatch.setattr(imds_gcp, "HANG_SECONDS", 0)
     assert preempted.look(lambda _: None) == 0.0
     assert 0.9 < preempted.look(lambda _: None) <= 1.0
 

@@ -22,7 +22,7 @@ def other() -> Iterator[tuple[subprocess.Popen[bytes], Holder]]:
     code = "import sys; sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
         me = Holder.of_this_process()
-        yield process, replace(me, pid=process.pid, started=module._started(process.pid) or "")
+        yield process, replace(me, pid=process.pid, started=module._start_of(process.pid) or "")
         process.kill()
 
 
@@ -60,11 +60,11 @@ def test_where_there_is_no_proc(other: tuple[subprocess.Popen[bytes], Holder], m
     me = Holder.of_this_process()
     assert float(me.boot) == pytest.approx(psutil.boot_time(), abs=2)
     assert not me.is_gone()
-    holder = replace(me, pid=process.pid, started=module._started(process.pid) or "")
+    holder = replace(me, pid=process.pid, started=module._start_of(process.pid) or "")
     assert not holder.is_gone()
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert holder.is_gone()
     process.wait(60)
     assert holder.is_gone()
-    assert module._started(process.pid) is None
+    assert module._start_of(process.pid) is None

@@ -46,7 +46,7 @@ def test_each_returns_after_a_wait_that_began_when_its_own_was_written(
             name = f"{thread}/{number}"
             with writing, log.open("a") as file:
                 file.write(f"{name}\n")
-            one.settle()
+            one.sync()
             fine = fine and name in durable
         return fine
 
@@ -66,12 +66,12 @@ def test_a_disk_that_does_not_take_it_is_an_error_each_time(log: Path, monkeypat
         patched.setattr(os, "fsync", broken)
         for _ in range(2):
             with pytest.raises(SettleError, match="Input/output error"):
-                one.settle()
-    one.settle()
+                one.sync()
+    one.sync()
 
 
 def test_without_a_log_there_is_nothing_to_wait_for(tmp_path: Path) -> None:
-    Settling(tmp_path / "none").settle()
+    Settling(tmp_path / "none").sync()
 
 
 def test_whoever_writes_to_a_state_hears_that_its_disk_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,5 +92,5 @@ def test_whoever_writes_to_a_state_hears_that_its_disk_failed(tmp_path: Path, mo
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr(os, "fsync", broken)
-        with pytest.raises(StateError, match="not known to be on the disk: Input/output error"):
+        with pytest.raises(StateError, match="a commit may not be on the disk: Input/output error"):
             store.set_value("a", "c")

@@ -177,7 +177,7 @@ def test_the_newest_stay(tmp_path: Path) -> None:
     scene = Scene(tmp_path, keep=2)
     for step in range(1, 5):
         scene.save(step)
-        scene.until(lambda: scene.uploader.is_idle and scene.uploader._rest is None)
+        scene.until(lambda: scene.uploader.is_idle and scene.uploader._removal is None)
     assert steps(scene.target.path) == [3, 4]
 
 

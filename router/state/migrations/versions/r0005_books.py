@@ -1,6 +1,6 @@
-"""The ledger as books: what each entry was for, in which month it stands, a chain of hashes, closed months, archives.
+"""The ledger as books: the use of each entry, its month, a chain of hashes, closed months, archives.
 
-The rows that are there are written anew with their hashes; what they say stays.
+The rows that exist are written again with their hashes; their content stays.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _KEEPS, _GOES_ON = "is append-only", "goes on after its last row"
 
 
 def upgrade() -> None:
-    """Makes the tables, and writes the rows of the ledger anew."""
+    """Create the tables, and write the rows of the ledger again."""
     sqlite = op.get_bind().dialect.name == "sqlite"
     _make_ledger("ledger_new")
     _copy(sqlite=sqlite)
