@@ -1,7 +1,8 @@
-"""A job's past as an explorer would have seen it, tick by tick (:class:`router.spot.simulator.blind_policy.Known` of
-one
-window), so that a policy that was just begun can be brought to where one would be that had been there all the time.
-Pure."""
+"""Replay of a job's past to a blind policy, tick by tick, as views of one window. Pure.
+
+It brings a policy that was just begun to the state of one that had been there all the time. The views are
+:class:`router.spot.simulator.blind_policy.BlindView`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,11 @@ from router.spot.simulator.simulation import IDLE, NOWHERE, SPOT
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """Seconds since the job began. It was in ``zone`` on ``kind`` from ``since_s``, working from ``ready_s``, until
-    ``until_s`` (infinite: still); ``from_s`` and ``to_s``: seconds of work left then and at the end."""
+    """One stay of the job in ``zone`` on ``kind``; times are seconds since the job began.
+
+    It lasted from ``since_s``, working from ``ready_s``, until ``until_s`` (infinite: still). ``from_s`` and ``to_s``
+    are the seconds of work left then and at the end.
+    """
 
     kind: int
     zone: int
@@ -32,17 +36,17 @@ class Spell:
     to_s: float
 
     def there(self, at_s: float) -> bool:
-        """Whether it was there just before ``at_s`` and was not taken until then."""
+        """Return whether it was there just before ``at_s`` and was not preempted until then."""
         return self.since_s < at_s and (self.until_s > at_s or (self.until_s == at_s and not self.taken))
 
     def alike(self, other: Spell, until_s: float) -> bool:
-        """Whether it is the same before ``until_s``."""
+        """Return whether both are the same before ``until_s``."""
         ends = self.until_s == other.until_s and self.taken == other.taken
         same = (self.kind, self.zone, self.since_s) == (other.kind, other.zone, other.since_s)
         return same and (ends or min(self.until_s, other.until_s) >= until_s)
 
     def left_s(self, at_s: float, now_s: float) -> float:
-        """Work left at ``at_s``, as if it was done evenly."""
+        """Return the work left at ``at_s``, as if it was done evenly."""
         end = min(self.until_s, now_s)
         if at_s >= end or end <= self.ready_s:
             return self.to_s if at_s >= end else self.from_s
@@ -52,7 +56,7 @@ class Spell:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """That ``zone`` had spot (``up``) or not, to a ``launch`` or to a question."""
+    """The reply that ``zone`` had spot (``up``) or not, to a ``launch`` or to a probe."""
 
     at_s: float
     zone: int
@@ -62,8 +66,11 @@ class Said:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Story:
-    """All of it until ``now_s``, when ``left_s`` of work is left. ``spells`` and ``said`` in order; ``is_there``: the
-    last spell goes on. ``spot_usd``: by zone the times from which on prices held, and the prices."""
+    """A job's past until ``now_s``, when ``left_s`` of work is left.
+
+    ``spells`` and ``said`` are in order; ``is_there``: the last tenure goes on. ``spot_usd`` is by zone the times from
+    which on prices held, and the prices.
+    """
 
     terms: Terms
     now_s: float
@@ -75,12 +82,12 @@ class Story:
 
     @property
     def tick(self) -> int:
-        """The tick that it is."""
+        """The present tick."""
         return int(self.now_s // self.terms.tick_s)
 
 
 class Retelling:
-    """Goes through a story; ``known`` is what is seen at the moment."""
+    """A replay of a history; ``known`` is the view at its current moment."""
 
     def __init__(self, story: Story) -> None:
         self.story, self.terms = story, story.terms
@@ -92,8 +99,10 @@ class Retelling:
         self.tick, self.at_s, self.next = 0, 0.0, 0
 
     def told_to(self, player: Player | None) -> None:
-        """All ticks before the one that it is, those apart that were told before; None: nobody listens. A player that
-        can hear without deciding is not asked."""
+        """Replay to ``player`` all ticks before the present one that were not replayed before.
+
+        None: there is no session. A session that can be shown the past without deciding is not asked.
+        """
         for tick in range(self.next, self.story.tick):
             self._begin(tick, tick * self.terms.tick_s)
             wish = None
@@ -104,49 +113,52 @@ class Retelling:
             self._launch((tick + 1) * self.terms.tick_s, wish)
             if player is not None:
                 player.look(self.known)
-            self._hear((tick + 1) * self.terms.tick_s)
+            self._take_replies((tick + 1) * self.terms.tick_s)
         self.next = max(self.next, self.story.tick)
 
     def goes_on(self, story: Story) -> bool:
-        """Whether what was told is what ``story`` begins with, and more of it can be told."""
-        told_s, old = self.next * self.terms.tick_s, self.story
+        """Return whether ``story`` begins with what was replayed, and more of it can be replayed."""
+        replayed_s, old = self.next * self.terms.tick_s, self.story
         same = (story.terms.zones, story.terms.tick_s) == (self.terms.zones, self.terms.tick_s)
         if not same or story.tick < self.next or story.said[: self.heard] != old.said[: self.heard]:
             return False
-        if self.heard < len(story.said) and story.said[self.heard].at_s < told_s:
+        if self.heard < len(story.said) and story.said[self.heard].at_s < replayed_s:
             return False
-        before = [[s for s in one.spells if s.since_s < told_s] for one in (old, story)]
-        return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, told_s), *before))
+        before = [[s for s in one.spells if s.since_s < replayed_s] for one in (old, story)]
+        return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, replayed_s), *before))
 
     def of(self, story: Story) -> Retelling:
-        """As far as this one has told, of a story that goes on (:meth:`goes_on`)."""
-        found = copy(self)
-        found.story, found.terms = story, story.terms
-        found.asked, found.was_up, found.tried = [*self.asked], [*self.was_up], [*self.tried]
-        return found
+        """Return this replay, as far as it is, as one of a history that continues it (:meth:`goes_on`)."""
+        continued = copy(self)
+        continued.story, continued.terms = story, story.terms
+        continued.asked, continued.was_up, continued.tried = [*self.asked], [*self.was_up], [*self.tried]
+        return continued
 
     def now(self, *, launched: bool = False) -> Known:
-        """The moment that it is, before anything is done about it; ``launched``: before what was done just now."""
+        """Return the present view, before anything is done about it.
+
+        ``launched``: before what was done just now.
+        """
         story = self.story
         self._begin(story.tick, story.now_s)
         if launched:
             return self.known
         last = story.spells[-1] if story.spells else None
         if story.is_there and last is not None:
-            self._is_in(last)
+            self._enter_tenure(last)
         else:
             self.kind = IDLE
         self.left_s = story.left_s
         return self.known
 
     def after(self, wish: Wish) -> Known:
-        """The same once it is done; ``wish``: what was wished for."""
+        """Return the present view once the launches are done; ``wish`` is what was requested."""
         self._launch(float(np.nextafter(self.story.now_s, inf)), wish)
         return self.known
 
     @property
     def known(self) -> Known:
-        """What is seen."""
+        """The current view."""
         times = [usd[bisect_right(since, self.at_s) - 1] for since, usd in self.story.spot_usd]
         column = np.array(times)[:, None]
 
@@ -171,8 +183,8 @@ class Retelling:
         )
 
     def _begin(self, tick: int, at_s: float) -> None:
-        """What is seen before anything is decided at ``at_s``."""
-        self._hear(at_s)
+        """Set the view before anything is decided at ``at_s``."""
+        self._take_replies(at_s)
         self.tick, self.at_s = tick, at_s
         begun = [spell for spell in self.story.spells if spell.since_s < at_s]
         last = begun[-1] if begun else None
@@ -182,7 +194,7 @@ class Retelling:
         self.left_s = last.left_s(at_s, self.story.now_s)
         self.home = last.zone
         if last.there(at_s):
-            self._is_in(last)
+            self._enter_tenure(last)
             return
         self.zone, self.delay_s = last.zone, 0.0
         before = (tick - 1) * self.terms.tick_s
@@ -190,7 +202,7 @@ class Retelling:
             self.lost = True
             self.asked[last.zone], self.was_up[last.zone] = tick, False
 
-    def _is_in(self, spell: Spell) -> None:
+    def _enter_tenure(self, spell: Spell) -> None:
         self.kind, self.zone, self.lost = spell.kind, spell.zone, False
         self.since = int(spell.since_s // self.terms.tick_s)
         self.delay_s = max(0.0, spell.ready_s - max(spell.since_s, self.at_s))
@@ -198,8 +210,10 @@ class Retelling:
             self.asked[spell.zone], self.was_up[spell.zone] = self.tick, True
 
     def _launch(self, before_s: float, wish: Wish | None) -> None:
-        """What was done in the tick, of what was before ``before_s``. Spot that runs and is wished for counts as
-        tried."""
+        """Apply what was done in the tick before ``before_s``.
+
+        Spot that runs and is requested counts as tried.
+        """
         own = self.zone if self.kind == SPOT and wish is not None and not wish.leave[0] else NOWHERE
         zones = range(len(self.asked))
         begins = self.tick * self.terms.tick_s
@@ -217,8 +231,8 @@ class Retelling:
             if own == spell.zone and wish is not None and isfinite(wish.spot[own, 0]) and spell.since_s < self.at_s:
                 self.tried[own] = True
 
-    def _hear(self, before_s: float) -> None:
-        """All that was said before."""
+    def _take_replies(self, before_s: float) -> None:
+        """Take in all replies before ``before_s``."""
         said = self.story.said
         while self.heard < len(said) and said[self.heard].at_s < before_s:
             one = said[self.heard]
@@ -227,22 +241,25 @@ class Retelling:
 
 
 class Kept:
-    """What the player of one job has heard, from one decision to the next: only what is new is told. Decisions are the
-    same as those of a player that is told everything anew; for who plays thousands of them."""
+    """The memory of one job's session from one decision to the next, so that only new ticks are replayed.
+
+    Decisions are the same as those of a session to which everything is replayed; it is for callers that play thousands
+    of them.
+    """
 
     def __init__(self) -> None:
-        self._told: Retelling | None = None
-        self._heard: Player | None = None
+        self._replay: Retelling | None = None
+        self._session: Player | None = None
 
     def told_to(self, player: Player, story: Story) -> Retelling:
-        """``story`` told to a player that was just begun, as far as the tick that it is."""
-        told = Retelling(story)
-        before = self._told
-        if before is not None and before.goes_on(story) and isinstance(player, Hearer) and player.recall(self._heard):
-            told = before.of(story)
-        told.told_to(player)
+        """Return the replay of ``story`` to a session that was just begun, up to the present tick."""
+        replay = Retelling(story)
+        before = self._replay
+        if before is not None and before.goes_on(story) and isinstance(player, Hearer) and player.recall(self._session):
+            replay = before.of(story)
+        replay.told_to(player)
         if isinstance(player, Hearer):
             twin = copy(player)
             twin.recall(player)
-            self._told, self._heard = told.of(story), twin
-        return told
+            self._replay, self._session = replay.of(story), twin
+        return replay
