@@ -12,7 +12,7 @@ from router.spot.policies.registry import Named
 
 AS_RUN: Final = "as-run"
 _AS_RUN: Final = Named(
-    AS_RUN, "stepfare's own exactly as `watch` runs it: asked, fits, net", plays=play_as_run, exact=True
+    AS_RUN, "stepfare's own exactly as `watch` runs it: asks zones, fits, deadline guard", plays=play_as_run, exact=True
 )
 _OURS: Final = published.POLICIES[published.OURS]
 # Our two policies stand first.

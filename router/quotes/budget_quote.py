@@ -58,7 +58,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         steps=asking.steps,
         reaches=reaches,
         places=asking.somewhere(menu),
-        conditions=conditions(asking, menu, stage.weather, trade.policy_name),
+        conditions=conditions(asking, menu, stage.availability, trade.policy_name),
         policy=trade.policy_name,
         draws=DRAWS,
         book_digest=trade.book.digest,

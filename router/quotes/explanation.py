@@ -155,7 +155,7 @@ def sizes_alone(
     return menus
 
 
-def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: str) -> tuple[str, ...]:
+def conditions(asking: Asking, menu: Sequence[Venue], availability: Weather, policy: str) -> tuple[str, ...]:
     """Return the conditions on which the quote holds."""
     sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
     if any(v.sure for v in menu):
@@ -170,9 +170,9 @@ def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: 
         sentences.append(
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
         )
-    if any(not v.sure for v in menu) and not weather.observed:
+    if any(not v.sure for v in menu) and not availability.observed:
         sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
-    if any(not v.sure for v in menu) and weather.observed:
+    if any(not v.sure for v in menu) and availability.observed:
         sentences.append(_uncertainty(asking.trade.fit))
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
         sentences.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")

@@ -30,17 +30,23 @@ Pair = tuple[Floats, Floats]  # dollars, seconds
 
 
 def forecasts(
-    ground: Ground, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy, rng: np.random.Generator
+    ground: Ground,
+    hazard_model: Outlook,
+    zones: Ints,
+    job: Task,
+    at: Ints,
+    player: VectorPolicy,
+    rng: np.random.Generator,
 ) -> Pair:
     """Return by [start, draw] the forecasts of jobs that start after each of these ticks.
 
-    ``outlook`` is of ``zones``.
+    ``hazard_model`` is of ``zones``.
     """
-    sky = ground.sky(zones, at)
-    each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))
+    state = ground.state(zones, at)
+    each = Sky(state.up.repeat(DRAWS, 0), state.age_h.repeat(DRAWS, 0))
     ticks = ground.past + job.ticks(ground.series.tick_s)
     like = ground.scene(zones, job, np.zeros((1, ticks), dtype=np.int64))
-    scene = windows(outlook, each, like, at.size * DRAWS, rng)
+    scene = windows(hazard_model, each, like, at.size * DRAWS, rng)
     length = scene.series.ticks // (at.size * DRAWS)
     usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # prices at the time of the quote
     return played(replace(scene, spot_usd=usd), player, at.size, DRAWS)
@@ -59,16 +65,16 @@ def played(scene: Scene, player: VectorPolicy, rows: int, columns: int) -> Pair:
 
 
 def player_of(
-    ground: Ground, outlook: Outlook, zones: Ints, job: Task, end: int, policy_for: PolicyFor
+    ground: Ground, hazard_model: Outlook, zones: Ints, job: Task, end: int, policy_for: PolicyFor
 ) -> VectorPolicy:
     """Return the policy that plays quotes and outcomes alike.
 
-    It knows nothing after ``end``. ``outlook`` is of all zones.
+    It knows nothing after ``end``. ``hazard_model`` is of all zones.
     """
     ticks = job.ticks(ground.series.tick_s)
     like = ground.scene(zones, job, np.zeros((1, ground.past + ticks), dtype=np.int64))
     usd = ground.usd[zones, :end].mean(axis=1, keepdims=True)
-    return policy_for(outlook.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
+    return policy_for(hazard_model.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
 
 
 def map_of(past: Sequence[tuple[int, Places]]) -> Calibrating:

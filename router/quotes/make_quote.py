@@ -233,7 +233,7 @@ class _QuoteBuilder:
         return found
 
     def _list_conditions(self, s: Simulated) -> tuple[str, ...]:
-        said = conditions(self.asking, s.stage.venues, s.stage.weather, self.asking.trade.policy_name)
+        said = conditions(self.asking, s.stage.venues, s.stage.availability, self.asking.trade.policy_name)
         if s.window_s < self.asked_s:
             early = self.start + timedelta(seconds=s.window_s)
             said += (f"run as for a deadline of {early:%Y-%m-%d %H:%MZ}: no run for a later one cost less",)

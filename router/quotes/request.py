@@ -81,7 +81,7 @@ class Asking:
         self.untold = tuple(filter(None, (untold(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
-        self._weather: dict[tuple[str, ...], Weather] = {}
+        self._availability: dict[tuple[str, ...], Weather] = {}
         self._policies: dict[tuple[str, ...], VectorPolicy] = {}
         self._linked: dict[tuple[RegionId, RegionId], bool] = {}
 
@@ -137,30 +137,32 @@ class Asking:
         them (0: the first one's own), and the slack that ``least_steps`` leave in it.
         """
         trade = self.trade
-        weather = self.weather(venues)
+        availability = self.availability(venues)
         key = keys(venues)
 
-        def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+        def policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
             if key not in self._policies:
                 share = self.least_steps / max(self.steps, 1)
                 deadline_s = max(like.task.deadline_s, self.horizon_s)
                 task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
-                self._policies[key] = trade.policy_for(outlook, replace(like, task=task))
+                self._policies[key] = trade.policy_for(hazard_model, replace(like, task=task))
             return self._policies[key]
 
-        return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
+        return Stage(
+            self.job, self.steps, venues, availability, clock, draws, trade.seed + seed, self.move_usd, policy_for
+        )
 
-    def weather(self, venues: Sequence[Venue]) -> Weather:
+    def availability(self, venues: Sequence[Venue]) -> Weather:
         """Return the expected availability of these options."""
         key = keys(venues)
-        if key not in self._weather:
-            self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
-        return self._weather[key]
+        if key not in self._availability:
+            self._availability[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
+        return self._availability[key]
 
     def levels(self, venues: Sequence[Venue]) -> Levels:
         """Return how draws there are read: as past quotes held, where availability was observed and learned from."""
         fit = self.trade.fit
-        return Levels() if fit is None or not self.weather(venues).observed else Levels(fit.cost, fit.finish)
+        return Levels() if fit is None or not self.availability(venues).observed else Levels(fit.cost, fit.finish)
 
     def move_usd(self, source: RegionId, to: RegionId) -> float:
         """Return the cost of one move of the checkpoint; infinite where no tariff is known."""
@@ -220,7 +222,7 @@ class Asking:
 
     def somewhere(self, venues: Sequence[Venue]) -> tuple[Somewhere, ...]:
         """Return the options as a quote names them."""
-        basis = self.weather(venues).basis
+        basis = self.availability(venues).basis
         return tuple(_to_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
 
 
@@ -241,7 +243,7 @@ def where(candidate: Candidate) -> str:
     return "/".join(p for p in (offer.cloud, offer.region, offer.zone, offer.instance_type) if p)
 
 
-def _to_somewhere(v: Venue, weather: str) -> Somewhere:
+def _to_somewhere(v: Venue, basis: str) -> Somewhere:
     offer, c = v.candidate.offer, v.candidate
     price = usd(v.usd_per_hour)
     assert price is not None
@@ -253,7 +255,7 @@ def _to_somewhere(v: Venue, weather: str) -> Somewhere:
         usd_per_hour=price,
         steps_per_hour=v.steps_per_hour,
         price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
-        weather=weather,
+        weather=basis,
         weak=c.weak,
     )
 

@@ -49,7 +49,7 @@ class Played:
 
     ``usd`` is the whole cost, ``egress_usd`` (data and checkpoints) and ``spot_usd`` included. ``finish_s`` is from the
     start, by the clock; infinite where the job is never done. ``slow`` is the draw's work over the expected work.
-    ``first`` is the option where it began; ``course`` [draw, tick] is where it ran, ``NOWHERE`` while it waits.
+    ``first`` is the option where it began; ``option_by_tick`` [draw, tick] is where it ran, ``NOWHERE`` while it waits.
     """
 
     usd: Floats
@@ -62,7 +62,7 @@ class Played:
     launches: Ints
     slow: Floats
     first: Ints
-    course: NDArray[np.int16]
+    option_by_tick: NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Stage:
         job: Job,
         steps: int,
         venues: Sequence[Venue],
-        weather: Weather,
+        availability: Weather,
         clock: Clock,
         draws: int,
         seed: int,
@@ -104,12 +104,12 @@ class Stage:
         policy_for: PolicyFor,
     ) -> None:
         self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
-        self.weather = weather
+        self.availability = availability
         self.startup_s = round(venues[0].startup_hours * HOUR_S)
         self.like = self._build_inputs(_move_costs(job, venues, move_usd))
         self.scene = self._simulate_availability(draws, seed)
         self.slow = self._draw_slowness(draws, np.random.default_rng((seed, 1)))
-        self.policy = policy_for(weather.outlook, self.like)
+        self.policy = policy_for(availability.hazard_model, self.like)
 
     def work_s(self, steps: float) -> int:
         """Return the work of these steps in seconds of the first option's time."""
@@ -145,7 +145,7 @@ class Stage:
     def _case_outcome(
         self, got: Outcome, brought: Floats, watched: _WindowRecorder, part: slice, begins: int
     ) -> Played:
-        ends, course = np.isfinite(got.usd[part]), watched.course[begins:, part].T
+        ends, option_by_tick = np.isfinite(got.usd[part]), watched.option_by_tick[begins:, part].T
         spare_usd = np.where(ends, got.spare_usd[part], 0.0)
         on_spot = ~got.late[part] & watched.on_spot[part]
         return Played(
@@ -159,7 +159,7 @@ class Stage:
             launches=got.launches[part],
             slow=self.slow[: part.stop - part.start],
             first=watched.first[part],
-            course=course,
+            option_by_tick=option_by_tick,
         )
 
     def _build_inputs(self, ways: Ways) -> Scene:
@@ -172,9 +172,11 @@ class Stage:
 
     def _simulate_availability(self, draws: int, seed: int) -> Scene:
         """Return the inputs with simulated availability: the same for options in one pool, no spot for sure ones."""
-        weather = self.weather
-        simulated = windows(weather.outlook, weather.sky, self.like, draws, np.random.default_rng((seed, 0)))
-        up = simulated.up[np.array(weather.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
+        availability = self.availability
+        simulated = windows(
+            availability.hazard_model, availability.state, self.like, draws, np.random.default_rng((seed, 0))
+        )
+        up = simulated.up[np.array(availability.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
         zones = tuple(replace(z, counts=up[i].astype(np.int64)) for i, z in enumerate(simulated.series.zones))
         return replace(simulated, up=up, series=Series(self.clock.tick_s, zones))
 
@@ -229,7 +231,7 @@ class _WindowRecorder:
     def __init__(self, windows: int, ticks: int) -> None:
         self.first: Ints = np.zeros(windows, dtype=np.int64)
         self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
-        self.course = np.full((ticks, windows), NOWHERE, dtype=np.int16)
+        self.option_by_tick = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
     def __call__(self, now: Now) -> None:
         """Record one tick; see :data:`~router.spot.simulator.simulation.FullViewListener`."""
@@ -238,12 +240,12 @@ class _WindowRecorder:
             self.first[now.window[new]] = now.last[new]
             self.begun[now.window[new]] = True
         self.on_spot[now.window] = now.kind == SPOT
-        self.course[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
+        self.option_by_tick[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 
 def stretches(played: Played, draw: int, tick_s: int) -> tuple[Stretch, ...]:
     """Return the stretches of one draw; after its deadline a late one stays where it was at its end."""
-    options_by_tick = played.course[draw].tolist()
+    options_by_tick = played.option_by_tick[draw].tolist()
     ticks = -(-round(float(played.finish_s[draw])) // tick_s)
     at = [*options_by_tick, *([options_by_tick[-1]] * (ticks - len(options_by_tick)))] if options_by_tick else []
     segments: list[Stretch] = []

@@ -189,7 +189,7 @@ def test_going_on_with_fast_on_demand_is_not_taken_for_slow() -> None:
 
 def test_the_same_seed_makes_the_same_tables() -> None:
     outlook, scene = several(3, 2)
-    one, two, other = (Foreseen.fitted(outlook, scene, seed).mind.tables for seed in (5, 5, 6))
+    one, two, other = (Foreseen.fitted(outlook, scene, seed).model.tables for seed in (5, 5, 6))
     for name in ("launch", "stay", "to_demand", "on_demand", "home"):
         assert (getattr(one, name) == getattr(two, name)).all()
     assert (one.stay != other.stay).any()

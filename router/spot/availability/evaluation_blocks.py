@@ -50,7 +50,7 @@ class Ground:
         edges = self.edges()
         return np.linspace(edges[block], edges[block + 1], count, endpoint=False).astype(np.int64) - 1
 
-    def sky(self, zones: Ints, at: Ints) -> Sky:
+    def state(self, zones: Ints, at: Ints) -> Sky:
         """Return the states by [window, zone] at these ticks."""
         return Sky(self.up[zones][:, at].T, self.ages[zones][:, at].T)
 

@@ -45,10 +45,10 @@ class WeatherFit:
         """Return whether quotes may still use the fit."""
         return self.since <= now and now - self.until <= FRESH
 
-    def drifting(self, outlook: Outlook) -> Outlook:
+    def drifting(self, hazard_model: Outlook) -> Outlook:
         """Return a hazard model of the same rates, with the learned drift."""
         sizes = [sum(p * s.size for p, s in zip(shares, GRID, strict=True)) for shares in self.likely]
-        return _Drifting(outlook.events, outlook.hours, sum(sizes) / len(sizes), self.likely)
+        return _Drifting(hazard_model.events, hazard_model.hours, sum(sizes) / len(sizes), self.likely)
 
 
 def fit_to_json(fit: WeatherFit) -> str:

@@ -37,24 +37,24 @@ class Forecast:
         return float(1 - self.late.mean())
 
 
-def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
+def windows(hazard_model: Outlook, state: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
     """Return ``draws`` simulated windows with the task, moves and last prices of ``like``, joined in one series.
 
-    Each draws hazards of its own. Of several zones those of one region change scarcity together. ``sky`` is by [zone],
-    or by [draw, zone] where each draw has its own: the state at the last tick before a window; None: a state after a
-    long while. Before each window lie ``PAST_H`` hours that agree with its state, so that
+    Each draws hazards of its own. Of several zones those of one region change scarcity together. ``state`` is by
+    [zone], or by [draw, zone] where each draw has its own: the state at the last tick before a window; None: a state
+    after a long while. Before each window lie ``PAST_H`` hours that agree with its state, so that
     :meth:`SimulationInputs.before` tells what was seen; further back lies another window. Raise ValueError where
-    ``outlook`` or ``sky`` does not have as many zones as ``like``.
+    ``hazard_model`` or ``state`` does not have as many zones as ``like``.
     """
     zones, tick_s = len(like.series.zones), like.tick_s
-    if outlook.zones != zones or (sky is not None and sky.up.shape not in {(zones,), (draws, zones)}):
+    if hazard_model.zones != zones or (state is not None and state.up.shape not in {(zones,), (draws, zones)}):
         raise ValueError(f"the hazard model and the states must have the {zones} zones of the inputs")
-    hazards, past = outlook.draw(draws, rng), PAST_H * HOUR_S // tick_s
+    hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
     swings = _scarcity(like, draws, rng)
-    if sky is None:
-        up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
+    if state is None:
+        up = play(hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
     else:
-        now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
+        now = Sky(np.broadcast_to(state.up, (draws, zones)), np.broadcast_to(state.age_h, (draws, zones)))
         before, after = (
             _simulate_before(hazards, now, past, tick_s, rng),
             play(hazards, now, like.ticks, tick_s, rng, swings),
@@ -64,8 +64,8 @@ def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.
 
 
 def forecast(
-    outlook: Outlook,
-    sky: Sky | None,
+    hazard_model: Outlook,
+    state: Sky | None,
     like: Scene,
     policy: VectorPolicy,
     draws: int,
@@ -73,7 +73,7 @@ def forecast(
     net: Net = Net.EXACT,
 ) -> Forecast:
     """Return what ``policy`` makes of simulated windows; see :func:`simulate_windows`."""
-    scene = windows(outlook, sky, like, draws, rng)
+    scene = windows(hazard_model, state, like, draws, rng)
     got = simulate(scene, policy, net)
     return Forecast(
         usd=got.usd,
@@ -97,20 +97,20 @@ def _scarcity(like: Scene, draws: int, rng: np.random.Generator) -> Swings | Non
     return Swings.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
 
 
-def _simulate_before(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
-    """Return by [draw, zone, tick] availability that ends in ``sky``.
+def _simulate_before(hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+    """Return by [draw, zone, tick] availability that ends in ``state``.
 
     Up and down times that follow each other independently are the same backwards: before the present one lies a whole
     one of the other kind.
     """
     step = tick_s / HOUR_S
-    other = ~sky.up
+    other = ~state.up
     older = play(hazards, Sky(other, np.full(other.shape, step)), max(ticks - 1, 0), tick_s, rng)
     older = np.concatenate([other[..., None], older], axis=2)
-    lasted = np.maximum(np.rint(sky.age_h / step), 1).astype(np.int64)[..., None]
+    lasted = np.maximum(np.rint(state.age_h / step), 1).astype(np.int64)[..., None]
     ago = np.arange(ticks)[None, None]
     backwards = np.where(
-        ago < lasted, sky.up[..., None], np.take_along_axis(older, np.maximum(ago - lasted, 0), axis=2)
+        ago < lasted, state.up[..., None], np.take_along_axis(older, np.maximum(ago - lasted, 0), axis=2)
     )
     forwards: Bools = backwards[..., ::-1]
     return forwards

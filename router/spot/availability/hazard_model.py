@@ -144,10 +144,10 @@ class Outlook:
     def usual(self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0) -> Sky:
         """Return by [draw, zone] states after a long while."""
         rates = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
-        sky = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
+        state = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
         for _ in range(int(hours)):
-            run(rates, sky, 1.0, rng)
-        return sky
+            run(rates, state, 1.0, rng)
+        return state
 
 
 @dataclass(eq=False, slots=True)
@@ -174,26 +174,26 @@ class Swings:
 
 
 def play(
-    hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
+    hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
 ) -> Bools:
-    """Return by [draw, zone, tick] availability simulated from these hazards after ``sky``, which is not changed.
+    """Return by [draw, zone, tick] availability simulated from these hazards after ``state``, which is not changed.
 
     ``hazards`` is by [draw, zone, up, class].
     """
-    now, hours = sky.copy(), tick_s / HOUR_S
-    up = np.empty((*sky.up.shape, ticks), dtype=bool)
+    now, hours = state.copy(), tick_s / HOUR_S
+    up = np.empty((*state.up.shape, ticks), dtype=bool)
     for i in range(ticks):
         run(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
         up[..., i] = now.up
     return up
 
 
-def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
-    """Advance ``sky`` by ``hours`` in place."""
-    draws, zones = sky.up.shape
-    at = (np.arange(draws)[:, None], np.arange(zones)[None], sky.up.astype(np.int64), age_class(sky.age_h))
+def run(hazards: Floats, state: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
+    """Advance ``state`` by ``hours`` in place."""
+    draws, zones = state.up.shape
+    at = (np.arange(draws)[:, None], np.arange(zones)[None], state.up.astype(np.int64), age_class(state.age_h))
     rate = hazards[at]
     if scarcity is not None:
-        rate = rate * np.exp(np.where(sky.up, scarcity, -scarcity))
-    changes = rng.random(sky.up.shape) < -np.expm1(-rate * hours)
-    sky.pass_on(sky.up ^ changes, hours)
+        rate = rate * np.exp(np.where(state.up, scarcity, -scarcity))
+    changes = rng.random(state.up.shape) < -np.expm1(-rate * hours)
+    state.pass_on(state.up ^ changes, hours)

@@ -34,23 +34,23 @@ class Chain:
     two grid values that they would lie between, right on average.
     """
 
-    weather: Weather
+    hazards: Weather
     shape: Shape
     change: Singles
     low: Ints
     high: Singles
 
     @classmethod
-    def of(cls, weather: Weather, shape: Shape | None = None) -> Chain:
-        """Return the chain whose changes have the probabilities that ``weather`` gives in each state."""
+    def of(cls, hazards: Weather, shape: Shape | None = None) -> Chain:
+        """Return the chain whose changes have the probabilities that ``hazards`` gives in each state."""
         shape = shape or Shape()
-        hours = weather.tick_s / HOUR_S
+        hours = hazards.tick_s / HOUR_S
         grid = np.meshgrid(shape.classes, [0.0, 1.0], np.array(shape.ages) * hours, shape.levels, indexing="ij")
-        change = weather.changes(grid[1] > 0, grid[2], grid[3], grid[0])
+        change = hazards.changes(grid[1] > 0, grid[2], grid[3], grid[0])
         levels = np.array(shape.levels)
         then = np.array([[0.0], [1.0]])
         low, high = _levels(levels + (then - levels) * -np.expm1(-hours / FAST_H), levels)
-        return cls(weather, shape, change.astype(np.float32), low, high.astype(np.float32))
+        return cls(hazards, shape, change.astype(np.float32), low, high.astype(np.float32))
 
     @property
     def older(self) -> Floats:
@@ -86,7 +86,7 @@ class Chain:
 
         The states are class, up, age and level.
         """
-        ticks = np.maximum(seen.age_h * HOUR_S / self.weather.tick_s, 1)
+        ticks = np.maximum(seen.age_h * HOUR_S / self.hazards.tick_s, 1)
         age = np.abs(np.log(ticks)[..., None] - np.log(self.shape.ages)).argmin(axis=-1)
         level, higher = _levels(seen.fast, np.array(self.shape.levels))
         first, next_ = _levels(seen.slow, np.array(self.shape.classes))

@@ -75,13 +75,13 @@ def sighting(observations: Iterable[tuple[datetime, bool]], longest_gap: timedel
 class Weather:
     """Expected availability of the options of a quote.
 
-    ``outlook`` is by [option]. ``sky`` is the present state, where it is known of all options that may be lost.
+    ``hazard_model`` is by [option]. ``state`` is the present state, where it is known of all options that may be lost.
     ``basis`` is by [option] the source of the estimate, in words. ``pool`` is by [option] the option whose availability
     it shares.
     """
 
-    outlook: Outlook
-    sky: Sky | None
+    hazard_model: Outlook
+    state: Sky | None
     basis: tuple[str, ...]
     pool: tuple[int, ...]
 
@@ -100,8 +100,8 @@ def weather_of(
     learned drift, for options of which anything was observed.
     """
     known = [None if v.sure or len(v.pool) != 1 else seen.get(v.pool[0]) for v in venues]
-    outlook = Outlook(*known_hazards(np.array([_hazard_rates(v) for v in venues]), known))
-    basis, skies = [], []
+    hazard_model = Outlook(*known_hazards(np.array([_hazard_rates(v) for v in venues]), known))
+    basis, states = [], []
     for v, own in zip(venues, known, strict=True):
         if v.sure:
             basis.append("on-demand: assumed to be available")
@@ -111,10 +111,10 @@ def weather_of(
         else:
             basis.append("prior: interruptions by cloud and accelerator")
         recent = own is not None and now - own.at <= _RECENT
-        skies.append((own.up, own.age_h) if own is not None and recent else None)
+        states.append((own.up, own.age_h) if own is not None and recent else None)
     if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
-        outlook = fit.drifting(outlook)
-    return Weather(outlook, _current_states(venues, skies), tuple(basis), _shared_pools(venues))
+        hazard_model = fit.drifting(hazard_model)
+    return Weather(hazard_model, _current_states(venues, states), tuple(basis), _shared_pools(venues))
 
 
 def known_hazards(rates: Floats, seen: Sequence[Sighting | None]) -> tuple[Floats, Floats]:
@@ -156,9 +156,9 @@ def hazards_of(prior: tuple[float, float] | None) -> tuple[float, float]:
     return 1 / max(prior[0], _LEAST_WAIT_HOURS), max(prior[1], _NEVER_PER_HOUR)
 
 
-def _current_states(venues: Sequence[Venue], skies: Sequence[tuple[bool, float] | None]) -> Sky | None:
-    known = [(False, 1.0) if v.sure else sky for v, sky in zip(venues, skies, strict=True)]
-    if any(sky is None for sky in known) or all(v.sure for v in venues):
+def _current_states(venues: Sequence[Venue], states: Sequence[tuple[bool, float] | None]) -> Sky | None:
+    known = [(False, 1.0) if v.sure else state for v, state in zip(venues, states, strict=True)]
+    if any(state is None for state in known) or all(v.sure for v in venues):
         return None
     return Sky(np.array([s[0] for s in known if s]), np.array([s[1] for s in known if s]))
 

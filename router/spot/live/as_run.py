@@ -101,7 +101,7 @@ def _policy(chosen: RunPolicy, lookup: Watched, *, keeps: bool) -> Policy:
     """Return a policy for one window: its memory is of one job."""
     policy = policy_of(chosen, watched=lookup)
     if keeps and isinstance(policy, SafetyNet) and isinstance(policy.inner, Steered):
-        return SafetyNet(replace(policy.inner, kept=Kept()))
+        return SafetyNet(replace(policy.inner, memory=Kept()))
     return policy
 
 

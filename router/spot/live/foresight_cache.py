@@ -95,15 +95,15 @@ class _FitKey:
 
 
 def _fit_key(
-    terms: Terms, sites: Sequence[Site], outlook: Outlook, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
+    terms: Terms, sites: Sequence[Site], hazard_model: Outlook, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
 ) -> _FitKey:
     deadline_s = terms.ticks * terms.tick_s
     clock = max(clock_for(terms.tick_s), -(-deadline_s // clock_ticks))
     launch_s = terms.task.changeover_s + terms.launch_s
     return _FitKey(
         zones=len(sites),
-        events=_rounded(outlook.events, _HAZARD_DIGITS),
-        hours=_rounded(outlook.hours, _HAZARD_DIGITS),
+        events=_rounded(hazard_model.events, _HAZARD_DIGITS),
+        hours=_rounded(hazard_model.hours, _HAZARD_DIGITS),
         spot_usd=_rounded(np.array([s.first.usd_per_hour.dollars() for s in sites]), _PRICE_DIGITS),
         on_demand_usd=tuple(terms.on_demand_usd.tolist()),
         speed=_rounded(terms.speed, _PRICE_DIGITS),
@@ -132,6 +132,6 @@ def _cached_fit(case: _FitKey) -> ForeseenAsking:
     market = Market(
         np.array(case.spot_usd), np.array(case.on_demand_usd), np.array(case.speed), np.array(case.launch_s), ways
     )
-    outlook = Outlook(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
-    mind = Foresight.of(outlook, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws)
-    return ForeseenAsking(mind)
+    hazard_model = Outlook(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
+    model = Foresight.of(hazard_model, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws)
+    return ForeseenAsking(model)

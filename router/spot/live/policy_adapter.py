@@ -65,50 +65,50 @@ Making = Callable[[Terms, Sequence[Site]], Explorer]
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """A policy that decides as the blind policy that ``making`` returns, which begins anew for each decision.
+    """A policy that decides as the blind policy that ``factory`` returns, which begins anew for each decision.
 
-    A job without a deadline, or past it, and a gang that has notice to leave are decided by ``otherwise``: hints make
-    it save as that policy says.
+    A job without a deadline, or past it, and a gang that has notice to leave are decided by ``fallback``: hints make it
+    save as that policy says.
 
-    ``remembers``: the session's decisions depend on more than the present view; else the past is not replayed to it.
-    Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_sites`` zones it keeps those where
+    ``replays_past``: the session's decisions depend on more than the present view; else the past is not replayed to it.
+    Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_zones`` zones it keeps those where
     the job was, the fastest on demand and the cheapest.
 
-    ``apart``: for a blind policy that models losses itself. Each option is a zone of its own, and as fast as it is
-    where nothing is lost; every launch on spot takes longer by what a loss there costs.
+    ``models_losses``: for a blind policy that models losses itself. Each option is a zone of its own, and as fast as it
+    is where nothing is lost; every launch on spot takes longer by what a loss there costs.
 
-    ``kept``: the memory of a session, for one job that is asked again and again.
+    ``memory``: the memory of a session, for one job that is asked again and again.
     """
 
-    making: Making
-    remembers: bool = True
-    otherwise: Policy = field(default_factory=Greedy)
-    most_sites: int = MOST_SITES
+    factory: Making
+    replays_past: bool = True
+    fallback: Policy = field(default_factory=Greedy)
+    most_zones: int = MOST_SITES
     most_ticks: int = MOST_TICKS
-    apart: bool = False
-    kept: Kept | None = None
+    models_losses: bool = False
+    memory: Kept | None = None
 
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.spot.policies.interface.Policy`."""
         places = _options_by_key(o)
         if o.left is None or o.left < o.tick or not places:
-            return self.otherwise.decide(o)
+            return self.fallback.decide(o)
         if o.here is not None and o.event in _DISTURBED:
-            decision_on_notice = self.otherwise.decide(o)
+            decision_on_notice = self.fallback.decide(o)
             if isinstance(decision_on_notice, Save | Stay):
                 return decision_on_notice
-        sites = _build_zones(o, places, self.most_sites, apart=self.apart)
-        story = _build_history(o, sites, self.most_ticks, apart=self.apart)
-        player = self.making(story.terms, sites).begin(story.terms)
-        if self.remembers and self.kept is not None:
-            replay = self.kept.told_to(player, story)
+        sites = _build_zones(o, places, self.most_zones, models_losses=self.models_losses)
+        history = _build_history(o, sites, self.most_ticks, models_losses=self.models_losses)
+        player = self.factory(history.terms, sites).begin(history.terms)
+        if self.replays_past and self.memory is not None:
+            replay = self.memory.replay_to(player, history)
         else:
-            replay = Retelling(story)
-            replay.told_to(player if self.remembers else None)
+            replay = Retelling(history)
+            replay.replay_to(player if self.replays_past else None)
         known = replay.now(launched=o.event is Event.LAUNCHED)
         wish = player.act(known)
         if o.event is not Event.LAUNCHED:
-            return _to_decision(o, sites, story, known, wish)
+            return _to_decision(o, sites, history, known, wish)
         looks = player.look(replay.after(wish))
         spots = [s.spot for s, ask in zip(sites, [] if looks is None else looks[:, 0].tolist(), strict=False) if ask]
         keys = tuple(place.key for place in spots if place is not None)
@@ -123,7 +123,7 @@ def _options_by_key(o: Observation) -> dict[str, Place]:
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 
 
-def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, apart: bool) -> list[Site]:
+def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, models_losses: bool) -> list[Site]:
     """Return the zones by key, so that a fit does not depend on which of them were available lately.
 
     The order of the options has no influence. On-demand without a zone of its own goes with each spot option of the
@@ -131,7 +131,7 @@ def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, apar
     """
     groups: dict[str, list[Place]] = {}
     for place in places.values():
-        groups.setdefault(place.key if apart else place.site or place.key, []).append(place)
+        groups.setdefault(place.key if models_losses else place.site or place.key, []).append(place)
     zones: list[Site] = []
     for group in groups.values():
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
@@ -149,16 +149,18 @@ def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, apar
     return [zones[i] for i in sorted(first[:most])]
 
 
-def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -> Story:
+def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models_losses: bool) -> Story:
     began, deadline = o.began or o.now, o.deadline
     assert deadline is not None
     tick_s = max(1, round(o.tick / _SECOND))
     tick_s *= max(1, ceil((deadline - began) / _SECOND / tick_s / most_ticks))
     places = [p for s in sites for p in (s.demand, s.spot) if p is not None]
-    first = min([p for p in places if p.sure] or places, key=lambda p: _work_hours(p, apart=apart))
-    fastest = _work_hours(first, apart=apart)
+    first = min([p for p in places if p.sure] or places, key=lambda p: _work_hours(p, models_losses=models_losses))
+    fastest = _work_hours(first, models_losses=models_losses)
     work_s = max(1, round(first.hours * HOUR_S / o.share))
-    launch = [max(_startup_hours(p, apart=apart) for p in (s.spot, s.demand) if p is not None) for s in sites]
+    launch = [
+        max(_startup_hours(p, models_losses=models_losses) for p in (s.spot, s.demand) if p is not None) for s in sites
+    ]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
     terms = Terms(
         task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())),
@@ -168,12 +170,12 @@ def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, apart:
         regions=tuple(s.first.region for s in sites),
         ways=_move_costs(sites),
         on_demand_usd=np.array([inf if s.demand is None else s.demand.usd_per_hour.dollars() for s in sites]),
-        speed=np.array([fastest / _work_hours(s.first, apart=apart) for s in sites]),
+        speed=np.array([fastest / _work_hours(s.first, models_losses=models_losses) for s in sites]),
         launch_s=launch_s - launch_s.min(),
     )
     is_there = o.here is not None and not o.must_go
     spot = {s.spot.key: i for i, s in enumerate(sites) if s.spot is not None}
-    spells = _tenures(o, sites, spot, began, work_s)
+    tenures = _tenures(o, sites, spot, began, work_s)
     replies = [
         Said((a.at - began) / _SECOND, spot[a.key], a.up, a.launch)
         for a in o.answers
@@ -184,15 +186,15 @@ def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, apart:
         left_s -= o.here.unsaved_hours / max(o.here.place.hours, o.here.unsaved_hours, 1e-9) * left_s
     now_s = (o.now - began) / _SECOND
     prices = [_price_history(s, began, now_s) for s in sites]
-    return Story(terms, now_s, max(1, round(left_s)), is_there and bool(spells), spells, replies, prices)
+    return Story(terms, now_s, max(1, round(left_s)), is_there and bool(tenures), tenures, replies, prices)
 
 
-def _work_hours(place: Place, *, apart: bool) -> float:
-    return place.hours if not apart or place.chances is None else place.chances.steady_hours
+def _work_hours(place: Place, *, models_losses: bool) -> float:
+    return place.hours if not models_losses or place.chances is None else place.chances.steady_hours
 
 
-def _startup_hours(place: Place, *, apart: bool) -> float:
-    lost = 0.0 if not apart or place.chances is None else place.chances.lost_hours
+def _startup_hours(place: Place, *, models_losses: bool) -> float:
+    lost = 0.0 if not models_losses or place.chances is None else place.chances.lost_hours
     return place.startup_hours + lost
 
 
@@ -204,9 +206,10 @@ def _move_costs(sites: list[Site]) -> Ways:
     regions = np.array([s.first.region or s.first.key for s in sites])
     usd = np.array([s.first.moves_usd.dollars() for s in sites])
     seconds = np.array([round(s.first.transfer_hours * HOUR_S) for s in sites], dtype=np.int64)
-    apart = regions[:, None] != regions
+    different_region = regions[:, None] != regions
     return Ways(
-        np.where(apart, np.maximum(usd[:, None], usd), 0.0), np.where(apart, np.maximum(seconds[:, None], seconds), 0)
+        np.where(different_region, np.maximum(usd[:, None], usd), 0.0),
+        np.where(different_region, np.maximum(seconds[:, None], seconds), 0),
     )
 
 
@@ -254,17 +257,17 @@ def _tenures(o: Observation, sites: list[Site], spot: Mapping[str, int], began: 
 def _demand_zone(key: str, sites: list[Site], before: list[Spell]) -> int | None:
     """Return, of the zones that share an on-demand option, the one where the job was last."""
     zones = [i for i, s in enumerate(sites) if s.demand is not None and s.demand.key == key]
-    return next((spell.zone for spell in reversed(before) if spell.zone in zones), zones[0] if zones else None)
+    return next((tenure.zone for tenure in reversed(before) if tenure.zone in zones), zones[0] if zones else None)
 
 
-def _to_decision(o: Observation, sites: list[Site], story: Story, known: Known, wish: Wish) -> Decision:
+def _to_decision(o: Observation, sites: list[Site], history: Story, known: Known, wish: Wish) -> Decision:
     """Return the decision for this request.
 
     Zones that said no in this tick are not tried again in it, closed ones not at all.
     """
     kind, zone, leave = int(known.kind[0]), int(known.zone[0]), bool(wish.leave[0])
-    begins = story.tick * story.terms.tick_s
-    no = {s.zone for s in story.said if s.launch and not s.up and s.at_s >= begins}
+    begins = history.tick * history.terms.tick_s
+    no = {s.zone for s in history.replies if s.launch and not s.up and s.at_s >= begins}
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
     order = wish.spot[:, 0].tolist()
     to: list[str] = []
@@ -278,7 +281,7 @@ def _to_decision(o: Observation, sites: list[Site], story: Story, known: Known, 
             to.append(spot.key)
     demand = int(wish.demand[0])
     if demand != NOWHERE and not stays:
-        to += _on_demand_keys(o, sites, story, known, demand, leave=leave)
+        to += _on_demand_keys(o, sites, history, known, demand, leave=leave)
     keep = kind != IDLE and not leave
     if to or (kind != IDLE and leave):
         return Move(tuple(to), "as the policy for its deadline wants", keep=keep, ordered=True)
@@ -286,11 +289,11 @@ def _to_decision(o: Observation, sites: list[Site], story: Story, known: Known, 
 
 
 def _on_demand_keys(
-    o: Observation, sites: list[Site], story: Story, known: Known, zone: int, *, leave: bool
+    o: Observation, sites: list[Site], history: Story, known: Known, zone: int, *, leave: bool
 ) -> list[str]:
     """Return the key of on-demand in the zone or, where it is not sold there, where the rest is cheapest."""
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
-    for at in (zone, int(on_demand_place(story.terms, known)[0])):
+    for at in (zone, int(on_demand_place(history.terms, known)[0])):
         place = sites[at].demand
         if place is not None and place.key in open_:
             same = known.kind[0] == ON_DEMAND and o.here is not None and o.here.place.key == place.key

@@ -20,7 +20,7 @@ Stretch = tuple[datetime, datetime]
 def models_availability(policy: Policy) -> bool:
     """Return whether the policy models how often pools are lost and return, and so decides about them."""
     inner = policy.inner if isinstance(policy, SafetyNet) else policy
-    return isinstance(inner, Steered) and inner.apart
+    return isinstance(inner, Steered) and inner.models_losses
 
 
 def is_closed(stretch: Stretch, now: datetime, first: timedelta, *, modelled: bool) -> bool:

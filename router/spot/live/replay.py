@@ -68,16 +68,16 @@ class Said:
 class Story:
     """A job's past until ``now_s``, when ``left_s`` of work is left.
 
-    ``spells`` and ``said`` are in order; ``is_there``: the last tenure goes on. ``spot_usd`` is by zone the times from
-    which on prices held, and the prices.
+    ``tenures`` and ``replies`` are in order; ``is_there``: the last tenure goes on. ``spot_usd`` is by zone the times
+    from which on prices held, and the prices.
     """
 
     terms: Terms
     now_s: float
     left_s: int
     is_there: bool
-    spells: Sequence[Spell]
-    said: Sequence[Said]
+    tenures: Sequence[Spell]
+    replies: Sequence[Said]
     spot_usd: Sequence[tuple[Sequence[float], Sequence[float]]]
 
     @property
@@ -89,21 +89,21 @@ class Story:
 class Retelling:
     """A replay of a history; ``known`` is the view at its current moment."""
 
-    def __init__(self, story: Story) -> None:
-        self.story, self.terms = story, story.terms
-        zones = len(story.terms.zones)
+    def __init__(self, history: Story) -> None:
+        self.history, self.terms = history, history.terms
+        zones = len(history.terms.zones)
         self.asked, self.was_up, self.tried = [NEVER] * zones, [False] * zones, [False] * zones
         self.heard = 0
         self.kind, self.zone, self.home, self.lost = IDLE, 0, NOWHERE, False
-        self.since, self.delay_s, self.left_s = NEVER, 0.0, float(story.terms.task.work_s)
+        self.since, self.delay_s, self.left_s = NEVER, 0.0, float(history.terms.task.work_s)
         self.tick, self.at_s, self.next = 0, 0.0, 0
 
-    def told_to(self, player: Player | None) -> None:
+    def replay_to(self, player: Player | None) -> None:
         """Replay to ``player`` all ticks before the present one that were not replayed before.
 
         None: there is no session. A session that can be shown the past without deciding is not asked.
         """
-        for tick in range(self.next, self.story.tick):
+        for tick in range(self.next, self.history.tick):
             self._begin(tick, tick * self.terms.tick_s)
             wish = None
             if isinstance(player, Hearer):
@@ -114,23 +114,23 @@ class Retelling:
             if player is not None:
                 player.look(self.known)
             self._take_replies((tick + 1) * self.terms.tick_s)
-        self.next = max(self.next, self.story.tick)
+        self.next = max(self.next, self.history.tick)
 
-    def goes_on(self, story: Story) -> bool:
-        """Return whether ``story`` begins with what was replayed, and more of it can be replayed."""
-        replayed_s, old = self.next * self.terms.tick_s, self.story
-        same = (story.terms.zones, story.terms.tick_s) == (self.terms.zones, self.terms.tick_s)
-        if not same or story.tick < self.next or story.said[: self.heard] != old.said[: self.heard]:
+    def is_continued_by(self, history: Story) -> bool:
+        """Return whether ``history`` begins with what was replayed, and more of it can be replayed."""
+        replayed_s, old = self.next * self.terms.tick_s, self.history
+        same = (history.terms.zones, history.terms.tick_s) == (self.terms.zones, self.terms.tick_s)
+        if not same or history.tick < self.next or history.replies[: self.heard] != old.replies[: self.heard]:
             return False
-        if self.heard < len(story.said) and story.said[self.heard].at_s < replayed_s:
+        if self.heard < len(history.replies) and history.replies[self.heard].at_s < replayed_s:
             return False
-        before = [[s for s in one.spells if s.since_s < replayed_s] for one in (old, story)]
+        before = [[s for s in one.tenures if s.since_s < replayed_s] for one in (old, history)]
         return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, replayed_s), *before))
 
-    def of(self, story: Story) -> Retelling:
+    def of(self, history: Story) -> Retelling:
         """Return this replay, as far as it is, as one of a history that continues it (:meth:`goes_on`)."""
         continued = copy(self)
-        continued.story, continued.terms = story, story.terms
+        continued.history, continued.terms = history, history.terms
         continued.asked, continued.was_up, continued.tried = [*self.asked], [*self.was_up], [*self.tried]
         return continued
 
@@ -139,27 +139,27 @@ class Retelling:
 
         ``launched``: before what was done just now.
         """
-        story = self.story
-        self._begin(story.tick, story.now_s)
+        history = self.history
+        self._begin(history.tick, history.now_s)
         if launched:
             return self.known
-        last = story.spells[-1] if story.spells else None
-        if story.is_there and last is not None:
+        last = history.tenures[-1] if history.tenures else None
+        if history.is_there and last is not None:
             self._enter_tenure(last)
         else:
             self.kind = IDLE
-        self.left_s = story.left_s
+        self.left_s = history.left_s
         return self.known
 
     def after(self, wish: Wish) -> Known:
         """Return the present view once the launches are done; ``wish`` is what was requested."""
-        self._launch(float(np.nextafter(self.story.now_s, inf)), wish)
+        self._launch(float(np.nextafter(self.history.now_s, inf)), wish)
         return self.known
 
     @property
     def known(self) -> Known:
         """The current view."""
-        times = [usd[bisect_right(since, self.at_s) - 1] for since, usd in self.story.spot_usd]
+        times = [usd[bisect_right(since, self.at_s) - 1] for since, usd in self.history.spot_usd]
         column = np.array(times)[:, None]
 
         def one(value: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -186,12 +186,12 @@ class Retelling:
         """Set the view before anything is decided at ``at_s``."""
         self._take_replies(at_s)
         self.tick, self.at_s = tick, at_s
-        begun = [spell for spell in self.story.spells if spell.since_s < at_s]
+        begun = [tenure for tenure in self.history.tenures if tenure.since_s < at_s]
         last = begun[-1] if begun else None
         self.kind, self.lost = IDLE, False
         if last is None:
             return
-        self.left_s = last.left_s(at_s, self.story.now_s)
+        self.left_s = last.left_s(at_s, self.history.now_s)
         self.home = last.zone
         if last.there(at_s):
             self._enter_tenure(last)
@@ -202,12 +202,12 @@ class Retelling:
             self.lost = True
             self.asked[last.zone], self.was_up[last.zone] = tick, False
 
-    def _enter_tenure(self, spell: Spell) -> None:
-        self.kind, self.zone, self.lost = spell.kind, spell.zone, False
-        self.since = int(spell.since_s // self.terms.tick_s)
-        self.delay_s = max(0.0, spell.ready_s - max(spell.since_s, self.at_s))
-        if spell.kind == SPOT:
-            self.asked[spell.zone], self.was_up[spell.zone] = self.tick, True
+    def _enter_tenure(self, tenure: Spell) -> None:
+        self.kind, self.zone, self.lost = tenure.kind, tenure.zone, False
+        self.since = int(tenure.since_s // self.terms.tick_s)
+        self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+        if tenure.kind == SPOT:
+            self.asked[tenure.zone], self.was_up[tenure.zone] = self.tick, True
 
     def _launch(self, before_s: float, wish: Wish | None) -> None:
         """Apply what was done in the tick before ``before_s``.
@@ -217,25 +217,25 @@ class Retelling:
         own = self.zone if self.kind == SPOT and wish is not None and not wish.leave[0] else NOWHERE
         zones = range(len(self.asked))
         begins = self.tick * self.terms.tick_s
-        now = [s for s in self.story.said if s.launch and begins <= s.at_s < before_s]
+        now = [s for s in self.history.replies if s.launch and begins <= s.at_s < before_s]
         self.tried = [any(s.zone == zone for s in now) for zone in zones]
         for one in now:
             self.asked[one.zone], self.was_up[one.zone] = self.tick, one.up
-        there = [s for s in self.story.spells if s.since_s < before_s and s.until_s > self.at_s]
+        there = [s for s in self.history.tenures if s.since_s < before_s and s.until_s > self.at_s]
         self.kind = IDLE
         if there:
-            spell = there[-1]
-            self.kind, self.zone = spell.kind, spell.zone
-            self.since = int(spell.since_s // self.terms.tick_s)
-            self.delay_s = max(0.0, spell.ready_s - max(spell.since_s, self.at_s))
-            if own == spell.zone and wish is not None and isfinite(wish.spot[own, 0]) and spell.since_s < self.at_s:
+            tenure = there[-1]
+            self.kind, self.zone = tenure.kind, tenure.zone
+            self.since = int(tenure.since_s // self.terms.tick_s)
+            self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
+            if own == tenure.zone and wish is not None and isfinite(wish.spot[own, 0]) and tenure.since_s < self.at_s:
                 self.tried[own] = True
 
     def _take_replies(self, before_s: float) -> None:
         """Take in all replies before ``before_s``."""
-        said = self.story.said
-        while self.heard < len(said) and said[self.heard].at_s < before_s:
-            one = said[self.heard]
+        replies = self.history.replies
+        while self.heard < len(replies) and replies[self.heard].at_s < before_s:
+            one = replies[self.heard]
             self.asked[one.zone], self.was_up[one.zone] = int(one.at_s // self.terms.tick_s), one.up
             self.heard += 1
 
@@ -251,15 +251,20 @@ class Kept:
         self._replay: Retelling | None = None
         self._session: Player | None = None
 
-    def told_to(self, player: Player, story: Story) -> Retelling:
-        """Return the replay of ``story`` to a session that was just begun, up to the present tick."""
-        replay = Retelling(story)
+    def replay_to(self, player: Player, history: Story) -> Retelling:
+        """Return the replay of ``history`` to a session that was just begun, up to the present tick."""
+        replay = Retelling(history)
         before = self._replay
-        if before is not None and before.goes_on(story) and isinstance(player, Hearer) and player.recall(self._session):
-            replay = before.of(story)
-        replay.told_to(player)
+        if (
+            before is not None
+            and before.is_continued_by(history)
+            and isinstance(player, Hearer)
+            and player.recall(self._session)
+        ):
+            replay = before.of(history)
+        replay.replay_to(player)
         if isinstance(player, Hearer):
             twin = copy(player)
             twin.recall(player)
-            self._replay, self._session = replay.of(story), twin
+            self._replay, self._session = replay.of(history), twin
         return replay

@@ -34,30 +34,30 @@ class Known:
     """
 
     factory: Factory
-    remembers: bool = True
-    most_sites: int = MOST_SITES
+    replays_past: bool = True
+    most_zones: int = MOST_SITES
     most_ticks: int = MOST_TICKS
-    apart: bool = False
+    models_losses: bool = False
 
-    def steered(self, watched: Watched = nothing_watched, otherwise: Policy | None = None) -> Steered:
+    def steered(self, watched: Watched = nothing_watched, fallback: Policy | None = None) -> Steered:
         """Return it as the policy of a job, without a guard."""
         return Steered(
             lambda terms, sites: self.factory(terms, sites, watched),
-            self.remembers,
-            otherwise or Greedy(),
-            self.most_sites,
+            self.replays_past,
+            fallback or Greedy(),
+            self.most_zones,
             self.most_ticks,
-            self.apart,
+            self.models_losses,
         )
 
 
-def _fixed(explorer: Explorer, *, remembers: bool = True) -> Callable[[Parameters], Known]:
-    known = Known(lambda *_: explorer, remembers)
+def _fixed(explorer: Explorer, *, replays_past: bool = True) -> Callable[[Parameters], Known]:
+    known = Known(lambda *_: explorer, replays_past)
     return lambda _: known
 
 
 def _time_sliced(given: Parameters) -> Known:
-    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), remembers=False)
+    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), replays_past=False)
 
 
 def _foresight(given: Parameters) -> Known:
@@ -66,14 +66,14 @@ def _foresight(given: Parameters) -> Known:
     def make(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
         return foreseeing(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
 
-    return Known(make, most_sites=int(given["places"]), most_ticks=int(given["ticks"]), apart=True)
+    return Known(make, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
 
 
 _FACTORIES: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType({
-    Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), remembers=False),
+    Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), replays_past=False),
     Rule.TIME_SLICED: _time_sliced,
-    Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), remembers=False),
-    Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), remembers=False),
+    Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), replays_past=False),
+    Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), replays_past=False),
     Rule.FAILOVER_PROGRESS: _fixed(FailoverProgress()),
     Rule.RATE_PROGRESS: _fixed(RateProgress()),
     Rule.RATE_PER_USD_PROGRESS: _fixed(RatePerUsdProgress()),

@@ -60,11 +60,11 @@ class _Moment:
 class Weigher:
     """Action values of one model, for states that are seen or believed."""
 
-    def __init__(self, mind: Foresight) -> None:
-        self.mind = mind
-        self._market, self._tables, self._spots = mind.market, mind.tables, mind.spots
-        self._spot_of = np.full(mind.market.zones, -1)  # [zone] which of the spots it is
-        self._spot_of[mind.spots] = np.arange(len(mind.spots))
+    def __init__(self, model: Foresight) -> None:
+        self.model = model
+        self._market, self._tables, self._spots = model.market, model.tables, model.spots
+        self._spot_of = np.full(model.market.zones, -1)  # [zone] which of the spots it is
+        self._spot_of[model.spots] = np.arange(len(model.spots))
         self._group, first = self._market.homes()
         self._groups = range(len(first))
         self._places = self._market.on_demand_zones()
@@ -94,8 +94,8 @@ class Weigher:
         row = int(np.clip(round(rest_s / tables.clock_s), 1, len(tables.home))) - 1
         slack_s = (rest_s - now.left_s).astype(float)
         homeless, home = now.home < 0, np.maximum(now.home, 0)
-        slack = self.mind.between(slack_s)
-        homes = self.mind.at(tables.home[row], seen.base, slack)
+        slack = self.model.between(slack_s)
+        homes = self.model.at(tables.home[row], seen.base, slack)
         there = homes[self._group[home], np.arange(home.size)]
         return _Moment(
             row,
@@ -114,7 +114,7 @@ class Weigher:
 
     def _on_demand_costs(self, now: Now | Known, m: _Moment) -> tuple[Floats, Floats]:
         """Return by [place, window] the cost of on-demand there, and of staying with it where it runs."""
-        places, mind, tables = self._places, self.mind, self._tables
+        places, model, tables = self._places, self.model, self._tables
         moved = m.homes[self._group[places]] - m.home_usd
         demands = self._launch_costs(tables.to_demand[m.row], m, places, m.seen.base) + (m.egress_usd[places] + moved)
         stay = np.full(now.zone.size, NEVER)
@@ -125,7 +125,7 @@ class Weigher:
             alike = (self._group == self._group[z]) & (np.abs(self._market.speed - self._market.speed[z]) < SAME)
             rows = np.flatnonzero((now.kind == ON_DEMAND) & alike[now.zone])
             if rows.size:
-                at = mind.at(tables.on_demand[m.row, i], m.seen.base[rows], mind.between(m.running_s[rows]))
+                at = model.at(tables.on_demand[m.row, i], m.seen.base[rows], model.between(m.running_s[rows]))
                 in_time = self._in_time(z, m, m.running_s)[rows]
                 stay[rows] = np.where(in_time, at + moved[i, rows], stay[rows])
         return demands, stay
@@ -144,7 +144,7 @@ class Weigher:
         rows = np.flatnonzero(here)
         if rows.size:
             i = self._spot_of[now.zone[rows]]
-            goes_on = self.mind.at(self._tables.stay[m.row], terms[i, rows], self.mind.between(m.running_s[rows]), i)
+            goes_on = self.model.at(self._tables.stay[m.row], terms[i, rows], self.model.between(m.running_s[rows]), i)
             stay[rows] = goes_on + moved[i, rows]
         return spot, stay
 
@@ -165,4 +165,4 @@ class Weigher:
         ``weights`` are tables [zone, take, slack, term].
         """
         kind = np.searchsorted(self._tables.takes_s, m.takes_s[zones])
-        return self.mind.at(weights, terms, m.slack, np.arange(len(zones))[:, None], kind)
+        return self.model.at(weights, terms, m.slack, np.arange(len(zones))[:, None], kind)

@@ -94,10 +94,10 @@ def shift(grid: Floats, by: float) -> Floats:
 
 
 def solve(
-    outlook: Outlook,
+    hazard_model: Outlook,
     market: Market,
     spots: Ints,
-    prospects: Prospects,
+    features: Prospects,
     ticks: int,
     clock_s: int,
     grid: Floats,
@@ -106,19 +106,19 @@ def solve(
 ) -> Tables:
     """Return the tables, by backward induction over simulated futures.
 
-    ``outlook`` and ``prospects`` are of the zones ``spots`` of the market, where spot may come.
+    ``hazard_model`` and ``features`` are of the zones ``spots`` of the market, where spot may come.
 
     From the last tick back, the cost of each action above waiting, on the same futures, is regressed on what was seen;
     the cost of a future follows from the actions that this regression chooses in it (Longstaff and Schwartz 2001).
     """
-    skies, times = _simulate_futures(outlook, market.homes()[0][spots], ticks, clock_s, draws, rng)
-    view = prospects.view(look_at(skies), times)
-    base = prospects.all_zones(view).astype(np.float32)
-    own = prospects.own(view, np.arange(len(spots))).astype(np.float32)
-    induction = _Induction(market, spots, prospects.terms, ticks, clock_s, grid, draws)
+    states, times = _simulate_futures(hazard_model, market.homes()[0][spots], ticks, clock_s, draws, rng)
+    view = features.view(look_at(states), times)
+    base = features.all_zones(view).astype(np.float32)
+    own = features.own(view, np.arange(len(spots))).astype(np.float32)
+    induction = _Induction(market, spots, features.terms, ticks, clock_s, grid, draws)
     for left in range(1, ticks + 1):
         at = ticks - left
-        induction.tick(left, skies.up[at], base[at], own[at])
+        induction.tick(left, states.up[at], base[at], own[at])
     return induction.tables
 
 
@@ -353,21 +353,21 @@ def _zones_first(values: NDArray[Any], axis: int) -> NDArray[Any]:
 
 
 def _simulate_futures(
-    outlook: Outlook, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
+    hazard_model: Outlook, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
 ) -> tuple[Sky, Floats]:
     """Return by [tick, draw, spot] simulated states after a usual one, and the ratio of seen to expected changes."""
-    hazards, mean = outlook.draw(draws, rng), outlook.mean()
-    sky = outlook.usual(draws, rng, hazards)
+    hazards, mean = hazard_model.draw(draws, rng), hazard_model.mean()
+    state = hazard_model.usual(draws, rng, hazards)
     swings = Swings.begin(regions, draws, rng)
-    lately = Lately.nothing(sky.up.shape)
+    lately = Lately.nothing(state.up.shape)
     ups, ages, times = [], [], []
     hours = clock_s / HOUR_S
     for i in range(int(_BEFORE_H), -ticks, -1):
-        before, by = sky.copy(), 1.0 if i > 0 else hours
-        run(hazards, sky, by, rng, swings.step(by, rng))
-        lately.see(before, sky.up, mean, by)
+        before, by = state.copy(), 1.0 if i > 0 else hours
+        run(hazards, state, by, rng, swings.step(by, rng))
+        lately.see(before, state.up, mean, by)
         if i <= 0:
-            ups.append(sky.up.copy())
-            ages.append(sky.age_h.copy())
+            ups.append(state.up.copy())
+            ages.append(state.age_h.copy())
             times.append(lately.times)
     return Sky(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(np.array(times), -2)

@@ -65,13 +65,13 @@ class Foresight:
     """A solved model for tasks of one work, changeover and market.
 
     It is valid for deadlines up to the longest that it was fitted for. ``spots`` are the zones of the market where spot
-    may come; ``outlook`` and ``prospects`` are of these. ``draws`` futures were drawn, by ``seed``.
+    may come; ``hazard_model`` and ``features`` are of these. ``draws`` futures were drawn, by ``seed``.
     """
 
-    outlook: Outlook
+    hazard_model: Outlook
     market: Market
     spots: Ints
-    prospects: Prospects
+    features: Prospects
     tables: Tables
     draws: int
     seed: int
@@ -79,7 +79,7 @@ class Foresight:
     @classmethod
     def of(
         cls,
-        outlook: Outlook,
+        hazard_model: Outlook,
         market: Market,
         work_s: int,
         deadline_s: int,
@@ -94,16 +94,16 @@ class Foresight:
         """
         if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
             raise ValueError("no zone sells on-demand machines of the reference speed")
-        spots = outlook.comes()
+        spots = hazard_model.comes()
         spots = spots if spots.size else np.arange(market.zones)
         grid = slack_grid(max(0, deadline_s - work_s), clock_s, float(market.launch_s.max()))
         ticks = max(1, -(-deadline_s // clock_s))
-        return cls._solved(outlook.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
+        return cls._solved(hazard_model.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
 
     @classmethod
     def _solved(
         cls,
-        outlook: Outlook,
+        hazard_model: Outlook,
         market: Market,
         spots: Ints,
         ticks: int,
@@ -114,23 +114,25 @@ class Foresight:
     ) -> Foresight:
         reference = float((market.on_demand_usd / market.speed).min())
         share = (market.spot_usd / market.speed / reference)[spots]
-        prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
-        tables = solve(outlook, market, spots, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
-        return cls(outlook, market, spots, prospects, tables, draws, seed)
+        features = Prospects.of(hazard_model.mean(), share, market.launch_s[spots] / HOUR_S)
+        tables = solve(hazard_model, market, spots, features, ticks, clock_s, grid, draws, np.random.default_rng(seed))
+        return cls(hazard_model, market, spots, features, tables, draws, seed)
 
     def at_prices(self, spot_usd: Floats) -> Foresight:
         """Return the model solved at other spot prices [zone], on the same futures."""
         market, t = replace(self.market, spot_usd=spot_usd), self.tables
-        return self._solved(self.outlook, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed)
+        return self._solved(
+            self.hazard_model, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed
+        )
 
     def sight(self, look: Floats, times: Floats | None = None) -> Sight:
         """Return the regression terms of a belief [window, spot, up, class], seen or believed.
 
         Hazards are ``times`` [window, spot, up] those expected.
         """
-        view, each = self.prospects.view(look, times), np.arange(len(self.spots))
-        base = self.prospects.all_zones(view).astype(np.float32)
-        own = np.ascontiguousarray(self.prospects.own(view, each).swapaxes(0, 1), dtype=np.float32)
+        view, each = self.features.view(look, times), np.arange(len(self.spots))
+        base = self.features.all_zones(view).astype(np.float32)
+        own = np.ascontiguousarray(self.features.own(view, each).swapaxes(0, 1), dtype=np.float32)
         chance = look[:, :, 1].sum(axis=-1)
         unsure = np.flatnonzero(((chance > 0) & (chance < 1)).any(axis=0))
         given = np.repeat(base[None], each.size, axis=0) if unsure.size else base[None]
@@ -138,9 +140,9 @@ class Foresight:
             sure = look.copy()
             sure[:, z, 1] /= np.maximum(chance[:, z], 1e-9)[:, None]
             sure[:, z, 0] = 0.0
-            seen = self.prospects.view(sure, times)
-            own[z] = self.prospects.own(seen, each[z : z + 1])[:, 0]
-            given[z] = self.prospects.all_zones(seen)
+            seen = self.features.view(sure, times)
+            own[z] = self.features.own(seen, each[z : z + 1])[:, 0]
+            given[z] = self.features.all_zones(seen)
         return Sight(base, own, given if unsure.size else None, chance.T > 0)
 
     def between(self, slack_s: Floats) -> tuple[Ints, Singles]:

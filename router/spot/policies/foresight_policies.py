@@ -41,10 +41,10 @@ class Foreseen:
     It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy` and needs the exact guard.
     """
 
-    mind: Foresight
+    model: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+    def fitted(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
         """Return the policy fitted to inputs like these in market and moves.
 
         It is for any tick, and for deadlines and slack up to those of ``like``, whose first spot prices are the
@@ -53,10 +53,10 @@ class Foreseen:
         launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
         market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
         clock, task = clock_for(like.tick_s), like.task
-        return cls(Foresight.of(outlook, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
+        return cls(Foresight.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
 
     @classmethod
-    def quickly(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+    def quickly(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
         """Return the policy fitted in a tenth of a second, for a few zones.
 
         The clock is slow and the futures are few; it costs about one part in a hundred more (design note 017).
@@ -74,11 +74,11 @@ class Foreseen:
             takes,
         )
         work_s = like.task.work_s
-        return cls(Foresight.of(outlook, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
+        return cls(Foresight.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
 
     def begin(self, scene: Scene) -> SeeingPlayer:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        return _FullSession(self.mind, scene).play
+        return _FullSession(self.model, scene).play
 
 
 class _FullSession:
@@ -87,21 +87,21 @@ class _FullSession:
     It evaluates actions where something changed that it sees, or where time runs against it; else what runs goes on.
     """
 
-    def __init__(self, mind: Foresight, scene: Scene) -> None:
+    def __init__(self, model: Foresight, scene: Scene) -> None:
         self.scene = scene
         self.slow = scene.speed < 1 - SAME
-        self.weather = Weathers(mind, scene)
+        self.window_features = Weathers(model, scene)
 
     def play(self, now: Now) -> Actions:
         """Return the actions of least cost."""
-        seen, fit, changed = self.weather.of(now)
+        seen, fit, changed = self.window_features.of(now)
         asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
         if not asked.any():
             return now.kind, now.zone
         kind, zone = now.kind.copy(), now.zone.copy()
         for one in np.unique(fit[asked]):
             rows = np.flatnonzero(asked & (fit == one))
-            kind[rows], zone[rows] = self._choose_actions(now.at(rows), self.weather.fits[one], seen(rows))
+            kind[rows], zone[rows] = self._choose_actions(now.at(rows), self.window_features.fits[one], seen(rows))
         return kind, zone
 
     def _choose_actions(self, now: Now, weigher: Weigher, seen: Sight) -> Actions:
@@ -124,10 +124,10 @@ class ForeseenAsking:
     launch that fails is free, and tells as much.
     """
 
-    mind: Foresight
+    model: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
+    def fitted(cls, hazard_model: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
         """Return the policy fitted to this specification, whatever its windows.
 
         ``spot_usd`` is by [zone] as expected. Raise ValueError where the reference is not sold on demand.
@@ -136,21 +136,21 @@ class ForeseenAsking:
         market = Market(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
         clock = clock_for(terms.tick_s)
         return cls(
-            Foresight.of(outlook, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)
+            Foresight.of(hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)
         )
 
     def begin(self, terms: Terms) -> _BlindSession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
-        return _BlindSession(self.mind, terms)
+        return _BlindSession(self.model, terms)
 
 
 class _BlindSession:
     """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
 
-    def __init__(self, mind: Foresight, terms: Terms) -> None:
-        self.terms, self.fits, self.spots = terms, Repriced(mind), mind.spots
+    def __init__(self, model: Foresight, terms: Terms) -> None:
+        self.terms, self.fits, self.spots = terms, Repriced(model), model.spots
         self.fit = np.full(terms.starts.size, -1)
-        self.hazards = mind.outlook.mean()
+        self.hazards = model.hazard_model.mean()
         self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
         self.lately = Lately.nothing((terms.starts.size, len(self.spots)))
 
@@ -207,7 +207,7 @@ class _BlindSession:
         self, wish: Wish, rows: Ints, weigher: Weigher, known: Known, seen: tuple[Floats, Floats]
     ) -> None:
         """Fill in the request of these windows."""
-        costs = weigher.choices(known, self.terms.tick_s, weigher.mind.sight(*seen))
+        costs = weigher.choices(known, self.terms.tick_s, weigher.model.sight(*seen))
         runs, margin = known.kind != IDLE, weigher.margin_usd(known)
         other = np.minimum(costs.wait, costs.demand)
         goes_on = runs & (costs.stay <= other + margin)

@@ -49,7 +49,7 @@ class Learned:
 
     def at(self, spot_usd: float) -> Values:
         """Return the solution for that spot price."""
-        share = self.chain.weather.tick_s / HOUR_S
+        share = self.chain.hazards.tick_s / HOUR_S
         return solve(self.chain, self.grid, self.ticks, spot_usd * share, self.on_demand_usd * share)
 
     def begin(self, scene: Scene) -> Player:
@@ -61,7 +61,7 @@ class _ChainSession:
     def __init__(self, policy: Learned, scene: Scene) -> None:
         self.policy, self.scene, self.chain = policy, scene, policy.chain
         self.solved: dict[float, Values] = {}  # by spot price
-        self.clock = policy.chain.weather.tick_s
+        self.clock = policy.chain.hazards.tick_s
         self.seen = self._past_signals()
 
     def _past_signals(self) -> Signals:
@@ -69,7 +69,7 @@ class _ChainSession:
         scene = self.scene
         count = min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(scene.starts.max(initial=0)))
         up, known = scene.before(count)
-        seen = Signals.unseen(up.shape[:2], self.chain.weather.mean)
+        seen = Signals.unseen(up.shape[:2], self.chain.hazards.mean)
         for i in range(count):
             seen.see(up[..., i], scene.tick_s, known[..., i])
         return seen

@@ -21,24 +21,24 @@ from router.spot.simulator.traces import Ints, Series, ZoneSeries
 QUOTED: Final = "foresight in the exact safety net"
 
 
-def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+def policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
     """Return our policy for this hazard model of the zones of ``like``; it needs the exact guard.
 
     It plays inputs like ``like`` in all but starts, availability and prices, with deadlines up to its own. Spot prices
     in ``like`` are the expected ones, the same all the time.
     """
-    return _fallback_policy(outlook, like) or Foreseen.fitted(outlook, like)
+    return _fallback_policy(hazard_model, like) or Foreseen.fitted(hazard_model, like)
 
 
-def quoted_policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+def quoted_policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
     """Return the policy that quotes are made for: ours on few zones, fitted quickly.
 
     It decides by the time left, not by the time passed.
     """
-    return _fallback_policy(outlook, like) or Foreseen.quickly(outlook, like)
+    return _fallback_policy(hazard_model, like) or Foreseen.quickly(hazard_model, like)
 
 
-def _fallback_policy(outlook: Outlook, like: Scene) -> VectorPolicy | None:
+def _fallback_policy(hazard_model: Outlook, like: Scene) -> VectorPolicy | None:
     """Return the policy of a case without an optimisation; None for all others.
 
     Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
@@ -46,7 +46,7 @@ def _fallback_policy(outlook: Outlook, like: Scene) -> VectorPolicy | None:
     """
     if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
         return Greedy()
-    return None if outlook.comes().size else AtOnce()
+    return None if hazard_model.comes().size else AtOnce()
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:

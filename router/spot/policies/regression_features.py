@@ -39,9 +39,9 @@ def lasts_h(hazards: Floats) -> Floats:
     return hours
 
 
-def look_at(sky: Sky) -> Floats:
+def look_at(state: Sky) -> Floats:
     """Return the belief [..., zone, up, class] of a seen state: ones and zeros."""
-    at = sky.up * CLASSES + age_class(sky.age_h)
+    at = state.up * CLASSES + age_class(state.age_h)
     # The classes are first in memory: sums over so few neighbours would otherwise take ten times as long.
     belief = (np.arange(2 * CLASSES).reshape(-1, *(1,) * at.ndim) == at).astype(np.float64)
     return np.moveaxis(belief.reshape(2, CLASSES, *at.shape), (0, 1), (-2, -1))

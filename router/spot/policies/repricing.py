@@ -46,7 +46,7 @@ class Repriced:
             numbers[row] = distance.argmin() if near else self._add(self._first.at_prices(spot_usd[:, row]))
         return numbers
 
-    def _add(self, mind: Foresight) -> int:
-        self.weighers.append(Weigher(mind))
-        self._usd = np.concatenate([self._usd, mind.market.spot_usd[None, mind.spots]])
+    def _add(self, model: Foresight) -> int:
+        self.weighers.append(Weigher(model))
+        self._usd = np.concatenate([self._usd, model.market.spot_usd[None, model.spots]])
         return len(self.weighers) - 1

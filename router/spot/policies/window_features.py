@@ -45,16 +45,16 @@ class Weathers:
     Windows that start at the same tick of the series have the same availability.
     """
 
-    def __init__(self, mind: Foresight, scene: Scene) -> None:
-        self.mind, self.scene, self.fits = mind, scene, Repriced(mind)
+    def __init__(self, model: Foresight, scene: Scene) -> None:
+        self.model, self.scene, self.fits = model, scene, Repriced(model)
         self.starts, self.which = np.unique(scene.starts, return_inverse=True)
         self.had_past = (self.starts > 0)[:, None]
         self.hours = scene.tick_s / HOUR_S
         begin = replace(scene, starts=self.starts, begins=None)
         count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(self.starts.max(initial=0))))
-        up, known = (a[mind.spots] for a in begin.before(count))
-        self.sky = Sky(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
-        self.lately = Lately.nothing(self.sky.up.shape)
+        up, known = (a[model.spots] for a in begin.before(count))
+        self.state = Sky(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
+        self.lately = Lately.nothing(self.state.up.shape)
         rows = np.arange(self.starts.size)
         for i in range(1, count):
             self._advance(rows, up[..., i].T, known[..., i - 1].T)
@@ -85,15 +85,15 @@ class Weathers:
         row = np.full(self.starts.size, -1)
         row[rows] = np.arange(rows.size)
         at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, scene.series.ticks - 1)
-        up = scene.up[self.mind.spots][:, at].transpose(1, 2, 0)
+        up = scene.up[self.model.spots][:, at].transpose(1, 2, 0)
         usd = scene.spot_usd[:, at].transpose(1, 2, 0)
-        skies, times = self._states_at(rows, up[:, 1:], first)
+        states, times = self._states_at(rows, up[:, 1:], first)
         fit = self._fits_at(rows, usd[:, 1:])
-        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.mind.spots] != usd[:, :-1, self.mind.spots])
-        kind = age_class(skies.age_h)
+        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.model.spots] != usd[:, :-1, self.model.spots])
+        kind = age_class(states.age_h)
         changed[:, 1:] |= kind[:, 1:] != kind[:, :-1]
         changed[:, 0] = True
-        look = look_at(skies).reshape(-1, up.shape[-1], 2, CLASSES)
+        look = look_at(states).reshape(-1, up.shape[-1], 2, CLASSES)
         seen = self._inputs(look, times.reshape(-1, up.shape[-1], 2), fit)
         return _Block(first, ticks, row, seen, fit, changed.any(axis=-1).ravel())
 
@@ -109,7 +109,7 @@ class Weathers:
         """Return the inputs of [row of row, tick], flat."""
         which = np.unique(fit)
         parts = [np.flatnonzero(fit == one) for one in which]
-        seen = [self.fits[one].mind.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
+        seen = [self.fits[one].model.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
         return seen[0] if len(seen) == 1 else Sight.joined(seen, np.argsort(np.concatenate(parts)))
 
     def _states_at(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
@@ -119,12 +119,12 @@ class Weathers:
         for i in range(up.shape[1]):
             known = self.had_past[rows] | (first + i > 0)
             self._advance(rows, up[:, i], known)
-            ages[:, i], times[:, i] = self.sky.age_h[rows], self.lately.of(rows).times
+            ages[:, i], times[:, i] = self.state.age_h[rows], self.lately.of(rows).times
         return Sky(up, ages), times
 
     def _advance(self, rows: Ints, up: Bools, known: Bools) -> None:
-        sky, lately = Sky(self.sky.up[rows], self.sky.age_h[rows]), self.lately.of(rows)
-        lately.see(sky, up, self.mind.prospects.hazards, self.hours, known)
-        sky.pass_on(up, self.hours)
-        self.sky.up[rows], self.sky.age_h[rows] = up, np.where(known, sky.age_h, self.hours)
+        state, lately = Sky(self.state.up[rows], self.state.age_h[rows]), self.lately.of(rows)
+        lately.see(state, up, self.model.features.hazards, self.hours, known)
+        state.pass_on(up, self.hours)
+        self.state.up[rows], self.state.age_h[rows] = up, np.where(known, state.age_h, self.hours)
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
