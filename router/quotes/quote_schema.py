@@ -21,9 +21,17 @@ from router.quotes.quote_json import SCHEMA_VERSION
 
 Schema = dict[str, Any]
 _PARTS: tuple[type, ...] = (
-    quote.Quote, quote.BudgetQuote, quote.Refused, quote.Likely, quote.Point, quote.Driver, quote.Other,
-    quote.Somewhere, quote.Leg, quote.Reach,
-)  # fmt: skip
+    quote.Quote,
+    quote.BudgetQuote,
+    quote.Refused,
+    quote.Likely,
+    quote.Point,
+    quote.Driver,
+    quote.Other,
+    quote.Somewhere,
+    quote.Leg,
+    quote.Reach,
+)
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _SHARES = frozenset({"on_time", "on_time_low", "on_time_high", "confidence", "spot_share", "share"})
 

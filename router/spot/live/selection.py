@@ -69,17 +69,19 @@ def _foresight(given: Parameters) -> Known:
     return Known(make, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
 
 
-_FACTORIES: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType({
-    Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), replays_past=False),
-    Rule.TIME_SLICED: _time_sliced,
-    Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), replays_past=False),
-    Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), replays_past=False),
-    Rule.FAILOVER_PROGRESS: _fixed(FailoverProgress()),
-    Rule.RATE_PROGRESS: _fixed(RateProgress()),
-    Rule.RATE_PER_USD_PROGRESS: _fixed(RatePerUsdProgress()),
-    Rule.SKYNOMAD: _fixed(SkyNomad()),
-    Rule.FORESIGHT: _foresight,
-})  # fmt: skip
+_FACTORIES: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType(
+    {
+        Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), replays_past=False),
+        Rule.TIME_SLICED: _time_sliced,
+        Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), replays_past=False),
+        Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), replays_past=False),
+        Rule.FAILOVER_PROGRESS: _fixed(FailoverProgress()),
+        Rule.RATE_PROGRESS: _fixed(RateProgress()),
+        Rule.RATE_PER_USD_PROGRESS: _fixed(RatePerUsdProgress()),
+        Rule.SKYNOMAD: _fixed(SkyNomad()),
+        Rule.FORESIGHT: _foresight,
+    }
+)
 # ``places`` and ``ticks`` are limited: a fit to many options takes long, and so does the replay of its past.
 _PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType(
     {

@@ -114,17 +114,22 @@ class Named:
 OURS: Final = "ours"
 _ALL: Final = (
     Named(
-        OURS, "stepfare's own, fitted on the past",
+        OURS,
+        "stepfare's own, fitted on the past",
         sees=lambda past, scene: policy_from(_require_past(past), scene),
-        asks=lambda past, scene, _: explorer_from(_require_past(past), scene), learns=True, exact=True,
+        asks=lambda past, scene, _: explorer_from(_require_past(past), scene),
+        learns=True,
+        exact=True,
     ),
     Named("greedy", "the cheapest spot, else wait", lambda *_: Greedy(), lambda *_: CheapestSpot()),
     Named("sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)),
     Named("up", "Uniform Progress, the cheapest zone first", lambda *_: UniformProgress()),
     Named("up-plain", "the same, leaving on-demand for any spot", lambda *_: UniformProgress(hysteresis=False)),
     Named(
-        "up-s", "UP(S): the region where spot was lost comes last",
-        lambda *_: UniformProgress(ranking=cheapest_elsewhere), lambda *_: FailoverProgress(),
+        "up-s",
+        "UP(S): the region where spot was lost comes last",
+        lambda *_: UniformProgress(ranking=cheapest_elsewhere),
+        lambda *_: FailoverProgress(),
     ),
     Named("up-a", "UP(A): the zone with the best share of answers first", asks=lambda *_: RateProgress()),
     Named("up-ap", "UP(AP): share of answers over price", asks=lambda *_: RatePerUsdProgress()),
@@ -132,14 +137,21 @@ _ALL: Final = (
     Named("lindy", "moves when that pays if spot lasts as long again", asks=lambda *_: Lindy()),
     Named("skynomad", "SkyNomad as its H100 figures have it", asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb)),
     Named("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
-)  # fmt: skip
+)
 POLICIES: Final = {policy.name: policy for policy in _ALL}
 # The names of deploy files are among them.
 ALIASES: Final = {
-    "cheapest": "greedy", "spot-or-wait": "greedy", "up-cheapest": "up", "uniform-progress": "up",
-    "uniform-progress-plain": "up-plain", "uniform-progress-failover": "up-s", "uniform-progress-rate": "up-a",
-    "uniform-progress-rate-per-usd": "up-ap", "time-sliced": "sliced", "foresight": OURS,
-}  # fmt: skip
+    "cheapest": "greedy",
+    "spot-or-wait": "greedy",
+    "up-cheapest": "up",
+    "uniform-progress": "up",
+    "uniform-progress-plain": "up-plain",
+    "uniform-progress-failover": "up-s",
+    "uniform-progress-rate": "up-a",
+    "uniform-progress-rate-per-usd": "up-ap",
+    "time-sliced": "sliced",
+    "foresight": OURS,
+}
 
 
 def named(name: str, among: Mapping[str, Named] = POLICIES) -> Named:
