@@ -128,7 +128,7 @@ class Retelling:
         return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, replayed_s), *before))
 
     def of(self, history: Story) -> Retelling:
-        """Return this replay, as far as it is, as one of a history that continues it (:meth:`goes_on`)."""
+        """Return this replay, as far as it is, as one of a history that continues it (:meth:`is_continued_by`)."""
         continued = copy(self)
         continued.history, continued.terms = history, history.terms
         continued.asked, continued.was_up, continued.tried = [*self.asked], [*self.was_up], [*self.tried]
