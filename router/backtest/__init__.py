@@ -1,1 +1,1 @@
-"""Policies over windows of recorded weather, side by side. Pure."""
+"""Back-tests: policies over windows of recorded availability, side by side. Pure."""

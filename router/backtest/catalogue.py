@@ -1,4 +1,4 @@
-"""The policies that a back-test plays, by name: the published ones and ours, and what the watcher runs."""
+"""The policies that a back-test plays, by name: published ones, ours, and the one that the supervisor runs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from router.spot.policies.registry import Named
 
 AS_RUN: Final = "as-run"
 _AS_RUN: Final = Named(
-    AS_RUN, "stepfare's own exactly as `watch` runs it: asked, fits, net", plays=play_as_run, exact=True
+    AS_RUN, "stepfare's own exactly as `watch` runs it: asks zones, fits, deadline guard", plays=play_as_run, exact=True
 )
 _OURS: Final = published.POLICIES[published.OURS]
-# The two of ours stand first.
+# Our two policies stand first.
 POLICIES: Final[Mapping[str, Named]] = MappingProxyType(
     {_OURS.name: _OURS, _AS_RUN.name: _AS_RUN, **published.POLICIES}
 )
 
 
 def named(name: str) -> Named:
-    """The policy of that name; KeyError with names that are near, or else all, for another one."""
+    """Return the policy of that name; else raise KeyError with similar names, or with all."""
     return published.named(name, POLICIES)

@@ -1,4 +1,4 @@
-"""What policies cost over the windows of a cell, side by side, and how sure that is."""
+"""Scores: the cost of policies over the windows of a cell, side by side, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from router.spot.simulator.traces import Floats, Ints
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pooled:
-    """All windows of a cell, in the order of sites and blocks. ``site`` and ``block``: their numbers; ``start``: a tick
-    of the site's series; ``stretch``: windows of different ones hardly share weather. By policy in ``played``."""
+    """All windows of a cell, in the order of sites and blocks.
+
+    ``site`` and ``block`` are their numbers; ``start`` is a tick of the site's series. Windows of different ``stretch``
+    hardly share availability. ``played`` is by policy.
+    """
 
     cell: Cell
     site: Ints
@@ -30,22 +33,26 @@ class Pooled:
 
     @property
     def apart(self) -> int:
-        """How many windows there are at most of which no two overlap in one site."""
+        """The largest number of windows of which no two overlap in one site."""
         return len(set(zip(self.site.tolist(), self.stretch.tolist(), strict=True)))
 
     def hours(self, ticks: Ints) -> Floats:
-        """[window]: of so many ticks."""
+        """Return by [window] the hours of these ticks."""
         tick_s = np.array([site.series.tick_s for site in self.cell.sites], dtype=np.int64)
-        found: Floats = ticks * tick_s[self.site] / HOUR_S
-        return found
+        hours: Floats = ticks * tick_s[self.site] / HOUR_S
+        return hours
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Means over windows. ``share``: of on-demand from the start; ``over``: the least that was possible, less one.
-    ``against``: the cheapest of the other policies, and ``difference``, paired, to it as a share of on-demand, with its
-    90 % interval; None where there is no other. ``effective``: so many independent windows would be as sure; at most
-    those that do not overlap. ``misses``: windows past their deadline. Hours and launches are of a window."""
+    """Means of a policy over windows.
+
+    ``share`` is the cost as a share of on-demand from the start; ``over`` is the cost over the least possible one, less
+    one. ``against`` is the cheapest of the other policies, and ``difference`` the paired difference to it as a share of
+    on-demand, with its 90 % block bootstrap interval; both are None where there is no other. ``effective`` is the
+    number of independent windows that would give the same certainty, at most those that do not overlap. ``misses`` are
+    windows past their deadline. Hours and launches are of a window.
+    """
 
     policy: str
     usd: float
@@ -61,15 +68,15 @@ class Score:
 
 
 def pool(cells: Sequence[Cell], windows: Windows, found: Mapping[Part, Played | Floats]) -> tuple[Pooled, ...]:
-    """Each cell that has a window, from all its parts."""
+    """Return each cell that has a window, pooled from all its parts."""
     return tuple(
-        _pooled(cell, windows, {part: value for part, value in found.items() if part.cell == c})
+        _pool_cell(cell, windows, {part: value for part, value in found.items() if part.cell == c})
         for c, cell in enumerate(cells)
         if any(part.cell == c for part in found)
     )
 
 
-def _pooled(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats]) -> Pooled:
+def _pool_cell(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats]) -> Pooled:
     longest = max(site.series.ticks for site in cell.sites)
     columns: dict[str, list[Ints]] = {"site": [], "block": [], "start": [], "stretch": []}
     demand, least, by_policy = list[Floats](), list[Floats](), dict[str, list[Played]]()
@@ -79,7 +86,7 @@ def _pooled(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats])
         columns["site"].append(np.full(starts.size, number))
         columns["block"].append(np.full(starts.size, block))
         columns["start"].append(starts)
-        # of the length of a window: what begins that far apart shares no weather
+        # A stretch has the length of a window: windows that begin that far apart share no availability.
         columns["stretch"].append(starts // max(1, cell.task.ticks(site.series.tick_s)) + site.source * longest)
         demand.append(np.full(starts.size, on_demand_usd(scene_of(cell, site, starts))))
         for part, value in found.items():
@@ -93,17 +100,17 @@ def _pooled(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats])
         cell=cell,
         demand_usd=np.concatenate(demand),
         least_usd=np.concatenate(least),
-        played={name: _joined(values) for name, values in by_policy.items()},
+        played={name: _join_parts(values) for name, values in by_policy.items()},
         **{name: np.concatenate(values) for name, values in columns.items()},
     )
 
 
-def _joined(values: Sequence[Played]) -> Played:
+def _join_parts(values: Sequence[Played]) -> Played:
     return Played(*(np.concatenate([getattr(v, field.name) for v in values]) for field in fields(Played)))
 
 
 def scores(pooled: Pooled) -> tuple[Score, ...]:
-    """Of each policy, the cheapest first."""
+    """Return the score of each policy, the cheapest first."""
     means = {name: float(played.usd.mean()) for name, played in pooled.played.items()}
     return tuple(_score(pooled, name, means) for name in sorted(means, key=lambda name: (means[name], name)))
 
@@ -113,10 +120,10 @@ def _score(pooled: Pooled, name: str, means: Mapping[str, float]) -> Score:
     others = {other: usd for other, usd in means.items() if other != name}
     against = min(others, key=lambda other: (others[other], other)) if others else None
     difference = None
-    sure = interval(played.usd / pooled.demand_usd, pooled.stretch)
+    uncertainty = interval(played.usd / pooled.demand_usd, pooled.stretch)
     if against is not None:
-        less = (played.usd - pooled.played[against].usd) / pooled.demand_usd
-        sure = difference = interval(less, pooled.stretch)
+        paired_difference = (played.usd - pooled.played[against].usd) / pooled.demand_usd
+        uncertainty = difference = interval(paired_difference, pooled.stretch)
     return Score(
         policy=name,
         usd=means[name],
@@ -124,7 +131,7 @@ def _score(pooled: Pooled, name: str, means: Mapping[str, float]) -> Score:
         over=means[name] / float(pooled.least_usd.mean()) - 1,
         against=against,
         difference=difference,
-        effective=min(sure.effective, float(pooled.apart)),
+        effective=min(uncertainty.effective, float(pooled.apart)),
         misses=int(played.late.sum()),
         spot_h=float(pooled.hours(played.spot_ticks).mean()),
         on_demand_h=float(pooled.hours(played.on_demand_ticks).mean()),

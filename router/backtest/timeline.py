@@ -1,4 +1,4 @@
-"""One window, tick by tick: what ran where."""
+"""Timelines: what ran where in one window, tick by tick."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ _TELLING = 0.8
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Timeline:
-    """``kind`` and ``zone`` of each tick of a window until its work is done; ``NOWHERE`` where no spot runs.
-    ``fresh``: something was launched there in that tick."""
+    """One policy in one window.
+
+    ``kind`` and ``zone`` are by tick until the work is done; ``zone`` is ``NOWHERE`` where no spot runs. ``fresh``:
+    something was launched there in that tick.
+    """
 
     policy: str
     kind: Kinds
@@ -32,7 +35,7 @@ class Timeline:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shown:
-    """A window of a site of a cell: its number in the pool, and the zones' weather in it, [zone, tick]."""
+    """A window of a site of a cell: its numbers, and the zones' availability in it, [zone, tick]."""
 
     cell: Cell
     site: int
@@ -42,12 +45,12 @@ class Shown:
 
 
 def widest(pools: Sequence[Pooled]) -> Shown:
-    """A telling window of the cell with the most zones, of those the one with the tightest deadline."""
+    """Return a telling window of the cell with the most zones, of those the one with the tightest deadline."""
     return telling(min(pools, key=lambda p: (-p.cell.zones, p.cell.task.deadline_s / p.cell.task.work_s)))
 
 
 def telling(pooled: Pooled) -> Shown:
-    """A window in which policies, and the optimum, differ more in cost than in four of five windows."""
+    """Return a window in which costs differ more between policies, and the optimum, than in four of five windows."""
     usd = np.stack([pooled.least_usd, *(played.usd for played in pooled.played.values())])
     spread = np.ptp(usd, axis=0) / pooled.demand_usd
     number = int(np.argsort(spread, kind="stable")[int(_TELLING * (spread.size - 1))])
@@ -58,23 +61,23 @@ def telling(pooled: Pooled) -> Shown:
 
 
 def follow(shown: Shown, windows: Windows, policies: Sequence[str], *, paid: bool = False) -> tuple[Timeline, ...]:
-    """The window played by each of the policies, as they play it among others."""
+    """Return the window as each policy plays it, the same as among other windows."""
     site = shown.cell.sites[shown.site]
     scene = scene_of(shown.cell, site, np.array([shown.start], dtype=np.int64))
     past = past_of(site, windows, shown.block)
-    found = []
+    timelines = []
     for name in policies:
         record = _Record()
         played = named(name).play(past, scene, shown.cell.move.checkpoint_gb, paid=paid, watch=record)
-        # The net of a policy that asks takes a window out once it is on demand to its end.
+        # The guard of a blind policy removes a window once it is on demand to its end.
         rest = int(played.finish_tick[0]) - len(record.seen)
         seen = [*record.seen, *([(ON_DEMAND, NOWHERE)] * rest)]
         kind = np.array([k for k, _ in seen], dtype=np.int8)
         zone = np.array([z if k not in (IDLE, ON_DEMAND) else NOWHERE for k, z in seen], dtype=np.int64)
         before = np.append(np.int8(IDLE), kind[:-1]), np.append(NOWHERE, zone[:-1])
         fresh = (kind != IDLE) & ((kind != before[0]) | (zone != before[1]))
-        found.append(Timeline(name, kind, zone, fresh, float(played.usd[0]), bool(played.late[0])))
-    return tuple(found)
+        timelines.append(Timeline(name, kind, zone, fresh, float(played.usd[0]), bool(played.late[0])))
+    return tuple(timelines)
 
 
 class _Record:

@@ -1,5 +1,7 @@
-"""Windows of recorded weather played by policies, by forward chaining: what is learned comes from the blocks of time
-before the one in which a window begins. Parts are independent of each other: they can be played anywhere, in any order.
+"""Windows of recorded availability for a back-test, played by policies with forward chaining.
+
+A policy learns from the blocks of time before the one in which a window begins. Parts are independent of each other:
+they can be played anywhere, in any order.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ OPTIMUM: Final = "optimum"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Site:
-    """Zones that a job may use, joined. ``past``: all zones on its clock from which may be learned, itself among them.
-    ``source``: its weather is that of one time; sites of one source share it."""
+    """Zones that a job may use together.
+
+    ``past`` has all zones on its clock from which may be learned, its own among them. ``source`` is the recording;
+    sites of one source share its availability.
+    """
 
     name: str
     series: Series
@@ -32,21 +37,23 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What moving a checkpoint costs between regions; within one nothing."""
+    """The cost of moving a checkpoint between regions; moves within a region are free."""
 
     checkpoint_gb: float = 0.0
     usd_per_gb: float = 0.0
     seconds: int = 0
 
     def ways(self, series: Series) -> Ways:
-        """Between the zones of ``series``."""
+        """Return the costs of moves between the zones of ``series``."""
         return Ways.between(series.regions, lambda _, __: self.checkpoint_gb * self.usd_per_gb, self.seconds)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cell:
-    """One job with one deadline in places of one kind; the windows of all its sites are judged together. ``zones``: how
-    many are joined in a site."""
+    """One job with one deadline in places of one kind; the windows of all its sites are scored together.
+
+    ``zones`` is the number of zones of a site.
+    """
 
     job: str
     place: str
@@ -58,23 +65,25 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How they are laid: in ``blocks`` blocks of time, one every ``every_s`` seconds. Nothing is scored in the first
-    block, which only has no past, unless it is the only one."""
+    """The layout of windows: ``blocks`` blocks of time, and one window every ``every_s`` seconds.
+
+    Nothing is scored in the first block, which alone has no past, unless it is the only one.
+    """
 
     blocks: int
     every_s: int
 
     def edges(self, series: Series) -> Ints:
-        """The ticks at which blocks begin, and the end."""
+        """Return the ticks at which blocks begin, and the end."""
         return np.array([series.ticks * b // self.blocks for b in range(self.blocks + 1)], dtype=np.int64)
 
     @property
     def scored(self) -> range:
-        """The blocks."""
+        """The blocks that are scored."""
         return range(min(1, self.blocks - 1), self.blocks)
 
     def starts(self, site: Site, task: Task, block: int) -> Ints:
-        """Of the windows that begin in a block and end within the series; may be none."""
+        """Return the starts of the windows that begin in a block and end within the series; may be none."""
         edges, tick_s = self.edges(site.series), site.series.tick_s
         after = min(int(edges[block + 1]), site.series.ticks - task.ticks(tick_s) + 1)
         return np.arange(int(edges[block]), max(after, int(edges[block])), max(1, round(self.every_s / tick_s)))
@@ -82,7 +91,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A policy, or the optimum, in one block of one site of one cell; numbers are places in their lists."""
+    """A policy, or the optimum, in one block of one site of one cell.
+
+    The numbers are indexes in their lists.
+    """
 
     cell: int
     site: int
@@ -91,7 +103,7 @@ class Part:
 
 
 def parts(cells: Sequence[Cell], windows: Windows, policies: Sequence[str]) -> Iterator[Part]:
-    """All with a window in them, in a fixed order; the optimum of each first."""
+    """Yield all parts with a window in them, in a fixed order; the optimum of each first."""
     for c, cell in enumerate(cells):
         for s, site in enumerate(cell.sites):
             for block in windows.scored:
@@ -100,18 +112,21 @@ def parts(cells: Sequence[Cell], windows: Windows, policies: Sequence[str]) -> I
 
 
 def scene_of(cell: Cell, site: Site, starts: Ints) -> Scene:
-    """The windows that begin there."""
+    """Return the inputs for the windows that begin at these ticks."""
     return Scene.of(cell.task, site.series, starts, cell.move.ways(site.series))
 
 
 def past_of(site: Site, windows: Windows, block: int) -> Series | None:
-    """What was seen before a block; None before the first."""
+    """Return what was seen before a block; None before the first."""
     edge = int(windows.edges(site.series)[block])
     return site.past.part(0, edge) if edge else None
 
 
 def play(cells: Sequence[Cell], windows: Windows, part: Part, *, paid: bool = False) -> Played | Floats:
-    """A part of :func:`parts`: the outcome of its policy; for the optimum the least dollars of each window."""
+    """Return the outcome of a part's policy; for the optimum the least dollars of each window.
+
+    ``part`` is one of :func:`list_backtest_parts`.
+    """
     cell = cells[part.cell]
     site = cell.sites[part.site]
     scene = scene_of(cell, site, windows.starts(site, cell.task, part.block))
@@ -122,7 +137,10 @@ def play(cells: Sequence[Cell], windows: Windows, part: Part, *, paid: bool = Fa
 
 
 def on_demand_usd(scene: Scene) -> float:
-    """Of a window that runs on demand from its first tick on, where that is cheapest; whole ticks are billed."""
+    """Return the cost of a window on demand from its first tick on, where that is cheapest.
+
+    Whole ticks are billed.
+    """
     task = scene.task
     ticks = -(-(task.work_s + task.changeover_s) // scene.tick_s)
     return float(ticks * scene.tick_s / HOUR_S * scene.on_demand_usd.min())

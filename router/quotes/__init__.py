@@ -1,1 +1,1 @@
-"""From a job and a deadline to a quote: its distribution, what moves it, what other deadlines cost. Pure."""
+"""Quotes: the distribution of a job's cost by a deadline, what moves it, and what other deadlines cost. Pure."""

@@ -1,4 +1,4 @@
-"""The reverse of a quote: how many steps a budget is enough for by a deadline, and how sure that is. Pure."""
+"""Budget quotes: the number of steps that a budget pays for by a deadline, and its probability. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ DRAWS: Final = 200
 _TICKS: Final = 64
 _LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
 _COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
-_ROOM: Final = 1.25  # above what the cheapest place could do for the money
+_ROOM: Final = 1.25  # factor above what the cheapest option could do for the money
 
 
 def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refused:
-    """Steps within ``budget`` and on time in 50, 80 and 95 % of the draws; more than the job has left are told too."""
+    """Return the steps within ``budget`` and on time, or why there are none.
+
+    They are those reached in 50, 80 and 95 % of the draws. Steps beyond those that the job has left are reported too.
+    """
     asking, name = Asking(ask, trade), ask.job.name
     hours = asking.window_h
     if asking.steps == 0 or hours <= 0 or not asking.venues:
@@ -38,7 +41,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
     clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
     everything = asking.menu(asking.venues, max(1, most // 2), hours)
     alone = sizes_alone(asking, everything)
-    menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest size that can be in time
+    menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest gang size that can be in time
     asking.least_steps = max(1, min(asking.steps, most // _COARSE))
     stage = asking.stage(menu, clock, DRAWS)
     reaches = _reaches(stage, most, budget.dollars())
@@ -55,7 +58,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         steps=asking.steps,
         reaches=reaches,
         places=asking.somewhere(menu),
-        conditions=conditions(asking, menu, stage.weather, trade.policy_name),
+        conditions=conditions(asking, menu, stage.availability, trade.policy_name),
         policy=trade.policy_name,
         draws=DRAWS,
         book_digest=trade.book.digest,
@@ -64,25 +67,28 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
 
 
 def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:
-    """The most steps, to about a part in 1,000 of ``most``, of which the share of draws within the money and on time is
-    as sure; 0 for none. Where the share is not monotone, the farthest of a coarse grid is refined."""
+    """Return the most steps for each confidence, to about a part in 1,000 of ``most``; 0 for none.
+
+    They are those of which the share of draws within the money and on time is at least the confidence. Where the share
+    is not monotone, the farthest of a coarse grid is refined.
+    """
     known: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
-    found = dict.fromkeys(CONFIDENCES, 0)
-    _look(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
+    steps_by_confidence = dict.fromkeys(CONFIDENCES, 0)
+    _simulate_steps(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
     for _ in range(_ROUNDS):
         wanted: set[int] = set()
         for confidence in CONFIDENCES:
             low = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
             high = min((n for n in known if n > low), default=low)
             wanted |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
-        _look(stage, wanted, dollars, known)
+        _simulate_steps(stage, wanted, dollars, known)
     for confidence in CONFIDENCES:
-        found[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
-    return tuple(Reach(c, n, usd(known[n][1]) if n else Usd(0)) for c, n in found.items())
+        steps_by_confidence[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+    return tuple(Reach(c, n, usd(known[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
 
 
-def _look(stage: Stage, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]) -> None:
-    """What comes of so many steps each."""
+def _simulate_steps(stage: Stage, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]) -> None:
+    """Simulate these numbers of steps and store their results in ``known``."""
     new = sorted({n for n in wanted if n > 0} - known.keys())
     if not new:
         return

@@ -1,5 +1,8 @@
-"""What deadlines cost: a curve from the earliest possible to where more time is of no more use. A later deadline never
-costs more than an earlier one: its run is the best of those simulated for it and for all before it."""
+"""The curve of costs over deadlines, from the earliest possible one to where more time is of no more use.
+
+A later deadline never costs more than an earlier one: its run is the best of those simulated for it and for all before
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,33 +19,39 @@ from router.quotes.runner import Clock, Played, Stage
 from router.quotes.statistics import Levels, knee, likely, quantiles
 from router.spot.simulator.traces import Floats
 
-LATER: Final = 0.02  # of the probability of being on time: as good as
-POINTS: Final = 8  # beside the deadline that was asked for
-_LONGEST: Final = 3.0  # times the longer of what was asked for and the earliest
-_SPARE: Final = 1.3  # of the hours that the cheapest place is expected to need
+LATER: Final = 0.02  # probabilities of being on time that differ by less count as equal
+POINTS: Final = 8  # points beside the deadline of the request
+_LONGEST: Final = 3.0  # factor of the longer of the requested and the earliest window
+_SPARE: Final = 1.3  # factor of the hours that the cheapest option is expected to need
 
 
 def loosest_h(earliest_h: float, asked_h: float, cheapest_h: float) -> float:
-    """Hours to the loosest deadline worth asking: the cheapest place is expected to be done well before."""
+    """Return the hours to the loosest deadline worth simulating.
+
+    The cheapest option is expected to be done well before it.
+    """
     useful = max(_SPARE * cheapest_h, 1.5 * earliest_h)
     return min(max(useful, 1.1 * asked_h), _LONGEST * max(asked_h, earliest_h))
 
 
 def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
-    """Hours of the windows, the same factor apart."""
+    """Return the hours of the windows, the same factor apart."""
     return tuple(float(x) for x in np.geomspace(earliest_h, max(loosest_h, earliest_h), POINTS))
 
 
 def ticks_of(hours: float, clock: Clock) -> int:
-    """In whole ticks, rounded up; no more than the clock has."""
+    """Return the hours in whole ticks, rounded up; no more than the clock has."""
     return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Simulated:
-    """A choice of places as it was simulated with a deadline ``window_s`` after the start. ``usd`` and ``finish_s``:
-    what is quoted of its draws, in order. ``cost`` orders simulations: expected dollars, then the 90 % figure, where
-    the first has no end. ``by_s``: the deadline that it is offered for, this one or a later one."""
+    """A choice of options as it was simulated with a deadline ``window_s`` after the start.
+
+    ``usd`` and ``finish_s`` are what is quoted of its draws, in order. ``cost`` orders simulations: expected dollars,
+    then the 90 % figure, where the first has no end. ``by_s`` is the deadline that it is offered for, this one or a
+    later one.
+    """
 
     stage: Stage
     played: Played
@@ -54,7 +63,7 @@ class Simulated:
 
     @classmethod
     def of(cls, stage: Stage, played: Played, window_s: int, levels: Levels) -> Simulated:
-        """As it came out, read at these levels."""
+        """Return the simulation, read at these levels."""
         dollars, finish_s = levels.cost.quoted(played.usd), levels.finish.quoted(played.finish_s)
         cost = float(dollars.mean()), float(quantiles(dollars, (0.9,))[0])
         return cls(stage, played, dollars, finish_s, cost, window_s, window_s)
@@ -65,31 +74,38 @@ class Simulated:
         return float(1 - self.played.late.mean())
 
     def offered_by(self, seconds: int) -> Simulated:
-        """The same run, offered for a later deadline: none of its draws is later for it."""
+        """Return the same run, offered for a later deadline, for which none of its draws is later."""
         late = self.played.late & (self.played.finish_s > seconds)
         return replace(self, played=replace(self.played, late=late), by_s=seconds)
 
 
 def least(found: Sequence[Simulated]) -> Simulated:
-    """The cheapest of those that are as good as on time; none that may never end, unless all may."""
+    """Return the cheapest of those that are as good as on time.
+
+    It excludes those that may never end, unless all may.
+    """
     ends = [s for s in found if math.isfinite(s.cost[0])] or found
     sure = max(s.on_time for s in ends) - LATER
     return min((s for s in ends if s.on_time >= sure), key=lambda s: s.cost)
 
 
 def by_deadline(found: Mapping[int, Sequence[Simulated]]) -> dict[int, Simulated]:
-    """``found``: by seconds to the deadline all that was simulated for it. The best for each, and never one that costs
-    more than the best for an earlier deadline: what is done by then is done by the later one too."""
+    """Return the best simulation for each deadline of ``found``, by seconds.
+
+    None costs more than the best for an earlier deadline: a run done by then is done by the later one too.
+    """
     best: dict[int, Simulated] = {}
-    before: Simulated | None = None
+    previous: Simulated | None = None
     for seconds in sorted(found):
-        new = least(found[seconds])
-        before = best[seconds] = before.offered_by(seconds) if before and before.cost < new.cost else new
+        candidate = least(found[seconds])
+        previous = best[seconds] = (
+            previous.offered_by(seconds) if previous and previous.cost < candidate.cost else candidate
+        )
     return best
 
 
 def curve(best: Mapping[int, Simulated], start: datetime, asked_s: int, asked: datetime) -> tuple[Point, ...]:
-    """A point for each of these, the one of ``asked_s`` at the very deadline that was asked for."""
+    """Return a point for each of these, the one of ``asked_s`` at the exact deadline of the request."""
     points = [point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
     dollars = [p.mean.dollars() if p.mean is not None else float("inf") for p in points]
     at = knee([p.hours for p in points], dollars)
@@ -97,7 +113,7 @@ def curve(best: Mapping[int, Simulated], start: datetime, asked_s: int, asked: d
 
 
 def point(s: Simulated, start: datetime, deadline: datetime | None = None) -> Point:
-    """Of the curve. ``deadline``: the exact one, where it is not a whole number of ticks."""
+    """Return a point of the curve; ``deadline`` is the exact one, where it is not a whole number of ticks."""
     deadline = deadline or start + timedelta(seconds=s.by_s)
     cost, hours = likely(s.usd), (deadline - start) / timedelta(hours=1)
     return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean)

@@ -1,4 +1,4 @@
-"""What a quote's cost is made of, what moves it, and on which conditions it holds."""
+"""Explanation of a quote: the parts of its cost, what moves it, and the conditions on which it holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The job with one thing changed, and its places then. ``allowed``: by the job's own rules."""
+    """The job with one thing changed, and its options then; ``allowed`` by the job's own rules."""
 
     what: str
     menu: tuple[Venue, ...]
@@ -40,14 +40,16 @@ class Change:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Of the places."""
+        """The keys of the options."""
         return keys(self.menu)
 
 
 def drivers(s: Simulated) -> tuple[Driver, ...]:
-    """Parts of the expected cost that is quoted, to the cent, the largest first; they add up to it but for start-ups,
-    which are of machines. What was simulated is read at other levels where earlier quotes did not hold: all parts
-    alike."""
+    """Return the parts of the expected cost that is quoted, to the cent, the largest first.
+
+    They add up to it but for start-ups, which are part of the machines. Where earlier quotes did not hold, the
+    simulation is read at other levels: all parts alike.
+    """
     got, mean = s.played, usd(float(s.usd.mean()))
     total = float(got.usd.mean())
     if mean is None or not np.isfinite(total) or total <= 0 or not mean.nanos:
@@ -61,18 +63,22 @@ def drivers(s: Simulated) -> tuple[Driver, ...]:
     starts = float(got.launches.mean()) * (stage.startup_s / 3600 + float(lost)) * hourly
     sure = "on-demand machines" if any(not v.sure for v in venues) else "machines on demand"
     parts = [("spot machines", spot), (sure, total - spot - egress), ("moving data and checkpoints", egress)]
-    known = [(what, part) for what, dollars in parts if (part := usd(dollars * read)) is not None and part.nanos > 0]
-    known.sort(key=lambda part: -part[1].nanos)
-    rest = mean - Usd.total(part for _, part in known[1:])
-    found = [Driver(what, part, part.nanos / mean.nanos) for what, part in [(known[0][0], rest), *known[1:]]]
+    priced_parts = [
+        (what, part) for what, dollars in parts if (part := usd(dollars * read)) is not None and part.nanos > 0
+    ]
+    priced_parts.sort(key=lambda part: -part[1].nanos)
+    rest = mean - Usd.total(part for _, part in priced_parts[1:])
+    parts_quoted = [
+        Driver(what, part, part.nanos / mean.nanos) for what, part in [(priced_parts[0][0], rest), *priced_parts[1:]]
+    ]
     if starts / total >= _LEAST_SHARE:
         share = min(1.0, starts / total)
-        found.append(Driver("of these: start-ups and lost work", usd(share * mean.dollars()), share))
-    return tuple(found)
+        parts_quoted.append(Driver("of these: start-ups and lost work", usd(share * mean.dollars()), share))
+    return tuple(parts_quoted)
 
 
 def dearest_risk(got: Played) -> str:
-    """What goes most with the cost over the draws, in words; "" where nothing does."""
+    """Return in words the cause that correlates most with the cost over the draws; "" where none does."""
     ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
     causes = {"slow": got.slow, "sure": got.on_demand_ticks / ran, "launches": got.launches.astype(np.float64)}
     strength = {name: _correlation(values, got.usd) for name, values in causes.items()}
@@ -84,13 +90,14 @@ def dearest_risk(got: Played) -> str:
 
 def _uncertainty(fit: WeatherFit | None) -> str:
     if fit is None:
-        return "how far weather drifts is assumed, not learned from your history: stepfare quotes fit"
+        return "how far spot availability drifts is assumed, not learned from your history: run stepfare quotes fit"
     days = max(1, (fit.until - fit.since).days)
-    return f"how far weather drifts, and how wide the range is, were learned from {days} days of {fit.pools} pools"
+    learned = f"were learned from {days} days of {fit.pools} pools"
+    return f"how far spot availability drifts, and how wide the range is, {learned}"
 
 
 def _correlation(values: Floats, dollars: Floats) -> float:
-    """The share of the variance of the cost that a straight line through ``values`` explains, where it rises."""
+    """Return the share of the cost's variance that a straight line through ``values`` explains, where it rises."""
     finite = np.isfinite(dollars)
     if finite.sum() < 3 or np.ptp(values[finite]) == 0 or np.ptp(dollars[finite]) < 1e-9:
         return 0.0
@@ -99,20 +106,20 @@ def _correlation(values: Floats, dollars: Floats) -> float:
 
 
 def other(what: str, s: Simulated, start: datetime) -> Other:
-    """What was simulated, as an alternative."""
+    """Return the simulation as an alternative."""
     cost, finish = likely(s.usd), moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
     return Other(what, cost.p50, cost.p90, s.on_time, finish, mean=cost.mean)
 
 
 def without(asking: Asking, menu: Sequence[Venue]) -> list[Change]:
-    """The same job with one thing changed."""
+    """Return the same job with one thing changed, for several changes."""
     steps, hours = asking.steps, asking.window_h
-    found: list[Change] = []
+    changes: list[Change] = []
 
     def add(what: str, venues: Sequence[Venue], *, allowed: bool = True) -> None:
         picked = asking.menu(venues, steps, hours)
         if picked and picked[0].hours(steps) <= hours:
-            found.append(Change(what, picked, allowed))
+            changes.append(Change(what, picked, allowed))
 
     spot = [v for v in menu if not v.sure]
     if spot:
@@ -124,46 +131,49 @@ def without(asking: Asking, menu: Sequence[Venue]) -> list[Change]:
     best = min(menu, key=lambda v: v.whole_usd(steps))
     add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region and v.size in own))
     alone = sizes_alone(asking, menu)
-    return found + [Change(what, venues) for what, venues in alone if venues != tuple(menu)]
+    return changes + [Change(what, venues) for what, venues in alone if venues != tuple(menu)]
 
 
 def sizes_alone(
     asking: Asking, menu: Sequence[Venue], hours: float | None = None
 ) -> list[tuple[str, tuple[Venue, ...]]]:
-    """The same job on one size of gang, of the cheapest; none where no other than those of ``menu`` can be had.
-    ``hours`` to the deadline: None: to that which was asked for."""
+    """Return the same job on one gang size, for each of the cheapest sizes.
+
+    It is empty where no other size than those of ``menu`` is available. ``hours`` is the time to the deadline; None: to
+    that of the request.
+    """
     steps, hours = asking.steps, asking.window_h if hours is None else hours
     sizes = {v.size for v in asking.venues}
     if {v.size for v in menu} == sizes and len(sizes) == 1:
         return []
     ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
-    found: list[tuple[str, tuple[Venue, ...]]] = []
+    menus: list[tuple[str, tuple[Venue, ...]]] = []
     for kind, count in ranked:
         picked = asking.menu([v for v in asking.venues if v.size == (kind, count)], steps, hours)
-        if len(found) < _SIZES and picked and picked[0].hours(steps) <= hours:
-            found.append((f"on {count} {kind} alone", picked))
-    return found
+        if len(menus) < _SIZES and picked and picked[0].hours(steps) <= hours:
+            menus.append((f"on {count} {kind} alone", picked))
+    return menus
 
 
-def conditions(asking: Asking, menu: Sequence[Venue], weather: Weather, policy: str) -> tuple[str, ...]:
-    """What has to hold."""
-    said = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
+def conditions(asking: Asking, menu: Sequence[Venue], availability: Weather, policy: str) -> tuple[str, ...]:
+    """Return the conditions on which the quote holds."""
+    sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
     if any(v.sure for v in menu):
-        said.append("on-demand machines can be had when they are needed")
+        sentences.append("on-demand machines can be had when they are needed")
     else:
-        said.append("spot alone: nothing makes sure that it is ever done")
-    said.append("prices stay as they are in the price book")
+        sentences.append("spot alone: nothing makes sure that it is ever done")
+    sentences.append("prices stay as they are in the price book")
     stale = sorted({where(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
     if stale:
-        said.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
+        sentences.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
     if asking.job.data is not None and asking.job.data.mode == "copy":
-        said.append(
+        sentences.append(
             "the data are in the first region when it starts; copying them there is in the cost, not in the time"
         )
-    if any(not v.sure for v in menu) and not weather.observed:
-        said.append("spot was never watched here: how it comes and goes, and how wide the range is, are a prior's")
-    if any(not v.sure for v in menu) and weather.observed:
-        said.append(_uncertainty(asking.trade.fit))
+    if any(not v.sure for v in menu) and not availability.observed:
+        sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
+    if any(not v.sure for v in menu) and availability.observed:
+        sentences.append(_uncertainty(asking.trade.fit))
     if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
-        said.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
-    return tuple(said)
+        sentences.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
+    return tuple(sentences)

@@ -1,6 +1,8 @@
-"""Quotes of jobs on recorded weather, by forward chaining, beside what might have come of them in a block of time that
-their model never saw: pieces of its real weather (:mod:`router.spot.availability.resampling`), which share no law with
-it."""
+"""Calibration of quotes by forward chaining on recorded availability.
+
+Quotes are compared with what might have come of them in a block of time that their model never saw: pieces of its real
+availability (:mod:`router.spot.availability.resampling`), which share no distribution with the model.
+"""
 
 from __future__ import annotations
 
@@ -23,46 +25,60 @@ from router.spot.simulator.traces import Floats, Ints
 
 DRAWS: Final = 120
 EACH: Final = 6
-PARTS: Final = 100  # room for the parts of a block in the number of a group
+PARTS: Final = 100  # factor of the block in a group's number, above the number of parts of a block
 Pair = tuple[Floats, Floats]  # dollars, seconds
 
 
 def forecasts(
-    ground: Ground, outlook: Outlook, zones: Ints, job: Task, at: Ints, player: VectorPolicy, rng: np.random.Generator
+    ground: Ground,
+    hazard_model: Outlook,
+    zones: Ints,
+    job: Task,
+    at: Ints,
+    player: VectorPolicy,
+    rng: np.random.Generator,
 ) -> Pair:
-    """[start, draw]: of jobs that start after each of these ticks. ``outlook`` is of ``zones``."""
-    sky = ground.sky(zones, at)
-    each = Sky(sky.up.repeat(DRAWS, 0), sky.age_h.repeat(DRAWS, 0))
+    """Return by [start, draw] the forecasts of jobs that start after each of these ticks.
+
+    ``hazard_model`` is of ``zones``.
+    """
+    state = ground.state(zones, at)
+    each = Sky(state.up.repeat(DRAWS, 0), state.age_h.repeat(DRAWS, 0))
     ticks = ground.past + job.ticks(ground.series.tick_s)
     like = ground.scene(zones, job, np.zeros((1, ticks), dtype=np.int64))
-    scene = windows(outlook, each, like, at.size * DRAWS, rng)
+    scene = windows(hazard_model, each, like, at.size * DRAWS, rng)
     length = scene.series.ticks // (at.size * DRAWS)
-    usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # of the moment of the quote
+    usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # prices at the time of the quote
     return played(replace(scene, spot_usd=usd), player, at.size, DRAWS)
 
 
 def played(scene: Scene, player: VectorPolicy, rows: int, columns: int) -> Pair:
-    """Costs as shares of on-demand throughout, finishes as shares of the deadline: [row, column]. Nothing is paid for
-    the rest of the last tick, as in quotes."""
-    found, job = simulate(scene, player, Net.EXACT), scene.task
+    """Return by [row, column] costs as shares of on-demand throughout, and finishes as shares of the deadline.
+
+    Nothing is paid for the rest of the last tick, as in quotes.
+    """
+    outcome, job = simulate(scene, player, Net.EXACT), scene.task
     demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
-    usd = (found.usd - found.spare_usd) / demand
-    finish = (found.finish_tick * scene.tick_s - found.spare_s) / job.deadline_s
+    usd = (outcome.usd - outcome.spare_usd) / demand
+    finish = (outcome.finish_tick * scene.tick_s - outcome.spare_s) / job.deadline_s
     return usd.reshape(rows, columns), finish.reshape(rows, columns)
 
 
 def player_of(
-    ground: Ground, outlook: Outlook, zones: Ints, job: Task, end: int, policy_for: PolicyFor
+    ground: Ground, hazard_model: Outlook, zones: Ints, job: Task, end: int, policy_for: PolicyFor
 ) -> VectorPolicy:
-    """What plays quotes and outcomes alike. Nothing after ``end`` is known to it. ``outlook`` is of all zones."""
+    """Return the policy that plays quotes and outcomes alike.
+
+    It knows nothing after ``end``. ``hazard_model`` is of all zones.
+    """
     ticks = job.ticks(ground.series.tick_s)
     like = ground.scene(zones, job, np.zeros((1, ground.past + ticks), dtype=np.int64))
     usd = ground.usd[zones, :end].mean(axis=1, keepdims=True)
-    return policy_for(outlook.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
+    return policy_for(hazard_model.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
 
 
 def map_of(past: Sequence[tuple[int, Places]]) -> Calibrating:
-    """From what came of quotes, by the group they belong to."""
+    """Return the recalibration learned from the outcomes of quotes, by their group."""
     if not past:
         return Calibrating()
     groups = np.concatenate([np.full(p.below.size, g) for g, p in past])
@@ -71,8 +87,11 @@ def map_of(past: Sequence[tuple[int, Places]]) -> Calibrating:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Learned:
-    """What a past says of quotes on its own kind of weather: its drift, and how the levels of cost and of finish held
-    in ``outcomes`` of them."""
+    """The calibration learned from a past.
+
+    ``drift`` is its hazard model with drift; ``cost`` and ``finish`` say how the quoted levels held in ``outcomes``
+    quotes on it.
+    """
 
     drift: Drifting
     cost: Calibrating
@@ -81,7 +100,10 @@ class Learned:
 
 
 def learned(ground: Ground, policy_for: PolicyFor, starts: int, seed: int = 0) -> Learned:
-    """By forward chaining: the model of the blocks before quotes jobs that start in the next, ``starts`` in each."""
+    """Return the calibration learned by forward chaining.
+
+    The model of the blocks before quotes jobs that start in the next block, ``starts`` in each.
+    """
     tick_s, edges = ground.series.tick_s, ground.edges()
     cost: list[tuple[int, Places]] = []
     finish: list[tuple[int, Places]] = []
@@ -93,9 +115,9 @@ def learned(ground: Ground, policy_for: PolicyFor, starts: int, seed: int = 0) -
                 rng = np.random.default_rng([seed, block, part, size])
                 player = player_of(ground, fit, zones, job, edges[block], policy_for)
                 quoted = forecasts(ground, fit.only(zones), zones, job, at, player, rng)
-                came = played(ground.made(zones, job, at.repeat(EACH), block, rng), player, at.size, EACH)
-                for i, kept in enumerate((cost, finish)):
-                    told = Places.of(quoted[i].repeat(EACH, axis=0), came[i].ravel())
-                    kept.append((block * PARTS + part, told))
+                outcomes = played(ground.made(zones, job, at.repeat(EACH), block, rng), player, at.size, EACH)
+                for i, positions_stored in enumerate((cost, finish)):
+                    positions = Places.of(quoted[i].repeat(EACH, axis=0), outcomes[i].ravel())
+                    positions_stored.append((block * PARTS + part, positions))
     count = sum(places.below.size for _, places in cost)
     return Learned(drifting(ground.up, tick_s), map_of(cost), map_of(finish), count)

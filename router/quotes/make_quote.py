@@ -1,9 +1,9 @@
-"""From a job and a deadline to a quote, by simulation. Pure.
+"""Simulation of a quote from a job and a deadline. Pure.
 
-A few choices of places are tried: one size of gang alone, of the cheapest sizes that can be in time; and all that look
-good, where none of these has the cheapest place. Where sizes mix, work goes at several speeds, and the policy judges
-worse how long it can wait. What other deadlines ask for first, and what one change makes of the quote, are choices too.
-The least expected cost among those that are as good as on time is quoted.
+A few choices of options are tried: one gang size alone, of the cheapest sizes that can be in time; and all that look
+good, where none of these has the cheapest option. Where sizes mix, work proceeds at several speeds, and the policy
+judges less well how long it can wait. What other deadlines would try first, and what one change makes of the quote, are
+choices too. The least expected cost among those that are as good as on time is quoted.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from router.spot.simulator.inputs import HOUR_S
 from router.spot.venues import Venue, fastest, only
 
 DRAWS: Final = 400
-_TRIED: Final = 100  # for all but the quote itself
-_TICKS, _MOST_TICKS = 64, 80  # of the window that was asked for: usually; where ticks get long
+_TRIED: Final = 100  # draws of all simulations but the quote itself
+_TICKS, _MOST_TICKS = 64, 80  # ticks of the requested window: usually, and where ticks get long
 _LEAST_TICK_S, _MOST_TICK_S = 120, 2 * HOUR_S
-_WORTH_A_TRY: Final = 0.97  # of what another choice is expected to cost
-_MORE: Final = 1  # choices of places that other deadlines ask for
-_ROUNDS: Final = 2  # of adding what one change makes cheaper
-_ONE_CLOCK: Final = 1.5  # times the window: the loosest deadline that is played on the clock of the one asked for
+_WORTH_A_TRY: Final = 0.97  # share of what another choice is expected to cost
+_MORE: Final = 1  # number of choices of options added for other deadlines
+_ROUNDS: Final = 2  # rounds of adding choices that one change makes cheaper
+_ONE_CLOCK: Final = 1.5  # factor of the window: the loosest deadline played on the clock of the requested one
 
 
 def make_quote(ask: Ask, trade: Trade) -> Quote | Refused:
-    """The quote, or why there is none. The same inputs, the same quote."""
+    """Return the quote, or why there is none. The same inputs give the same quote."""
     asking = Asking(ask, trade)
-    return asking.refused() or _Quoting(asking).quote()
+    return asking.refused() or _QuoteBuilder(asking).quote()
 
 
-class _Quoting:
-    """One quote in the making."""
+class _QuoteBuilder:
+    """The working state of one quote."""
 
     def __init__(self, asking: Asking) -> None:
         self.asking, self.start = asking, asking.start
@@ -58,7 +58,7 @@ class _Quoting:
         most_s = max(_MOST_TICK_S, window_s // _MOST_TICKS)
         clock = clock_for(window_s, _TICKS, _LEAST_TICK_S, most_s)
         windows = windows_h(self.earliest_h, loosest)
-        nearest = min(windows, key=lambda h: abs(h - hours))  # the point asked for stands for it
+        nearest = min(windows, key=lambda h: abs(h - hours))  # the requested point replaces it
         self.others_h = [h for h in windows if h != nearest]
         one = longest_s <= _ONE_CLOCK * window_s
         self.clock = Clock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
@@ -72,11 +72,11 @@ class _Quoting:
         asking.horizon_s = longest_s
 
     def quote(self) -> Quote:
-        """All of it."""
+        """Return the complete quote."""
         asking, ask, trade, steps = self.asking, self.asking.ask, self.asking.trade, self.asking.steps
-        ways = self._tried()
-        far = self._other_deadlines(ways)
-        best, others = self._settled(ways)
+        ways = self._try_choices()
+        far = self._add_other_deadlines(ways)
+        best, others = self._best_and_changes(ways)
         s = best[self.asked_s]
         stage, got, menu = s.stage, s.played, s.stage.venues
         cost, late = likely(s.usd), 1 - s.on_time
@@ -108,13 +108,13 @@ class _Quoting:
             earliest_usd=usd(self.best.whole_usd(steps)),
             usd_levels=usd_levels(s.usd),
             finish_levels=tuple(moment(self.start, float(seconds)) for seconds in quantiles(s.finish_s, LEVELS)),
-            curve=curve(by_deadline(self._with_far(ways, far, menu)), self.start, self.asked_s, ask.deadline),
+            curve=curve(by_deadline(self._add_far_deadlines(ways, far, menu)), self.start, self.asked_s, ask.deadline),
             drivers=drivers(s),
             dearest_risk=dearest_risk(got),
             alternatives=others,
             places=asking.somewhere(menu),
-            run=_typical(stage, got, self.start),
-            conditions=self._conditions(s),
+            run=_typical_run(stage, got, self.start),
+            conditions=self._list_conditions(s),
             policy=trade.policy_name,
             run_policy=trade.run_policy,
             draws=DRAWS,
@@ -125,13 +125,18 @@ class _Quoting:
         )
 
     @property
-    def _all(self) -> list[Case]:
-        """Of the clock of the deadline that was asked for: this one, those before it with as many draws, and others."""
+    def _all_cases(self) -> list[Case]:
+        """The cases on the clock of the requested deadline.
+
+        They are that deadline, those before it with as many draws, and others.
+        """
         return [Case(self.ticks, DRAWS), *self.others]
 
-    def _tried(self) -> Ways:
-        """Choices of places and what comes of them, in the order of what they cost at the least; none that costs more
-        at its least than another is expected to."""
+    def _try_choices(self) -> _ChoicesByKeys:
+        """Simulate choices of options, in the order of the least that they may cost.
+
+        A choice is skipped where its least cost exceeds what another is expected to cost.
+        """
         asking, steps = self.asking, self.asking.steps
         everything = asking.menus(asking.venues, steps, asking.window_h)
         alone = [venues for _, venues in sizes_alone(asking, everything[0])]
@@ -140,48 +145,52 @@ class _Quoting:
             cheapest = min(menu, key=lambda v: v.whole_usd(steps))
             menus += [] if any(cheapest in venues for venues in alone) else [menu]
         menus.sort(key=lambda venues: min(v.whole_usd(steps) for v in venues))
-        found: Ways = {}
-        for venues in _each_once(menus):
+        found: _ChoicesByKeys = {}
+        for venues in _distinct_menus(menus):
             bar = min((way.found[self.asked_s].cost[0] for way in found.values()), default=math.inf)
             if not found or min(v.whole_usd(steps) for v in venues) < _WORTH_A_TRY * bar:
-                found[keys(venues)] = self._way(venues, self._all)
+                found[keys(venues)] = self._simulate_choice(venues, self._all_cases)
         return found
 
-    def _way(self, venues: tuple[Venue, ...], cases: Sequence[Case]) -> Way:
-        """These places on the clock of the deadline that was asked for."""
-        way = Way(self.asking.stage(venues, self.clock, DRAWS, seed=1), self.asking.levels(venues))
+    def _simulate_choice(self, venues: tuple[Venue, ...], cases: Sequence[Case]) -> _ChoiceResults:
+        """Simulate these options on the clock of the requested deadline."""
+        way = _ChoiceResults(self.asking.stage(venues, self.clock, DRAWS, seed=1), self.asking.levels(venues))
         way.play(cases)
         return way
 
-    def _other_deadlines(self, ways: Ways) -> list[tuple[Venue, ...]]:
-        """Adds the places on demand, and those that most of the other deadlines ask for first; the latter again where
-        a deadline that is far asks for them."""
+    def _add_other_deadlines(self, ways: _ChoicesByKeys) -> list[tuple[Venue, ...]]:
+        """Add the options on demand, and those that most of the other deadlines would try first.
+
+        Return the latter again where a far deadline would try them.
+        """
         asking = self.asking
         sure = asking.menu(only(asking.venues, lambda v: v.sure), asking.steps, asking.window_h)
         known = {frozenset(v.size for v in way.stage.venues) for way in ways.values()}
-        first = [(venues, h) for h in self.others_h if (venues := self._first(h))]
+        first = [(venues, h) for h in self.others_h if (venues := self._first_choice(h))]
         named = {keys(venues): venues for venues, _ in first if frozenset(v.size for v in venues) not in known}
         wanted = Counter(key for venues, _ in first if (key := keys(venues)) in named)
         menus = [named[key] for key, _ in wanted.most_common(_MORE)]
         for venues in [sure, *menus]:
             if venues and keys(venues) not in ways:
-                ways[keys(venues)] = self._way(venues, [replace(c, draws=_TRIED) for c in self._all])
+                ways[keys(venues)] = self._simulate_choice(venues, [replace(c, draws=_TRIED) for c in self._all_cases])
         far = {keys(venues) for venues, h in first if h in self.far_h}
         return [venues for venues in menus if keys(venues) in far]
 
-    def _first(self, hours: float) -> tuple[Venue, ...]:
-        """What would be tried first with so many hours."""
+    def _first_choice(self, hours: float) -> tuple[Venue, ...]:
+        """Return the options that would be tried first with this many hours."""
         asking = self.asking
         alone = sizes_alone(asking, asking.menu(asking.venues, asking.steps, hours), hours)
         return alone[0][1] if alone else ()
 
-    def _settled(self, ways: Ways) -> tuple[dict[int, Simulated], tuple[Other, ...]]:
-        """The best for each deadline, and what one change would make of the one that was asked for. A change that the
-        job's rules allow is one of the ways, so that none which is listed costs less."""
-        forbidden: Ways = {}
+    def _best_and_changes(self, ways: _ChoicesByKeys) -> tuple[dict[int, Simulated], tuple[Other, ...]]:
+        """Return the best for each deadline, and what one change would make of the requested one.
+
+        A change that the job's rules allow is one of the choices, so that no listed one costs less.
+        """
+        forbidden: _ChoicesByKeys = {}
         rounds = 0
         while True:
-            best = self._sharpened(ways)
+            best = self._sharpen(ways)
             s = best[self.asked_s]
             changes = without(self.asking, s.stage.venues)
             new = [c for c in changes if c.key not in ways and c.key not in forbidden]
@@ -189,16 +198,15 @@ class _Quoting:
                 break
             rounds += 1
             for c in new:
-                (ways if c.allowed else forbidden)[c.key] = self._way(c.menu, [Case(self.ticks, _TRIED)])
+                (ways if c.allowed else forbidden)[c.key] = self._simulate_choice(c.menu, [Case(self.ticks, _TRIED)])
         known = forbidden | ways
         seen = [(c, known[c.key].found[self.asked_s]) for c in changes if c.key in known]
         return best, tuple(other(c.what, t, self.start) for c, t in seen if not c.allowed or t.cost[0] >= s.cost[0])
 
-    def _sharpened(self, ways: Ways) -> dict[int, Simulated]:
-        """The best for each deadline, all draws played where few of them do not tell what is cheaper than what is
-        quoted."""
+    def _sharpen(self, ways: _ChoicesByKeys) -> dict[int, Simulated]:
+        """Return the best for each deadline, with all draws played where few draws leave the cheapest unclear."""
         while True:
-            best = by_deadline(_together(ways.values()))
+            best = by_deadline(_merge_by_deadline(ways.values()))
             more = False
             bar = min(w.found[self.asked_s].cost[0] for w in ways.values() if w.found[self.asked_s].usd.size == DRAWS)
             for way in ways.values():
@@ -208,47 +216,50 @@ class _Quoting:
             if not more:
                 return best
 
-    def _with_far(
-        self, ways: Ways, menus: list[tuple[Venue, ...]], best: tuple[Venue, ...]
+    def _add_far_deadlines(
+        self, ways: _ChoicesByKeys, menus: list[tuple[Venue, ...]], best: tuple[Venue, ...]
     ) -> dict[int, list[Simulated]]:
-        """Everything by its deadline, the far ones too: those on a slower clock, with the places that were quoted."""
-        found = _together(ways.values())
+        """Return all simulations by deadline, the far ones too, on a slower clock with the options that were quoted."""
+        found = _merge_by_deadline(ways.values())
         slower = self.slower
         if slower is None or not self.far_h:
             return found
         cases = [Case(ticks, _TRIED) for ticks in dict.fromkeys(ticks_of(h, slower) for h in self.far_h)]
-        for venues in _each_once([best, *menus]):
-            way = Way(self.asking.stage(venues, slower, _TRIED, seed=1), self.asking.levels(venues))
+        for venues in _distinct_menus([best, *menus]):
+            way = _ChoiceResults(self.asking.stage(venues, slower, _TRIED, seed=1), self.asking.levels(venues))
             way.play(cases)
             for seconds, s in way.found.items():
                 found.setdefault(seconds, []).append(s)
         return found
 
-    def _conditions(self, s: Simulated) -> tuple[str, ...]:
-        said = conditions(self.asking, s.stage.venues, s.stage.weather, self.asking.trade.policy_name)
+    def _list_conditions(self, s: Simulated) -> tuple[str, ...]:
+        said = conditions(self.asking, s.stage.venues, s.stage.availability, self.asking.trade.policy_name)
         if s.window_s < self.asked_s:
             early = self.start + timedelta(seconds=s.window_s)
             said += (f"run as for a deadline of {early:%Y-%m-%d %H:%MZ}: no run for a later one cost less",)
         return said
 
 
-class Way:
-    """A choice of places, and what came of it: by seconds to the deadline."""
+class _ChoiceResults:
+    """A choice of options and its simulations, by seconds to the deadline."""
 
     def __init__(self, stage: Stage, levels: Levels) -> None:
         self.stage, self.levels = stage, levels
         self.found: dict[int, Simulated] = {}
 
     def play(self, cases: Sequence[Case]) -> None:
-        """These too, or again with more draws."""
+        """Simulate these cases, or repeat them with more draws."""
         played = self.stage.plays(cases) if cases else []
         for case, got in zip(cases, played, strict=True):
             seconds = case.ticks * self.stage.clock.tick_s
             self.found[seconds] = Simulated.of(self.stage, got, seconds, self.levels)
 
     def unsure(self, asked_s: int, usd: float) -> list[int]:
-        """Ticks of the deadlines up to the one asked for that were played with few draws, and came out so cheap that it
-        matters to a quote of so many dollars: about as cheap by the same deadline, cheaper by an earlier one."""
+        """Return the ticks of deadlines that need more draws, up to the requested one.
+
+        They were played with few draws, and came out so cheap that it matters to a quote of ``usd`` dollars: about as
+        cheap by the same deadline, cheaper by an earlier one.
+        """
         return [
             seconds // self.stage.clock.tick_s
             for seconds, s in self.found.items()
@@ -257,37 +268,37 @@ class Way:
         ]
 
 
-Ways = dict[tuple[str, ...], Way]  # by the keys of the places
+_ChoicesByKeys = dict[tuple[str, ...], _ChoiceResults]  # by the keys of the options
 
 
-def _each_once(menus: Iterable[tuple[Venue, ...]]) -> list[tuple[Venue, ...]]:
-    """Choices of places, told apart by keys: candidates are large to hash."""
+def _distinct_menus(menus: Iterable[tuple[Venue, ...]]) -> list[tuple[Venue, ...]]:
+    """Return each choice of options once, told apart by keys: candidates are large to hash."""
     return list({keys(venues): venues for venues in menus}.values())
 
 
-def _together(ways: Iterable[Way]) -> dict[int, list[Simulated]]:
-    """By the deadline."""
-    found: dict[int, list[Simulated]] = {}
+def _merge_by_deadline(ways: Iterable[_ChoiceResults]) -> dict[int, list[Simulated]]:
+    """Return all simulations by deadline."""
+    merged: dict[int, list[Simulated]] = {}
     for way in ways:
         for seconds, s in way.found.items():
-            found.setdefault(seconds, []).append(s)
-    return found
+            merged.setdefault(seconds, []).append(s)
+    return merged
 
 
 def _per_step(cost: Likely, steps: int) -> Usd | None:
     return None if cost.mean is None else Usd(cost.mean.nanos // steps)
 
 
-def _typical(stage: Stage, got: Played, start: datetime) -> tuple[Leg, ...]:
-    """The run whose cost is nearest to the median, leg by leg."""
+def _typical_run(stage: Stage, got: Played, start: datetime) -> tuple[Leg, ...]:
+    """Return the run whose cost is nearest to the median, leg by leg."""
     middle = float(quantiles(got.usd, (0.5,))[0])
     if not np.isfinite(middle):
         return ()
     draw = int(np.argmin(np.abs(got.usd - middle)))
     tick = timedelta(seconds=stage.clock.tick_s)
-    found = []
+    legs = []
     for s in stretches(got, draw, stage.clock.tick_s):
         v = stage.venues[s.venue].candidate if s.venue >= 0 else None
         place, market = ("", "") if v is None else (where(v), v.market.value)
-        found.append(Leg(start + tick * s.first, start + tick * s.after, place, market))
-    return tuple(found)
+        legs.append(Leg(start + tick * s.first, start + tick * s.after, place, market))
+    return tuple(legs)

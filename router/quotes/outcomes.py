@@ -1,4 +1,4 @@
-"""How quoted jobs ended, beside their quotes. Dollars are floats: statistics, never a bill."""
+"""Outcomes of quoted jobs beside their quotes. Dollars are floats: statistics, never a bill."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from router.spot.availability.calibration import Judged, judge
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats
 
-LEAST: Final = 20  # jobs below which shares say little
+LEAST: Final = 20  # number of jobs below which shares say little
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a job cost in machines, and when its training was done: None where it was given up."""
+    """The cost of a job in machines, and when its training was done: None where it was given up."""
 
     usd: Usd
     done_at: datetime | None
@@ -28,9 +28,12 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Quotes that are over. ``promised``: the mean of the probabilities of being on time that they named; ``on_time``
-    of ``count`` were. ``given_up`` is among the others. ``rows``: cost and finish of those that were done, in shares of
-    the median that was quoted; empty where none was."""
+    """The track record of quotes that are over.
+
+    ``promised`` is the mean of the probabilities of being on time that they named; ``on_time`` of ``count`` were on
+    time. ``given_up`` are among the others. ``rows`` are cost and finish of those that were done, in shares of the
+    median that was quoted; empty where none was done.
+    """
 
     count: int
     promised: float
@@ -40,8 +43,11 @@ class Kept:
 
 
 def kept(pairs: Sequence[tuple[Quote, Ending]]) -> Kept:
-    """Of quotes and endings. Those that started on one day are taken together: they had one weather. A quote without an
-    end, on spot alone, is left out of the row that it has no levels for."""
+    """Return the track record of quotes and their outcomes.
+
+    Those that started on one day form one group: they share availability. A quote without an end, on spot alone, is
+    left out of the row that it has no levels for.
+    """
     promised = float(np.mean([quote.on_time for quote, _ in pairs])) if pairs else 0.0
     done = [(quote, ending, ending.done_at) for quote, ending in pairs if ending.done_at is not None]
     cost, finish, days = [], [], ([], [])  # type: ignore[var-annotated]
@@ -57,13 +63,15 @@ def kept(pairs: Sequence[tuple[Quote, Ending]]) -> Kept:
                 middle = values[len(values) // 2]
                 rows.append((np.array(values) / middle, outcome / middle))
                 group.append(day)
-    found = [_row(what, rows, group) for what, rows, group in (("cost", cost, days[0]), ("finish", finish, days[1]))]
+    report_rows = [
+        _row(what, rows, group) for what, rows, group in (("cost", cost, days[0]), ("finish", finish, days[1]))
+    ]
     return Kept(
         len(pairs),
         promised,
         sum(at <= quote.deadline for quote, _, at in done),
         len(pairs) - len(done),
-        tuple(row for row in found if row is not None),
+        tuple(row for row in report_rows if row is not None),
     )
 
 

@@ -1,4 +1,4 @@
-"""A quote as a value: frozen, the same for the same inputs. Its JSON form is :mod:`router.quotes.quote_json`.
+"""Quotes as frozen values, the same for the same inputs; :mod:`router.quotes.quote_json` has their JSON form.
 
 Amounts are statistics of a simulation, rounded to the cent; None stands for one without end: a job on spot alone may
 never be done.
@@ -16,12 +16,12 @@ KNEE_RULE = (
     "the point farthest below the straight line from the earliest to the loosest deadline, hours and the expected cost "
     "both scaled to one: after it, more time saves less than on average"
 )
-LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and all that is inside
+LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and the levels inside
 
 
 @dataclass(frozen=True, slots=True)
 class Likely:
-    """A distribution of money: its median, its 90 % quantile, and its mean, which is what is expected."""
+    """A distribution of money: its median, its 90 % quantile, and its mean, which is the expected amount."""
 
     p50: Usd | None
     p90: Usd | None
@@ -30,10 +30,10 @@ class Likely:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What another deadline would cost; ``knee``: this is the one beyond which more time saves little.
+    """The cost of another deadline; ``knee`` marks the one beyond which more time saves little.
 
-    ``mean``: what is expected, by which points are compared; absent where it has no end, and in quotes made before it
-    was kept.
+    ``mean`` is the expected cost, by which points are compared; absent where it has no end, and in quotes made before
+    it was stored.
     """
 
     deadline: datetime
@@ -56,7 +56,7 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """The same job with one thing changed. ``mean``: see Point."""
+    """The same job with one thing changed; ``mean`` is as in a point."""
 
     change: str
     p50: Usd | None
@@ -68,8 +68,10 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Somewhere:
-    """A place that the quote counts on. ``usd_per_hour``: of the whole gang. ``weather``: where what is expected of it
-    comes from."""
+    """A place that the quote counts on.
+
+    ``usd_per_hour`` is of the whole gang. ``weather`` names the source of its expected spot availability.
+    """
 
     where: str
     market: str
@@ -84,7 +86,7 @@ class Somewhere:
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """A stretch of one typical run; ``where`` "" while it waits."""
+    """One stretch of a typical run; ``where`` is "" while the job waits."""
 
     start: datetime
     end: datetime
@@ -94,14 +96,14 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What it takes to have a job done by ``deadline``.
+    """A quote: the cost of finishing a job by ``deadline``, as a distribution.
 
-    ``on_time_low``..``on_time_high``: the 95 % interval of ``on_time`` that the number of ``draws`` leaves.
-    ``usd_levels`` and ``finish_levels``: quantiles at 2.5 %, 5 %, ... 97.5 %. ``spot_share``: of the hours it runs.
-    ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too. ``plan_usd``: what
-    a plan of this job alone expects of its cheapest place, where it runs at once and stays. ``run_policy``: the policy
-    that the quote is for and that runs the job where it is accepted; None in a quote of an earlier version. ``policy``:
-    the same in words.
+    ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of ``draws`` leaves.
+    ``usd_levels`` and ``finish_levels`` are quantiles at 2.5 %, 5 %, ... 97.5 %. ``spot_share`` is of the hours that
+    the job runs. ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too.
+    ``plan_usd`` is what a plan of this job alone expects of its cheapest place, where it runs at once and stays.
+    ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
+    earlier version. ``policy`` is the same in words.
     """
 
     job: str
@@ -145,19 +147,18 @@ class Quote:
 
     @property
     def knee(self) -> Point | None:
-        """Of the curve."""
+        """The knee of the curve."""
         return next((p for p in self.curve if p.knee), None)
 
     @property
     def has_means(self) -> bool:
-        """Whether points and alternatives say what is expected; quotes made before they did have medians alone."""
+        """True if points and alternatives have means; quotes made before means were stored have medians alone."""
         return self.usd.mean is None or any(p.mean is not None for p in self.curve)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Steps that a budget is enough for by the deadline, with that ``confidence``; ``usd``: what they cost then at the
-    median."""
+    """Steps that a budget pays for by the deadline, with that ``confidence``; ``usd`` is their median cost."""
 
     confidence: float
     steps: int
@@ -166,8 +167,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class BudgetQuote:
-    """The reverse: how far a budget goes. ``steps``: what the job has left to do. ``policy``, ``run_policy``: as in a
-    quote."""
+    """A budget quote: how many steps a budget pays for.
+
+    ``steps`` is what the job has left to do. ``policy`` and ``run_policy`` are as in a quote.
+    """
 
     job: str
     job_digest: str
@@ -187,8 +190,11 @@ class BudgetQuote:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why there is no quote. ``earliest``: when the job would be done on the fastest on-demand, and what that costs;
-    None where nothing can run it. ``reasons``: of the planner, where no place is left."""
+    """Why there is no quote.
+
+    ``earliest`` is when the job would be done on the fastest on-demand, and ``earliest_usd`` what that costs; None
+    where nothing can run it. ``reasons`` are the planner's, where no place is left.
+    """
 
     job: str
     what: str

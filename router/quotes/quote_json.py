@@ -1,8 +1,7 @@
-"""Quotes as JSON: canonical, with a digest that says whether one was edited, and back again. Schema:
-``docs/schema/quote.json``.
+"""JSON of quotes, canonical, with a digest that tells whether one was edited; schema: ``docs/schema/quote.json``.
 
-Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end. What
-came to the form later is left out where it is not known.
+Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers, null is an amount without end. Fields
+that were added to the form later are left out where they are not known.
 """
 
 from __future__ import annotations
@@ -26,36 +25,39 @@ _OWN = ("digest", "quote_id")
 
 
 def quote_content(quote: Quote) -> dict[str, Any]:
-    """As plain data, with ``schema_version``, ``digest`` and ``quote_id``."""
-    content = {"schema_version": SCHEMA_VERSION, **_plain(quote)}
+    """Return the quote as plain data, with ``schema_version``, ``digest`` and ``quote_id``."""
+    content = {"schema_version": SCHEMA_VERSION, **_to_plain(quote)}
     digest = _digest(content)
     return {**content, "digest": digest, "quote_id": f"quote-{digest[:12]}"}
 
 
 def quote_id(quote: Quote) -> str:
-    """``quote-`` and the first 12 digits of the digest."""
+    """Return ``quote-`` and the first 12 digits of the digest."""
     found: str = quote_content(quote)["quote_id"]
     return found
 
 
 def quote_to_json(quote: Quote) -> str:
-    """Equal quotes give equal bytes."""
-    return _text(quote_content(quote))
+    """Return the quote as JSON; equal quotes give equal bytes."""
+    return _to_text(quote_content(quote))
 
 
 def answers_to_json(answers: Sequence[Quote | BudgetQuote | Refused]) -> str:
-    """What a command answers: quotes, budgets and refusals, each in order."""
+    """Return the answers of a command as JSON: quotes, budgets and refusals, each in order."""
     found: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "quotes": [], "budgets": [], "refused": []}
     for answer in answers:
         if isinstance(answer, Quote):
             found["quotes"].append(quote_content(answer))
         else:
-            found["budgets" if isinstance(answer, BudgetQuote) else "refused"].append(_plain(answer))
-    return _text(found)
+            found["budgets" if isinstance(answer, BudgetQuote) else "refused"].append(_to_plain(answer))
+    return _to_text(found)
 
 
 def quote_from_json(text: str, where: str = "") -> Quote:
-    """The quote again. InvalidInputError when it is none, of a later schema, or not what its digest says."""
+    """Return the quote of this JSON.
+
+    Raise InvalidInputError where it is none, is of a later schema, or does not match its digest.
+    """
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
@@ -71,7 +73,7 @@ def quote_from_json(text: str, where: str = "") -> Quote:
         what = "was changed after it was made: its digest does not fit"
         raise InvalidInputError.single(what, where=where, field="digest", remedy="ask for the quote again")
     try:
-        quote: Quote = _read(Quote, content)
+        quote: Quote = _parse(Quote, content)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError.single(f"is no quote: {error!r}", where=where) from None
     return quote
@@ -82,32 +84,32 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _text(content: dict[str, Any]) -> str:
+def _to_text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Usd):
         return str(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     if isinstance(value, RunPolicy):
         return value.content
     if is_dataclass(value):
         shown = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: _plain(each) for field, each in shown if each is not None or field.default is MISSING}
+        return {field.name: _to_plain(each) for field, each in shown if each is not None or field.default is MISSING}
     return value
 
 
-def _read(hint: Any, value: Any) -> Any:
-    """By the type that the field has."""
+def _parse(hint: Any, value: Any) -> Any:
+    """Return the value as the type of its field."""
     if typing.get_origin(hint) is types.UnionType:
         known = next(kind for kind in typing.get_args(hint) if kind is not type(None))
-        return None if value is None else _read(known, value)
+        return None if value is None else _parse(known, value)
     if typing.get_origin(hint) is tuple:
-        return tuple(_read(typing.get_args(hint)[0], item) for item in value)
+        return tuple(_parse(typing.get_args(hint)[0], item) for item in value)
     if hint is Usd:
         return Usd.parse(value)
     if hint is datetime:
@@ -117,7 +119,7 @@ def _read(hint: Any, value: Any) -> Any:
     if is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         known = [f for f in fields(hint) if f.name in value or f.default is MISSING]
-        return typing.cast("type[Any]", hint)(**{f.name: _read(hints[f.name], value[f.name]) for f in known})
+        return typing.cast("type[Any]", hint)(**{f.name: _parse(hints[f.name], value[f.name]) for f in known})
     if hint is float:
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):

@@ -1,7 +1,7 @@
-"""The JSON Schema of what ``stepfare quote -o json`` prints: ``docs/schema/quote.json``. A stored one is its
-``quote``.
+"""The JSON Schema of the output of ``stepfare quote -o json``: ``docs/schema/quote.json``.
 
-Types are read off the frozen values; what a part is, its class says.
+A stored quote has the form of its ``quote``. Types are read off the frozen values, descriptions off the docstrings of
+their classes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,23 @@ from router.quotes.quote_json import SCHEMA_VERSION
 
 Schema = dict[str, Any]
 _PARTS: tuple[type, ...] = (
-    quote.Quote, quote.BudgetQuote, quote.Refused, quote.Likely, quote.Point, quote.Driver, quote.Other,
-    quote.Somewhere, quote.Leg, quote.Reach,
-)  # fmt: skip
+    quote.Quote,
+    quote.BudgetQuote,
+    quote.Refused,
+    quote.Likely,
+    quote.Point,
+    quote.Driver,
+    quote.Other,
+    quote.Somewhere,
+    quote.Leg,
+    quote.Reach,
+)
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _SHARES = frozenset({"on_time", "on_time_low", "on_time_high", "confidence", "spot_share", "share"})
 
 
 def quote_schema() -> Schema:
-    """The schema (draft 2020-12); equal on every call."""
+    """Return the schema (draft 2020-12); equal on every call."""
     version = {"const": SCHEMA_VERSION, "description": "Rises when a reader of the older form would misread the newer."}
     lists = {"quotes": quote.Quote, "budgets": quote.BudgetQuote, "refused": quote.Refused}
     properties = {name: {"type": "array", "items": _ref(kind)} for name, kind in lists.items()}
@@ -60,7 +68,7 @@ def quote_schema() -> Schema:
 
 
 def quote_schema_text() -> str:
-    """The schema as it lies in ``docs/schema``."""
+    """Return the text of the schema in ``docs/schema``."""
     return json.dumps(quote_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What a quote is asked for, and what all quotes of a command share."""
+"""Requests for quotes, and the inputs that all quotes of a command share."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ from router.spot.simulator.simulation import VectorPolicy
 from router.spot.venues import Venue, chosen, fastest, untold, venues_of
 
 _REASONS: Final = 4
-_MENUS_TRIED: Final = 32  # regions kept in turn until all places of a choice are linked
+_MENUS_TRIED: Final = 32  # regions tried in turn until all options of a choice are linked
 Seen = Callable[[Sequence[Venue]], Mapping[str, Sighting]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One job by one deadline. ``files``: where the job is written, to find it again when the quote is accepted."""
+    """A request: one job by one deadline.
+
+    ``files`` are where the job is written, to find it again when the quote is accepted.
+    """
 
     job: Job
     deadline: datetime
@@ -44,8 +47,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """``seen``: what history there is of the pools of these venues. ``policy_name``: of ``policy_for``, in words.
-    ``fit``: what was learned of recorded weather, where it is fresh. ``run_policy``: what runs an accepted quote."""
+    """The inputs that all quotes of a command share.
+
+    ``seen`` returns the recorded observations of the pools of these options. ``policy_name`` describes ``policy_for``
+    in words. ``fit`` is what was learned of recorded availability, where it is fresh. ``run_policy`` is what runs an
+    accepted quote.
+    """
 
     finder: CandidateFinder
     book: PriceBook
@@ -60,7 +67,7 @@ class Trade:
 
 
 class Asking:
-    """One job's venues, and stages for them."""
+    """The quote problem of one job: its options, and scenario runners for them."""
 
     def __init__(self, ask: Ask, trade: Trade) -> None:
         self.trade, self.ask = trade, ask
@@ -74,27 +81,27 @@ class Asking:
         self.untold = tuple(filter(None, (untold(c, hours) for c in self.candidates)))
         self.horizon_s = 0
         self.least_steps = self.steps
-        self._weather: dict[tuple[str, ...], Weather] = {}
+        self._availability: dict[tuple[str, ...], Weather] = {}
         self._policies: dict[tuple[str, ...], VectorPolicy] = {}
         self._linked: dict[tuple[RegionId, RegionId], bool] = {}
 
     @property
     def window_h(self) -> float:
-        """Hours from the start to the deadline."""
+        """The hours from the start to the deadline."""
         return (self.ask.deadline - self.start) / timedelta(hours=1)
 
     def after(self, hours: float) -> datetime:
-        """So long after the start, to the next second."""
+        """Return the time ``hours`` after the start, to the next second."""
         return self.start + timedelta(seconds=math.ceil(hours * 3600))
 
     def again(self, **changes: object) -> tuple[Venue, ...]:
-        """Venues of the job with some fields changed."""
+        """Return the options of the job with some fields changed."""
         job = self.job.model_copy(update=changes)
         hours = (self.start, max(self.start, self.ask.deadline))
         return venues_of(job, self.trade.finder.find(job)[0], self.trade.limits, hours)
 
     def refused(self) -> Refused | None:
-        """Why there can be no quote; None where there can."""
+        """Return why there can be no quote; None where there can."""
         name = self.ask.job.name
         if self.steps == 0:
             return Refused(name, "has no steps left", "nothing is to be done")
@@ -124,36 +131,41 @@ class Asking:
         )
 
     def stage(self, venues: Sequence[Venue], clock: Clock, draws: int, seed: int = 0) -> Stage:
-        """Of these venues. All stages of the same ones have one policy: it is made for ``horizon_s``, the longest
-        window of any of them (0: the first one's own), and the slack that ``least_steps`` leave in it."""
+        """Return a scenario runner of these options.
+
+        All runners of the same options share one policy: it is made for ``horizon_s``, the longest window of any of
+        them (0: the first one's own), and the slack that ``least_steps`` leave in it.
+        """
         trade = self.trade
-        weather = self.weather(venues)
+        availability = self.availability(venues)
         key = keys(venues)
 
-        def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
+        def policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
             if key not in self._policies:
                 share = self.least_steps / max(self.steps, 1)
                 deadline_s = max(like.task.deadline_s, self.horizon_s)
                 task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
-                self._policies[key] = trade.policy_for(outlook, replace(like, task=task))
+                self._policies[key] = trade.policy_for(hazard_model, replace(like, task=task))
             return self._policies[key]
 
-        return Stage(self.job, self.steps, venues, weather, clock, draws, trade.seed + seed, self.move_usd, policy_for)
+        return Stage(
+            self.job, self.steps, venues, availability, clock, draws, trade.seed + seed, self.move_usd, policy_for
+        )
 
-    def weather(self, venues: Sequence[Venue]) -> Weather:
-        """What is expected there."""
+    def availability(self, venues: Sequence[Venue]) -> Weather:
+        """Return the expected availability of these options."""
         key = keys(venues)
-        if key not in self._weather:
-            self._weather[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
-        return self._weather[key]
+        if key not in self._availability:
+            self._availability[key] = weather_of(venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit)
+        return self._availability[key]
 
     def levels(self, venues: Sequence[Venue]) -> Levels:
-        """How draws there are read: as past quotes held, where weather was observed and learned from."""
+        """Return how draws there are read: as past quotes held, where availability was observed and learned from."""
         fit = self.trade.fit
-        return Levels() if fit is None or not self.weather(venues).observed else Levels(fit.cost, fit.finish)
+        return Levels() if fit is None or not self.availability(venues).observed else Levels(fit.cost, fit.finish)
 
     def move_usd(self, source: RegionId, to: RegionId) -> float:
-        """Of one move of the checkpoint; infinite where no tariff is known."""
+        """Return the cost of one move of the checkpoint; infinite where no tariff is known."""
         try:
             moved = checkpoint_transfer(self.job, source, to, self.trade.book)
         except LookupError:
@@ -161,7 +173,7 @@ class Asking:
         return 0.0 if moved is None else transfer_usd(moved.tariff, moved.volume_bytes, self.trade.limits).dollars()
 
     def linked(self, a: RegionId, b: RegionId) -> bool:
-        """Whether moving the checkpoint has a known price both ways."""
+        """Return whether moving the checkpoint has a known price both ways."""
         if a == b:
             return True
         key = (min(a, b), max(a, b))
@@ -170,61 +182,68 @@ class Asking:
         return self._linked[key]
 
     def menus(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[tuple[Venue, ...], ...]:
-        """A few places to hold in mind within ``hours``, all linked to each other; the choices of these, none a part of
-        another, the most promising first. Empty for no venues.
+        """Return choices of a few options within ``hours``, the most promising first; empty without options.
 
-        One choice where all that look good are linked. Else one for each way to keep a region and what is linked to it.
+        All options of a choice are linked to each other, and no choice is a part of another. There is one choice where
+        all that look good are linked; else there is one for each way to keep a region and the regions linked to it.
         """
-        found: dict[tuple[str, ...], tuple[Venue, ...]] = {}
+        choices: dict[tuple[str, ...], tuple[Venue, ...]] = {}
         todo: list[tuple[RegionId, ...]] = [()]
         seen: set[frozenset[RegionId]] = set()
         while todo and len(seen) < _MENUS_TRIED:
-            kept = todo.pop(0)
-            if frozenset(kept) in seen:
+            regions_required = todo.pop(0)
+            if frozenset(regions_required) in seen:
                 continue
-            seen.add(frozenset(kept))
-            among = [v for v in venues if all(self.linked(v.region, a) for a in kept)] if kept else venues
+            seen.add(frozenset(regions_required))
+            among = (
+                [v for v in venues if all(self.linked(v.region, a) for a in regions_required)]
+                if regions_required
+                else venues
+            )
             picked = chosen(among, steps, hours)
             regions = list(dict.fromkeys(v.region for v in picked))
-            torn = [a for a in regions if not all(self.linked(a, b) for b in regions)]
-            if picked and not torn:
-                found[keys(picked)] = picked
-            todo += [(*kept, a) for a in torn]
-        return tuple(sorted(found.values(), key=lambda menu: _promise(menu, steps, hours)))
+            unlinked = [a for a in regions if not all(self.linked(a, b) for b in regions)]
+            if picked and not unlinked:
+                choices[keys(picked)] = picked
+            todo += [(*regions_required, a) for a in unlinked]
+        return tuple(sorted(choices.values(), key=lambda menu: _promise_order(menu, steps, hours)))
 
     def menu(self, venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, ...]:
-        """The most promising of :meth:`menus`; empty for no venues."""
+        """Return the most promising of :meth:`menus`; empty without options."""
         return next(iter(self.menus(venues, steps, hours)), ())
 
     def plan_usd(self) -> float | None:
-        """What a plan of this job alone expects: its cheapest place by which it is done with the job's confidence."""
+        """Return the cost that a plan of this job alone expects.
+
+        It is that of its cheapest option by which it is done with the job's confidence.
+        """
         fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
         return min((v.whole_usd(self.steps) for v in fits), default=None)
 
     def somewhere(self, venues: Sequence[Venue]) -> tuple[Somewhere, ...]:
-        """As a quote names them."""
-        basis = self.weather(venues).basis
-        return tuple(_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
+        """Return the options as a quote names them."""
+        basis = self.availability(venues).basis
+        return tuple(_to_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
 
 
-def _promise(menu: Sequence[Venue], steps: float, hours: float) -> tuple[bool, float, tuple[str, ...]]:
-    """What sorts choices of places: those that can be in time first, then by the least that one of them may cost."""
+def _promise_order(menu: Sequence[Venue], steps: float, hours: float) -> tuple[bool, float, tuple[str, ...]]:
+    """Return the sort key of choices: those in time first, then by their least possible cost."""
     late = menu[0].hours(steps) > hours
     return late, min(v.whole_usd(steps) for v in menu), keys(menu)
 
 
 def keys(venues: Sequence[Venue]) -> tuple[str, ...]:
-    """What tells choices of places apart."""
+    """Return the keys that tell choices of options apart."""
     return tuple(v.candidate.key for v in venues)
 
 
 def where(candidate: Candidate) -> str:
-    """``aws/us-east-1/p5.48xlarge``, with the zone where the offer has one."""
+    """Return ``aws/us-east-1/p5.48xlarge``, with the zone where the offer has one."""
     offer = candidate.offer
     return "/".join(p for p in (offer.cloud, offer.region, offer.zone, offer.instance_type) if p)
 
 
-def _somewhere(v: Venue, weather: str) -> Somewhere:
+def _to_somewhere(v: Venue, basis: str) -> Somewhere:
     offer, c = v.candidate.offer, v.candidate
     price = usd(v.usd_per_hour)
     assert price is not None
@@ -236,13 +255,13 @@ def _somewhere(v: Venue, weather: str) -> Somewhere:
         usd_per_hour=price,
         steps_per_hour=v.steps_per_hour,
         price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
-        weather=weather,
+        weather=basis,
         weak=c.weak,
     )
 
 
 def reasons(dropped: Sequence[Dropped]) -> tuple[str, ...]:
-    """The commonest reasons for which offers were left out, each with an example."""
+    """Return the commonest reasons for which offers were left out, each with an example."""
     count = Counter(d.code for d in dropped)
     example = {d.code: f"{d.reason} ({d.listing.name})" for d in reversed(dropped)}
     return tuple(f"{n:,} offers: {example[code]}" for code, n in count.most_common(_REASONS))

@@ -1,8 +1,7 @@
-"""A job on a few venues in made-up weather: what a policy makes of it, deadline by deadline, in the same weather.
+"""Scenario runner: one job on a few options in simulated scenarios, for several deadlines in the same scenarios.
 
-What a quote adds to :mod:`router.spot.simulator.simulation`: venues that share a pool share its weather; how fast the
-job
-is is known only to the error of its speed; bringing the data to the first region costs money; nothing is paid for the
+A quote adds to :mod:`router.spot.simulator.simulation`: options that share a pool share its availability; the job's
+speed is known only to its relative error; bringing the data to the first region costs money; nothing is paid for the
 rest of the last tick. Coming back to a region counts as bringing the data there again, and every spot launch loses the
 work of half a checkpoint interval at once, whether it is lost later or not: both err to the dear side.
 """
@@ -38,7 +37,7 @@ _NORMAL: Final = NormalDist()
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Ticks of ``tick_s`` seconds, ``ticks`` of them at most."""
+    """A clock of at most ``ticks`` ticks of ``tick_s`` seconds."""
 
     tick_s: int
     ticks: int
@@ -46,9 +45,12 @@ class Clock:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Played:
-    """One entry a draw. ``usd``: all; ``egress_usd`` (data and checkpoints) and ``spot_usd`` among it. ``finish_s``:
-    from the start, by the clock; infinite where it is never done. ``slow``: the draw's work over what is expected.
-    ``first``: the venue where it began; ``course`` [draw, tick]: where it ran, ``NOWHERE`` while it waits."""
+    """The outcome of the scenarios, one entry a draw.
+
+    ``usd`` is the whole cost, ``egress_usd`` (data and checkpoints) and ``spot_usd`` included. ``finish_s`` is from the
+    start, by the clock; infinite where the job is never done. ``slow`` is the draw's work over the expected work.
+    ``first`` is the option where it began; ``option_by_tick`` [draw, tick] is where it ran, ``NOWHERE`` while it waits.
+    """
 
     usd: Floats
     egress_usd: Floats
@@ -60,12 +62,12 @@ class Played:
     launches: Ints
     slow: Floats
     first: Ints
-    course: NDArray[np.int16]
+    option_by_tick: NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A deadline after so many ticks, for the first ``draws`` windows; ``steps``: None: all of them."""
+    """A deadline after ``ticks`` ticks, for the first ``draws`` scenarios; ``steps`` None: all of them."""
 
     ticks: int
     draws: int
@@ -74,7 +76,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Ticks ``first`` to ``after - 1`` of one window, all on one venue; ``venue`` ``NOWHERE``: it waits."""
+    """Ticks ``first`` to ``after - 1`` of one scenario, all on one option; ``venue`` ``NOWHERE``: it waits."""
 
     first: int
     after: int
@@ -82,16 +84,19 @@ class Stretch:
 
 
 class Stage:
-    """Venues with ``draws`` windows of weather of ``clock``; ``steps`` to do. The first venue's speed is the measure of
-    work. ``move_usd``: for one move of the checkpoint, region to region. The same seed, the same weather.
-    ``policy_for``: asked once, with this scene; what it makes goes by the time that is left, not by what has passed."""
+    """The scenario runner of some options, with ``draws`` simulated scenarios on ``clock``.
+
+    The same seed gives the same scenarios. There are ``steps`` to do; the first option's speed is the measure of work.
+    ``move_usd`` is the cost of one move of the checkpoint, region to region. ``policy_for`` is called once, with these
+    inputs; the policy that it returns must decide by the time that is left, not by what has passed.
+    """
 
     def __init__(
         self,
         job: Job,
         steps: int,
         venues: Sequence[Venue],
-        weather: Weather,
+        availability: Weather,
         clock: Clock,
         draws: int,
         seed: int,
@@ -99,23 +104,23 @@ class Stage:
         policy_for: PolicyFor,
     ) -> None:
         self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
-        self.weather = weather
+        self.availability = availability
         self.startup_s = round(venues[0].startup_hours * HOUR_S)
-        self.like = self._scene(_ways(job, venues, move_usd))
-        self.scene = self._weather(draws, seed)
-        self.slow = self._slow(draws, np.random.default_rng((seed, 1)))
-        self.policy = policy_for(weather.outlook, self.like)
+        self.like = self._build_inputs(_move_costs(job, venues, move_usd))
+        self.scene = self._simulate_availability(draws, seed)
+        self.slow = self._draw_slowness(draws, np.random.default_rng((seed, 1)))
+        self.policy = policy_for(availability.hazard_model, self.like)
 
     def work_s(self, steps: float) -> int:
-        """Seconds of the first venue's time."""
+        """Return the work of these steps in seconds of the first option's time."""
         return max(1, round(steps / self.venues[0].steps_per_hour * HOUR_S))
 
     def play(self, ticks: int, steps: float | None = None) -> Played:
-        """With a deadline after so many ticks."""
+        """Return the outcome with a deadline after this many ticks."""
         return self.plays([Case(ticks, self.slow.size, steps)])[0]
 
     def plays(self, cases: Sequence[Case]) -> list[Played]:
-        """All of these, at once: each in the same weather, from its first window on."""
+        """Return the outcomes of all these cases, each in the same scenarios, from its first window on."""
         most, tick_s = max(case.ticks for case in cases), self.clock.tick_s
         expected = [self.work_s(self.steps if case.steps is None else case.steps) for case in cases]
         slow = np.concatenate([self.slow[: case.draws] for case in cases])
@@ -128,17 +133,19 @@ class Stage:
             begins=begins if begins.any() else None,
         )
         work_s = np.maximum(1, np.rint(np.repeat(expected, count) * slow)).astype(np.int64)
-        watched = _Watched(slow.size, most)
-        got = simulate(scene, self.policy, Net.EXACT, work_s, watched)
-        brought = np.array([v.moving_usd for v in self.venues])[watched.first]
+        recorder = _WindowRecorder(slow.size, most)
+        outcome = simulate(scene, self.policy, Net.EXACT, work_s, recorder)
+        moving_usd = np.array([v.moving_usd for v in self.venues])[recorder.first]
         ends = np.cumsum(count)
         return [
-            self._played(got, brought, watched, slice(end - case.draws, end), most - case.ticks)
+            self._case_outcome(outcome, moving_usd, recorder, slice(end - case.draws, end), most - case.ticks)
             for case, end in zip(cases, ends, strict=True)
         ]
 
-    def _played(self, got: Outcome, brought: Floats, watched: _Watched, part: slice, begins: int) -> Played:
-        ends, course = np.isfinite(got.usd[part]), watched.course[begins:, part].T
+    def _case_outcome(
+        self, got: Outcome, brought: Floats, watched: _WindowRecorder, part: slice, begins: int
+    ) -> Played:
+        ends, option_by_tick = np.isfinite(got.usd[part]), watched.option_by_tick[begins:, part].T
         spare_usd = np.where(ends, got.spare_usd[part], 0.0)
         on_spot = ~got.late[part] & watched.on_spot[part]
         return Played(
@@ -152,47 +159,52 @@ class Stage:
             launches=got.launches[part],
             slow=self.slow[: part.stop - part.start],
             first=watched.first[part],
-            course=course,
+            option_by_tick=option_by_tick,
         )
 
-    def _scene(self, ways: Ways) -> Scene:
+    def _build_inputs(self, ways: Ways) -> Scene:
         clock, venues = self.clock, self.venues
-        zones = tuple(_zone(v, clock.ticks) for v in venues)
+        zones = tuple(_to_zone(v, clock.ticks) for v in venues)
         speed = np.array([v.steps_per_hour / venues[0].steps_per_hour for v in venues])
         launch_s = np.array([round(v.lost_hours * HOUR_S) for v in venues], dtype=np.int64)
         task = Task(self.work_s(self.steps), clock.tick_s * clock.ticks, self.startup_s)
         return Scene.of(task, Series(clock.tick_s, zones), [0], ways, speed, launch_s)
 
-    def _weather(self, draws: int, seed: int) -> Scene:
-        """Of venues in one pool the same; of sure ones no spot at all."""
-        weather = self.weather
-        made = windows(weather.outlook, weather.sky, self.like, draws, np.random.default_rng((seed, 0)))
-        up = made.up[np.array(weather.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
-        zones = tuple(replace(z, counts=up[i].astype(np.int64)) for i, z in enumerate(made.series.zones))
-        return replace(made, up=up, series=Series(self.clock.tick_s, zones))
+    def _simulate_availability(self, draws: int, seed: int) -> Scene:
+        """Return the inputs with simulated availability: the same for options in one pool, no spot for sure ones."""
+        availability = self.availability
+        simulated = windows(
+            availability.hazard_model, availability.state, self.like, draws, np.random.default_rng((seed, 0))
+        )
+        up = simulated.up[np.array(availability.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
+        zones = tuple(replace(z, counts=up[i].astype(np.int64)) for i, z in enumerate(simulated.series.zones))
+        return replace(simulated, up=up, series=Series(self.clock.tick_s, zones))
 
-    def _slow(self, draws: int, rng: np.random.Generator) -> Floats:
-        """The error of a speed as plans take it. Of each hundred draws one lies in each hundredth of the distribution,
-        so that few of them tell as much of it as all."""
+    def _draw_slowness(self, draws: int, rng: np.random.Generator) -> Floats:
+        """Return draws of the speed's error as plans take it.
+
+        The draws are stratified: of each hundred one lies in each hundredth of the distribution, so that few of them
+        tell as much as many.
+        """
         at = np.concatenate([rng.permutation(_STRATA) + rng.random(_STRATA) for _ in range(-(-draws // _STRATA))])
         deviations = [_NORMAL.inv_cdf(x) for x in np.clip(at[:draws] / _STRATA, 1e-9, 1 - 1e-9).tolist()]
         return run_share(self.venues[0].candidate.risk.relative_error, np.array(deviations))
 
 
 def clock_for(window_s: int, ticks: int, least_s: int, most_s: int) -> Clock:
-    """About so many ticks, of which ``window_s`` is a whole number but for a few seconds."""
+    """Return a clock of about ``ticks`` ticks, of which ``window_s`` is a whole number but for a few seconds."""
     wanted = min(max(window_s // ticks, least_s), most_s)
     tick_s = max(1, window_s // max(1, round(window_s / wanted)))
     return Clock(tick_s, max(1, window_s // tick_s))
 
 
-def _zone(v: Venue, ticks: int) -> ZoneSeries:
+def _to_zone(v: Venue, ticks: int) -> ZoneSeries:
     c = v.candidate
     price = np.full(ticks, v.usd_per_hour)
     return ZoneSeries(c.key, str(c.region), np.zeros(ticks, np.int64), price, v.usd_per_hour if v.sure else np.inf)
 
 
-def _ways(job: Job, venues: Sequence[Venue], move_usd: MoveUsd) -> Ways:
+def _move_costs(job: Job, venues: Sequence[Venue], move_usd: MoveUsd) -> Ways:
     gib = 0.0 if job.checkpoint is None else job.checkpoint.size_gib
     usd, seconds = np.zeros((len(venues),) * 2), np.zeros((len(venues),) * 2, dtype=np.int64)
     known: Mapping[tuple[RegionId, RegionId], float] = {
@@ -210,33 +222,36 @@ def _data_gib(candidate: Candidate) -> float:
     return sum(t.gib for t in candidate.transfers if t.what == "data")
 
 
-class _Watched:
-    """Where each window began, 0 where it never did; what it did, tick by tick; whether it was on spot in the last."""
+class _WindowRecorder:
+    """A listener that records each window.
+
+    It stores where each began (0 where it never did), where it ran by tick, and whether it was on spot last.
+    """
 
     def __init__(self, windows: int, ticks: int) -> None:
         self.first: Ints = np.zeros(windows, dtype=np.int64)
         self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
-        self.course = np.full((ticks, windows), NOWHERE, dtype=np.int16)
+        self.option_by_tick = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
     def __call__(self, now: Now) -> None:
-        """See :data:`~router.spot.simulator.simulation.Watch`."""
+        """Record one tick; see :data:`~router.spot.simulator.simulation.FullViewListener`."""
         new = (now.last != NOWHERE) & ~self.begun[now.window]
         if new.any():
             self.first[now.window[new]] = now.last[new]
             self.begun[now.window[new]] = True
         self.on_spot[now.window] = now.kind == SPOT
-        self.course[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
+        self.option_by_tick[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 
 def stretches(played: Played, draw: int, tick_s: int) -> tuple[Stretch, ...]:
-    """What ran where in one draw. What a late one does after its deadline is as it was at its end."""
-    course = played.course[draw].tolist()
+    """Return the stretches of one draw; after its deadline a late one stays where it was at its end."""
+    options_by_tick = played.option_by_tick[draw].tolist()
     ticks = -(-round(float(played.finish_s[draw])) // tick_s)
-    at = [*course, *([course[-1]] * (ticks - len(course)))] if course else []
-    found: list[Stretch] = []
+    at = [*options_by_tick, *([options_by_tick[-1]] * (ticks - len(options_by_tick)))] if options_by_tick else []
+    segments: list[Stretch] = []
     for i, v in enumerate(at[:ticks]):
-        if found and found[-1].venue == v:
-            found[-1] = replace(found[-1], after=i + 1)
+        if segments and segments[-1].venue == v:
+            segments[-1] = replace(segments[-1], after=i + 1)
         else:
-            found.append(Stretch(i, i + 1, v))
-    return tuple(found)
+            segments.append(Stretch(i, i + 1, v))
+    return tuple(segments)

@@ -1,4 +1,4 @@
-"""Numbers of a simulation as a quote states them."""
+"""Statistics of a simulation as a quote states them."""
 
 from __future__ import annotations
 
@@ -23,54 +23,58 @@ _MOST_USD: Final = 1e13
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """How the draws of a cost and of a finish are read: as they are, or with other levels of them for those that are
-    quoted, where earlier quotes did not hold as often as they said."""
+    """The levels at which the draws of a cost and of a finish are read.
+
+    They are the quoted levels themselves or, where earlier quotes did not hold as often as they said, other ones.
+    """
 
     cost: Calibrating = _AS_THEY_ARE
     finish: Calibrating = _AS_THEY_ARE
 
 
 def usd(amount: float) -> Usd | None:
-    """To the cent; None for one without end."""
+    """Return the amount to the cent; None for one without end."""
     if not math.isfinite(amount) or amount > _MOST_USD:
         return None
     return Usd(round(amount * 100) * _NANOS_PER_CENT)
 
 
 def quantiles(values: Floats, levels: Sequence[float]) -> Floats:
-    """Of the values themselves, none between two: some may be infinite."""
-    found: Floats = np.quantile(values, levels, method="inverted_cdf")
-    return found
+    """Return quantiles that are values themselves, none between two: some may be infinite."""
+    amounts: Floats = np.quantile(values, levels, method="inverted_cdf")
+    return amounts
 
 
 def likely(values: Floats) -> Likely:
-    """Of dollars."""
+    """Return the distribution of these dollars."""
     p50, p90 = quantiles(values, (0.5, 0.9))
     return Likely(usd(float(p50)), usd(float(p90)), usd(float(values.mean())))
 
 
 def usd_levels(values: Floats) -> tuple[Usd | None, ...]:
-    """At the levels of a quote."""
+    """Return the amounts at the levels of a quote."""
     return tuple(usd(float(v)) for v in quantiles(values, LEVELS))
 
 
 def moment(start: datetime, seconds: float) -> datetime | None:
-    """So long after; None for never."""
+    """Return the time ``seconds`` after the start; None for never."""
     if not math.isfinite(seconds):
         return None
     return start + timedelta(seconds=round(seconds))
 
 
 def interval(share: float, draws: int) -> tuple[float, float]:
-    """Of a share that was seen in so many draws, 95 %: Wilson (JASA 22, 1927)."""
+    """Return the 95 % interval of a share seen in ``draws`` draws: Wilson (JASA 22, 1927)."""
     z2 = _Z95**2 / draws
     centre, half = share + z2 / 2, _Z95 * math.sqrt(share * (1 - share) / draws + z2 / (4 * draws))
     return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
 
 
 def knee(hours: Sequence[float], dollars: Sequence[float]) -> int | None:
-    """Which point lies farthest below the line from the first to the last, both axes scaled to one; None where none
-    does, or there are fewer than three. Hours rise."""
+    """Return the index of the point farthest below the line from the first to the last.
+
+    Both axes are scaled to one. None where none is below it, or there are fewer than three points. Hours rise.
+    """
     if len(hours) < 3 or not all(map(math.isfinite, dollars)):
         return None
     x, y = np.array(hours), np.array(dollars)

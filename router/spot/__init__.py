@@ -1,7 +1,8 @@
-"""What a deadline costs before a job runs, and what to do with its gang when the weather turns.
+"""Spot availability, the policies that decide about spot machines, and the simulator that scores them.
 
-``play`` (jobs against weather) <- ``weather`` (what is expected of spot) <- ``policies`` <- ``quotes`` <- ``deciding``
-(under way) and ``backtest``.
+``simulator`` (jobs played against availability traces) <- ``availability`` (hazard models of spot) <- ``policies`` <-
+``live`` (policies for a job that runs). The quotes and the back-test are built on them (:mod:`router.quotes`,
+:mod:`router.backtest`).
 
 Layer: above planning; pure, no I/O.
 """

@@ -1,4 +1,4 @@
-"""A candidate as a policy sees it."""
+"""Placement options for a policy: a candidate of the planner as a policy sees it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from router.planning.candidates import Candidate, steps_to_do
 from router.planning.remaining_work import left_usd, moves_usd
 from router.spot.policies.interface import Chances, Place
 
-# What one stream between two regions carries, where nobody measured it; clouds advertise several times as much.
+# Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
 TRANSFER_GIB_PER_S = 0.25
 _STREAMED = "stream"
 
 
 def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
-    """Where the rest of the job could be done; ``job`` with the steps that are confirmed. What is streamed while it
-    runs holds nothing up."""
+    """Return the placement option for the rest of the job at ``candidate``.
+
+    ``job`` has the steps that are confirmed. Data that is streamed while the job runs delays nothing.
+    """
     steps = steps_to_do(job, running=candidate.running)
     moved = sum(t.gib for t in candidate.transfers if t.what != _STREAMED)
     return Place(
@@ -33,24 +35,27 @@ def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
         transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
         interruptions_per_hour=candidate.risk.interruptions_per_hour,
         moves_usd=moves_usd(candidate, limits),
-        site=_site(candidate),
+        site=_machine_group(candidate),
         region=str(candidate.region),
-        usd_since=_since(candidate),
-        chances=_chances(candidate, steps),
+        usd_since=_price_date(candidate),
+        chances=_availability(candidate, steps),
     )
 
 
 def parted(
     every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    """Those of the candidates that may be had now (``found``), and the others."""
+    """Return the options of the candidates that are available now (``found``), and those of the others."""
     keys = {candidate.key for candidate in found}
     closed = tuple(place_of(candidate, job, limits) for candidate in every if candidate.key not in keys)
     return tuple(place_of(candidate, job, limits) for candidate in found), closed
 
 
-def _site(candidate: Candidate) -> str:
-    """Machines of these types and numbers in that region: on-demand is mostly sold for a region, spot by zone."""
+def _machine_group(candidate: Candidate) -> str:
+    """Return the name of these machines and numbers in their region, whatever the market.
+
+    On-demand is mostly sold for a region, spot by zone.
+    """
     machines: Counter[str] = Counter()
     for part in candidate.parts:
         machines[part.machine.instance_type] += part.machines
@@ -58,8 +63,8 @@ def _site(candidate: Candidate) -> str:
     return f"{candidate.region} {kinds}"
 
 
-def _chances(candidate: Candidate, steps: float) -> Chances:
-    """As a quote has them, see :func:`router.spot.venues.venue`."""
+def _availability(candidate: Candidate, steps: float) -> Chances:
+    """Return the availability estimate as a quote has it, see :func:`router.spot.venues.build_quote_option`."""
     risk = candidate.risk
     if candidate.market is not Market.SPOT:
         return Chances(steps / candidate.steps_per_hour)
@@ -73,8 +78,8 @@ def _chances(candidate: Candidate, steps: float) -> Chances:
     return Chances(steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours)
 
 
-def _since(candidate: Candidate) -> datetime | None:
-    """The day of the newest of its prices; None where one has no date."""
+def _price_date(candidate: Candidate) -> datetime | None:
+    """Return the day of the newest of its prices; None where one has no date."""
     days = [part.offer.as_of for part in candidate.parts]
     known = [day for day in days if day is not None]
     return datetime.combine(max(known), time(), UTC) if len(known) == len(days) else None

@@ -1,4 +1,4 @@
-"""Where a job could run, as a quote sees it: a few places out of all candidates, priced and timed for a simulation.
+"""Placement options of a quote: a few of all candidates, priced and timed for a simulation.
 
 Dollars and speeds are floats here: they enter statistics, never a bill.
 """
@@ -17,19 +17,21 @@ from router.planning.candidates import Candidate, steps_to_do
 from router.planning.remaining_work import transfer_usd
 
 MOST_SPOT: Final = 3
-MOST_SURE: Final = 1  # beside the fastest
-_A_REGION: Final = 2  # of spot: what befalls a region befalls all that is in it
+MOST_SURE: Final = 1  # sure options beside the fastest
+_A_REGION: Final = 2  # spot options of one region: an event there affects all of them
 _STREAMED: Final = "stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Venue:
-    """One place. ``sure``: on-demand or reserved; all else comes and goes.
+    """One placement option of a quote.
+
+    ``sure`` says that it is on-demand or reserved; all other machines may be preempted.
 
     ``usd_per_hour`` is of the whole gang, streamed data included; a reservation counts at its amortised price.
-    ``steps_per_hour`` holds while it runs, checkpoints taken; of what is sure, failures of machines taken too.
-    ``lost_hours``: of work that a loss costs, half a checkpoint interval. ``moving_usd``: bringing data and checkpoint
-    there, once; ``data_usd``: the data alone.
+    ``steps_per_hour`` holds while the job runs, checkpoints deducted; for a sure option failures of machines are
+    deducted too. ``lost_hours`` is the work that a loss costs, half a checkpoint interval. ``moving_usd`` is the cost
+    of bringing data and checkpoint there, once; ``data_usd`` is that of the data alone.
     """
 
     candidate: Candidate
@@ -43,37 +45,37 @@ class Venue:
 
     @property
     def region(self) -> RegionId:
-        """Where it is."""
+        """The region of the option."""
         return self.candidate.region
 
     @property
     def pool(self) -> tuple[str, ...]:
-        """Machines that come and go together."""
-        found = {
+        """The key of the machines that are lost and return together."""
+        pools = {
             (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
             for p in self.candidate.parts
             if self.sure or p.offer.market is Market.SPOT
         }
-        return tuple(sorted("/".join(place) for place in found))
+        return tuple(sorted("/".join(place) for place in pools))
 
     @property
     def size(self) -> tuple[str, int]:
-        """Accelerators of the gang."""
+        """The accelerator type and count of the gang."""
         return self.candidate.accelerator, self.candidate.accelerators
 
     def hours(self, steps: float) -> float:
-        """Of ``steps`` where nothing comes in between."""
+        """Return the hours of ``steps`` where nothing interrupts them."""
         return self.startup_hours + steps / self.steps_per_hour
 
     def whole_usd(self, steps: float) -> float:
-        """Expected dollars of ``steps`` there alone; for ranking."""
+        """Return the expected dollars of ``steps`` there alone; for ranking."""
         c = self.candidate
         each = self.usd_per_hour * c.billed_share / c.steps_per_hour
         return self.usd_per_hour * self.startup_hours + each * steps + self.moving_usd
 
 
 def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
-    """A candidate as a venue."""
+    """Return a candidate as a quote option."""
     risk, sure = candidate.risk, candidate.market is not Market.SPOT
     saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
     speed = candidate.steps_per_hour if sure else risk.nominal_steps_per_hour * saving
@@ -96,35 +98,44 @@ def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
 def venues_of(
     job: Job, candidates: Sequence[Candidate], limits: Limits, hours: tuple[datetime, datetime] | None = None
 ) -> tuple[Venue, ...]:
-    """All of them that a quote can tell something about, within ``hours``: :func:`untold` says why not the others.
+    """Return all options for which a quote can be made within ``hours``.
 
-    A job that cannot resume loses all its work with a spot machine, so none is left of these.
+    :func:`unquotable_reason` says why not for the others. A job that cannot resume loses all its work with a spot
+    machine, so spot is left out for it.
     """
-    found = (venue(job, c, limits) for c in candidates if not untold(c, hours))
-    return tuple(v for v in found if v.usd_per_hour > 0 and (v.sure or job.checkpoint is not None))
+    options = (venue(job, c, limits) for c in candidates if not untold(c, hours))
+    return tuple(v for v in options if v.usd_per_hour > 0 and (v.sure or job.checkpoint is not None))
 
 
 def untold(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str:
-    """Return why a quote can say nothing of a reservation: no price, or dates too short for its window; "" where it
-    can."""
+    """Return why a quote can say nothing of a reservation, or "" where it can.
+
+    The reasons are that it has no price, or that its dates are too short for the window.
+    """
     costs = {part.listing.cost for part in candidate.parts} - {None}
     if costs - {"amortised"}:
         word = "sunk" if "sunk" in costs else "unknown"
         return f"{candidate.key}: what it costs is {word}, so a quote has no price for it"
     if hours is not None and not candidate.covers(*hours):
-        return f"{candidate.key}: its dates do not reach from the start to the deadline"
+        return f"{candidate.key}: its dates do not cover the time from the start to the deadline"
     return ""
 
 
 def fastest(venues: Sequence[Venue], steps: float) -> Venue:
-    """That is done first, the cheapest of several; of what is sure if anything is. ValueError for none."""
+    """Return the option that is done first, the cheapest of several, a sure one if there is any.
+
+    Raise ValueError without options.
+    """
     sure = [v for v in venues if v.sure] or venues
     return min(sure, key=lambda v: (v.hours(steps), v.usd_per_hour, v.candidate.key))
 
 
 def chosen(venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, ...]:
-    """A few to hold in mind within ``hours``: the fastest sure one first, the cheapest sure ones that are in time, and
-    spot in different pools that is cheaper than those. Empty for none."""
+    """Return the few options worth simulating within ``hours``; empty without options.
+
+    They are the fastest sure one first, the cheapest sure ones that are in time, and spot in different pools that is
+    cheaper than those.
+    """
     if not venues:
         return ()
     first = fastest(venues, steps)
@@ -132,28 +143,28 @@ def chosen(venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, 
     sure = _cheapest([v for v in in_time if v.sure], steps)[:MOST_SURE]
     bar = sure[0].whole_usd(steps) if sure else first.whole_usd(steps)
     cheap = [v for v in in_time if not v.sure and (v.whole_usd(steps) < bar or not first.sure)]
-    spot = _apart(_cheapest(cheap, steps), MOST_SPOT)
-    found = {v.candidate.key: v for v in (first, *sure, *spot)}
-    return tuple(found.values())
+    spot = _pick_distinct_pools(_cheapest(cheap, steps), MOST_SPOT)
+    shortlist = {v.candidate.key: v for v in (first, *sure, *spot)}
+    return tuple(shortlist.values())
 
 
 def _cheapest(venues: Sequence[Venue], steps: float) -> list[Venue]:
     return sorted(venues, key=lambda v: (v.whole_usd(steps), v.candidate.key))
 
 
-def _apart(venues: Sequence[Venue], most: int) -> list[Venue]:
-    """The first of each pool, a few of each region."""
+def _pick_distinct_pools(venues: Sequence[Venue], most: int) -> list[Venue]:
+    """Return the first option of each pool, a few of each region, ``most`` in all."""
     pools: set[str] = set()
     regions: dict[RegionId, int] = {}
-    found: list[Venue] = []
+    picked: list[Venue] = []
     for v in venues:
-        if len(found) < most and not pools & set(v.pool) and regions.get(v.region, 0) < _A_REGION:
-            found.append(v)
+        if len(picked) < most and not pools & set(v.pool) and regions.get(v.region, 0) < _A_REGION:
+            picked.append(v)
             pools |= set(v.pool)
             regions[v.region] = regions.get(v.region, 0) + 1
-    return found
+    return picked
 
 
 def only(venues: Sequence[Venue], keep: Callable[[Venue], bool]) -> tuple[Venue, ...]:
-    """Those that ``keep`` says yes to."""
+    """Return the options for which ``keep`` returns True."""
     return tuple(v for v in venues if keep(v))

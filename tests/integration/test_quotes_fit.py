@@ -61,7 +61,7 @@ def watch(home: Path, days: float, every: int = 1, regions: tuple[str, ...] = RE
 def test_quotes_go_by_what_was_learned(home: Path) -> None:
     watch(home, 16)
     before = run("quote", JOB, "--book", "embedded", "--now", NOW)
-    assert "how far weather drifts is assumed" in " ".join(before.stdout.split())
+    assert "how far spot availability drifts is assumed" in " ".join(before.stdout.split())
     result = run("quotes", "fit", "--now", NOW)
     assert result.exit_code == 0, result.stderr
     assert "learned from 3 pools, 15 days" in result.stdout

@@ -15,7 +15,7 @@ from router.backtest.timeline import Shown, follow
 from router.backtest.windows import Cell, Site, Windows
 from router.backtest.windows import Move as Moved
 from router.jobs.run_policy import RunPolicy
-from router.spot.live.as_run import _watched, play_as_run
+from router.spot.live.as_run import _pool_lookup, play_as_run
 from router.spot.live.pool_backoff import until_left_alone
 from router.spot.live.selection import policy_of, run_policy
 from router.spot.policies.interface import Decision, Move, Observation, Rule, Wait
@@ -75,7 +75,7 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     log = log_of(scene, small(ticks), past=past)
     assert len({tick for _, tick, _, _ in log}) > 80
     assert {type(decision) for _, _, _, decision in log} >= {Move, Wait}
-    fresh = policy_of(small(ticks), watched=_watched(past, scene))
+    fresh = policy_of(small(ticks), watched=_pool_lookup(past, scene))
     for row, tick, seen, decision in log:
         assert fresh.decide(seen) == decision, (row, tick)
     anew = log_of(scene, small(ticks), keeps=False, past=past)

@@ -39,7 +39,7 @@ def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
     block = weather.usd[0, 2 * BLOCK : 3 * BLOCK]
     assert dollars.min() >= block.min()
     assert dollars.max() <= block.max()
-    assert weather.sky(zones, at).up.shape == (5, 2)
+    assert weather.state(zones, at).up.shape == (5, 2)
 
 
 @pytest.mark.slow

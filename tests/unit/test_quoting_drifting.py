@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.spot.availability.drift import GRID, Drifting, _of_state, drifting
+from router.spot.availability.drift import GRID, Drifting, _state_log_likelihood, drifting
 from router.spot.availability.hazard_model import CLASSES, Outlook, ages_h
 from router.spot.simulator.traces import Bools, Floats
 
@@ -46,7 +46,7 @@ def test_frailty_is_found_where_nothing_else_tells_it() -> None:
         shared, own = rng.normal(size=(60, 1)), rng.normal(size=(60, 6))
         x = size * (np.sqrt(common) * shared + np.sqrt(1 - common) * own)
         seen = rng.poisson(expected_events * np.exp(x)).astype(np.float64)
-        log = _of_state(seen, expected_events, np.full((60, 6), 500.0))
+        log = _state_log_likelihood(seen, expected_events, np.full((60, 6), 500.0))
         weight = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
         assert weight @ SIZES == pytest.approx(size, rel=0.25)
         assert weight @ COMMON == pytest.approx(common, abs=0.2)

@@ -31,8 +31,8 @@ def rates(lost: float, back: float, hours: float = 40.0, drift: float = 0.5, zon
     return Outlook.prior(np.full(zones, lost), np.full(zones, back), hours, drift)
 
 
-def found(outlook: Outlook, seed: int = 1, draws: int = 400, sky: Sky | None = None) -> Forecast:
-    return forecast(outlook, sky, like(outlook.zones), UniformProgress(False), draws, np.random.default_rng(seed))
+def found(outlook: Outlook, seed: int = 1, draws: int = 400, state: Sky | None = None) -> Forecast:
+    return forecast(outlook, state, like(outlook.zones), UniformProgress(False), draws, np.random.default_rng(seed))
 
 
 def test_the_same_seed_gives_the_same() -> None:
@@ -43,8 +43,8 @@ def test_the_same_seed_gives_the_same() -> None:
 
 
 def test_where_spot_is_sure_all_draws_are_one() -> None:
-    sky = Sky(np.array([True, True]), np.array([3.0, 3.0]))
-    sure = found(rates(0.0, 1e9), sky=sky)
+    state = Sky(np.array([True, True]), np.array([3.0, 3.0]))
+    sure = found(rates(0.0, 1e9), state=state)
     ticks = -(-(TASK.work_s + TASK.changeover_s) // TICK_S)
     assert sure.usd == pytest.approx(ticks / 6 * 2 * 1.0)  # the last price, of two machines
     assert np.ptp(sure.usd) == 0
@@ -67,8 +67,8 @@ def test_more_drift_and_fewer_hours_are_wider() -> None:
 
 
 def test_what_was_before_a_window_is_what_the_sky_says() -> None:
-    sky = Sky(np.array([True, False]), np.array([2.5, 100.0]))
-    scene = windows(rates(0.5, 0.5), sky, like(), 50, np.random.default_rng(3))
+    state = Sky(np.array([True, False]), np.array([2.5, 100.0]))
+    scene = windows(rates(0.5, 0.5), state, like(), 50, np.random.default_rng(3))
     up, known = scene.before(PAST_H * HOUR_S // TICK_S)
     assert known.all()
     assert up[0, :, -15:].all()
@@ -102,8 +102,8 @@ def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
 
 def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
     hazards = rates(0.2, 0.6, hours=1e7, drift=0.0)
-    sky = Sky(np.array([True, True]), np.array([TICK_S / HOUR_S] * 2))
-    scene = windows(hazards, sky, like(), 4000, np.random.default_rng(5))
+    state = Sky(np.array([True, True]), np.array([TICK_S / HOUR_S] * 2))
+    scene = windows(hazards, state, like(), 4000, np.random.default_rng(5))
     up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
     was, then = up[:, :, :-2], up[:, :, 1:-1]
     step = TICK_S / HOUR_S
@@ -123,6 +123,6 @@ def test_the_exact_net_meets_the_deadline_and_none_does_not() -> None:
 def test_other_zones_are_refused() -> None:
     with pytest.raises(ValueError, match="of the 2 zones"):
         windows(rates(1.0, 1.0, zones=3), None, like(), 5, np.random.default_rng(1))
-    sky = Sky(np.ones(3, dtype=bool), np.ones(3))
+    state = Sky(np.ones(3, dtype=bool), np.ones(3))
     with pytest.raises(ValueError, match="of the 2 zones"):
-        windows(rates(1.0, 1.0), sky, like(), 5, np.random.default_rng(1))
+        windows(rates(1.0, 1.0), state, like(), 5, np.random.default_rng(1))

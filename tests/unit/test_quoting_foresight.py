@@ -11,7 +11,7 @@ import pytest
 from router.spot.availability.hazard_model import CLASSES, Outlook
 from router.spot.policies import backward_induction
 from router.spot.policies.baselines import Greedy, UniformProgress
-from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking, _told, clock_for
+from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking, _condition_on_answers, clock_for
 from router.spot.policies.regression_features import look_at, step
 from router.spot.simulator.blind_policy import Terms
 from router.spot.simulator.blind_simulator import Guard, explore
@@ -189,7 +189,7 @@ def test_going_on_with_fast_on_demand_is_not_taken_for_slow() -> None:
 
 def test_the_same_seed_makes_the_same_tables() -> None:
     outlook, scene = several(3, 2)
-    one, two, other = (Foreseen.fitted(outlook, scene, seed).mind.tables for seed in (5, 5, 6))
+    one, two, other = (Foreseen.fitted(outlook, scene, seed).model.tables for seed in (5, 5, 6))
     for name in ("launch", "stay", "to_demand", "on_demand", "home"):
         assert (getattr(one, name) == getattr(two, name)).all()
     assert (one.stay != other.stay).any()
@@ -231,7 +231,7 @@ def test_answers_are_believed() -> None:
     look = np.full((1, 3, 2, CLASSES), 1 / (2 * CLASSES))
     look[0, 2] = 0.0
     look[0, 2, 0, 3] = 1.0
-    _told(look, np.array([[True, False, True]]), np.array([[True, False, True]]))
+    _condition_on_answers(look, np.array([[True, False, True]]), np.array([[True, False, True]]))
     assert look.sum(axis=(-2, -1)) == pytest.approx(1.0)
     assert look[0, 0].tolist() == [[0.0] * CLASSES, [1 / CLASSES] * CLASSES]
     assert (look[0, 1] == 1 / (2 * CLASSES)).all()

@@ -49,7 +49,7 @@ def simulated(usd: Sequence[float], finish_s: Sequence[float], window_s: int) ->
         launches=none,
         slow=np.ones(count),
         first=none,
-        course=np.zeros((count, 1), dtype=np.int16),
+        option_by_tick=np.zeros((count, 1), dtype=np.int16),
     )
     return Simulated.of(STAGE, played, window_s, Levels())
 

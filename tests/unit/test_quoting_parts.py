@@ -80,10 +80,10 @@ def test_a_prior_is_worth_two_events_and_sightings_add_to_it() -> None:
     i = next(i for i, v in enumerate(venues) if not v.sure)
     prior = weather_of(venues, {}, NOW)
     risk = venues[i].candidate.risk
-    assert prior.outlook.events[i].tolist() == [[PRIOR_EVENTS] * 4] * 2
-    assert prior.outlook.mean()[i, 1, 0] == pytest.approx(risk.interruptions_per_hour)
-    assert prior.outlook.mean()[i, 0, 0] == pytest.approx(1 / risk.recovery_hours)
-    assert (prior.sky, prior.observed) == (None, False)
+    assert prior.hazard_model.events[i].tolist() == [[PRIOR_EVENTS] * 4] * 2
+    assert prior.hazard_model.mean()[i, 1, 0] == pytest.approx(risk.interruptions_per_hour)
+    assert prior.hazard_model.mean()[i, 0, 0] == pytest.approx(1 / risk.recovery_hours)
+    assert (prior.state, prior.observed) == (None, False)
     looks = [(NOW - timedelta(minutes=5) - HOUR + timedelta(minutes=10 * k), True) for k in range(7)]
     seen = sighting(looks, timedelta(minutes=30))
     assert seen is not None
@@ -92,14 +92,14 @@ def test_a_prior_is_worth_two_events_and_sightings_add_to_it() -> None:
         before = PRIOR_EVENTS / risk.interruptions_per_hour
         share = before / (before + calm)
         worth = 0.5 + 1.5 * share
-        assert weather.outlook.events[i, 1, late] == pytest.approx(worth)
-        assert weather.outlook.mean()[i, 1, late] == pytest.approx(
+        assert weather.hazard_model.events[i, 1, late] == pytest.approx(worth)
+        assert weather.hazard_model.mean()[i, 1, late] == pytest.approx(
             worth / (calm + worth * (before + calm) / PRIOR_EVENTS)
         )
     assert weather.observed
-    assert weather.sky is not None
-    assert (weather.sky.up[i], weather.sky.age_h[i]) == (True, pytest.approx(1))
-    assert weather_of(venues, {venues[i].pool[0]: seen}, NOW + 5 * HOUR).sky is None
+    assert weather.state is not None
+    assert (weather.state.up[i], weather.state.age_h[i]) == (True, pytest.approx(1))
+    assert weather_of(venues, {venues[i].pool[0]: seen}, NOW + 5 * HOUR).state is None
 
 
 def test_spot_that_has_been_away_for_days_is_not_soon_back() -> None:
@@ -128,7 +128,7 @@ def test_venues_of_one_pool_share_their_weather_and_sure_ones_have_none() -> Non
     sure = [i for i, v in enumerate(ask.venues) if v.sure]
     assert not stage.scene.up[sure].any()
     assert stage.scene.up[spot].any()
-    assert stage.weather.pool[spot[0]] == spot[0]
+    assert stage.availability.pool[spot[0]] == spot[0]
 
 
 def test_where_a_window_of_one_tick_began_is_known() -> None:
@@ -151,9 +151,9 @@ def test_the_stage_plays_any_deadline_in_the_same_weather() -> None:
     assert not tight.late.any()
     half = stage.play(144, steps=150)
     assert half.usd.mean() < loose.usd.mean()
-    course = stretches(loose, 0, 600)
-    assert course[0].first == 0
-    assert 0 <= course[-1].after * 600 - loose.finish_s[0] < 600
+    option_by_tick = stretches(loose, 0, 600)
+    assert option_by_tick[0].first == 0
+    assert 0 <= option_by_tick[-1].after * 600 - loose.finish_s[0] < 600
 
 
 def test_deadlines_played_together_cost_what_they_cost_alone() -> None:
@@ -164,7 +164,7 @@ def test_deadlines_played_together_cost_what_they_cost_alone() -> None:
         alone = stage.play(case.ticks, case.steps)
         for name in ("usd", "finish_s", "late", "launches", "spot_ticks", "on_demand_ticks", "first", "slow"):
             assert getattr(got, name).tolist() == getattr(alone, name)[: case.draws].tolist(), name
-        assert got.course.tolist() == alone.course[: case.draws].tolist()
+        assert got.option_by_tick.tolist() == alone.option_by_tick[: case.draws].tolist()
 
 
 def test_nothing_is_paid_for_the_rest_of_the_last_tick() -> None:

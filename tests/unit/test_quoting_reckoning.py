@@ -183,7 +183,7 @@ def test_what_is_fitted_is_what_is_asked_for(usd: list[float], egress: float, sp
         np.zeros(2, dtype=np.int64),
     )
     sites = [Site(place, None) for place in places]
-    case = foresight_cache._case(terms, sites, outlook_of(sites, nothing_watched))
+    case = foresight_cache._fit_key(terms, sites, outlook_of(sites, nothing_watched))
     np.testing.assert_allclose(case.spot_usd, [price.dollars() for price in prices], rtol=1e-4)
     np.testing.assert_allclose(case.speed, [1.0, speed], rtol=1e-4)
     np.testing.assert_allclose(case.egress_usd, away.ravel(), rtol=1e-4)
@@ -198,14 +198,14 @@ def test_where_nothing_is_sold_on_demand_any_spot_is_taken() -> None:
 
 def test_fits_are_remembered_and_the_same_after_a_restart() -> None:
     much = seen(spot("b", "5"), sure(), passed=HOUR, hours=20, closed=(spot("a", "1"),))
-    foresight_cache._fitted.cache_clear()
+    foresight_cache._cached_fit.cache_clear()
     first = named().decide(much)
     later = replace(much, now=much.now + 10 * MINUTE, share=0.99)
     named().decide(later)
     dearer = replace(later, closed=(spot("a", "1.000001"),))
     named().decide(dearer)
-    assert (foresight_cache._fitted.cache_info().misses, foresight_cache._fitted.cache_info().hits) == (1, 2)
-    foresight_cache._fitted.cache_clear()
+    assert (foresight_cache._cached_fit.cache_info().misses, foresight_cache._cached_fit.cache_info().hits) == (1, 2)
+    foresight_cache._cached_fit.cache_clear()
     assert named().decide(much) == first
 
 

@@ -120,13 +120,13 @@ def test_nor_does_it_in_recorded_weather() -> None:
 
 def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     outlook, scene = weather()
-    fits = Repriced(Foreseen.fitted(outlook, scene).mind)
+    fits = Repriced(Foreseen.fitted(outlook, scene).model)
     made: list[list[float]] = []
     at_prices = Foresight.at_prices
 
-    def note(mind: Foresight, usd: Floats) -> Foresight:
+    def note(model: Foresight, usd: Floats) -> Foresight:
         made.append(usd.tolist())
-        return at_prices(mind, usd)
+        return at_prices(model, usd)
 
     monkeypatch.setattr(Foresight, "at_prices", note)
     steps = [1.0, 1.019, 1.021, 1.038, 1.0, 0.981, 1.021 * 1.021, 1.0]
@@ -137,13 +137,13 @@ def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest
     assert found == [0, 0, 1, 1, 0, 0, 2, 0]
     assert made == [[USUAL[0] * 1.021, 1.0, 0.95], [USUAL[0] * (1.021 * 1.021), 1.0, 0.95]]
     for which, usd in ((1, made[0]), (2, made[1])):
-        assert fits[which].mind.market.spot_usd.tolist() == usd
+        assert fits[which].model.market.spot_usd.tolist() == usd
 
 
 def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repricing, "MOST", 3)
     outlook, scene = weather()
-    fits = Repriced(Foreseen.fitted(outlook, scene).mind)
+    fits = Repriced(Foreseen.fitted(outlook, scene).model)
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])
     assert fits.fits(usd, np.full(6, -1)).tolist() == [0, 1, 2, 2, 0, 2]
     assert len(fits.weighers) == 3

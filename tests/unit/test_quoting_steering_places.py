@@ -104,7 +104,7 @@ def test_of_many_sites_the_cheapest_the_fastest_and_where_it_was_are_looked_at()
     o = seen(*some, OD, fast, lives=(lived("x59-1", 0 * MINUTE, MINUTE),))
     zones = terms_of(o).zones
     assert zones == tuple(sorted((*(f"x{n:02}-1" for n in range(21)), "x59-1", "a-od", "fast-od")))
-    assert len(terms_of(o, most_sites=4).zones) == 4
+    assert len(terms_of(o, most_zones=4).zones) == 4
 
 
 def test_long_jobs_are_seen_in_longer_ticks() -> None:

@@ -1,1 +1,1 @@
-"""What is expected of spot: learned from the past, how sure that is, and whether it held. Pure."""
+"""Spot availability: hazard models learned from the past, their uncertainty, and whether they held. Pure."""

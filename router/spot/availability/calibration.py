@@ -1,8 +1,9 @@
-"""Whether what was quoted came true: coverage, reliability, sharpness.
+"""Calibration of quotes against outcomes: coverage, reliability, sharpness.
 
 A quote is a distribution, as equally likely values: draws of a simulation, or evenly spaced quantiles that were stored.
-Where an outcome fell in it is its probability integral transform. Costs have ties (spot throughout costs the same each
-time), so that it is an interval, of which level p covers a part (Czado, Gneiting and Held, Biometrics 2009).
+The place of an outcome in it is its probability integral transform. Costs have ties (a job on spot throughout costs the
+same each time), so that the transform is an interval, of which level p covers a part (Czado, Gneiting and Held,
+Biometrics 2009).
 """
 
 from __future__ import annotations
@@ -17,56 +18,65 @@ from router.spot.simulator.bootstrap import Interval, interval
 from router.spot.simulator.traces import Floats, Ints
 
 LEVELS: Final = (0.5, 0.8, 0.95)
-_NEAR: Final = 1e-9  # of the value: dollars are sums of floats
+_NEAR: Final = 1e-9  # share of the value that counts as a tie: dollars are sums of floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Places:
-    """Where outcomes fell, one entry each: the share of the quoted values that lie ``below``, and ``up_to`` it with
-    ties. ValueError where a share is not between 0 and 1, or they cross."""
+    """The probability integral transforms of outcomes, one entry each.
+
+    ``below`` is the share of the quoted values below the outcome, ``up_to`` the share up to it, ties included. Raise
+    ValueError where a share is not between 0 and 1, or where they cross.
+    """
 
     below: Floats
     up_to: Floats
 
     def __post_init__(self) -> None:
         if self.below.shape != self.up_to.shape or (self.below > self.up_to).any():
-            raise ValueError("as many shares below as up to, and none larger")
+            raise ValueError("give as many shares below as up to, none larger than its partner")
         if self.below.size and (self.below.min() < 0 or self.up_to.max() > 1):
-            raise ValueError("a share lies between 0 and 1")
+            raise ValueError("a share must lie between 0 and 1")
 
     @classmethod
     def of(cls, quoted: Floats, outcomes: Floats) -> Places:
-        """``quoted`` [value] of all ``outcomes``, or [outcome, value]. Beyond all n values counts half of 1 / n."""
+        """Return the transforms of these outcomes in their quotes.
+
+        ``quoted`` is [value], the same for all ``outcomes``, or [outcome, value]. An outcome beyond all n values counts
+        half of 1 / n.
+        """
         values, count = np.sort(np.atleast_2d(quoted), axis=1), np.atleast_2d(quoted).shape[1]
         slack = _NEAR * np.maximum(np.abs(outcomes), 1.0)
         below = (values < (outcomes - slack)[:, None]).sum(axis=1) / count
         up_to = (values <= (outcomes + slack)[:, None]).sum(axis=1) / count
-        alone = below == up_to
+        untied = below == up_to
         edge = 0.5 / count
         return cls(
-            np.where(alone, np.maximum(below - edge, 0), below), np.where(alone, np.minimum(up_to + edge, 1), up_to)
+            np.where(untied, np.maximum(below - edge, 0), below), np.where(untied, np.minimum(up_to + edge, 1), up_to)
         )
 
     @classmethod
     def joined(cls, parts: Sequence[Places]) -> Places:
-        """All of them."""
+        """Return the transforms of all parts as one."""
         return cls(np.concatenate([p.below for p in parts]), np.concatenate([p.up_to for p in parts]))
 
     def within(self, level: float) -> Floats:
-        """Of each outcome, the part that is within the lowest ``level`` of its quote: 1, 0, or between for a tie."""
-        found: Floats = np.clip((level - self.below) / (self.up_to - self.below), 0.0, 1.0)
-        return found
+        """Return of each outcome the part within the lowest ``level`` of its quote: 1, 0, or between for a tie."""
+        part: Floats = np.clip((level - self.below) / (self.up_to - self.below), 0.0, 1.0)
+        return part
 
     def histogram(self, bins: int = 10) -> Floats:
-        """The share of outcomes in each of ``bins`` equal parts of their quotes: all alike where quotes are calibrated.
-        A U is overconfident, a hump is too wide, a slope is biased."""
+        """Return the share of outcomes in each of ``bins`` equal parts of their quotes.
+
+        All are alike where quotes are calibrated. A U is overconfident, a hump is too wide, a slope is biased.
+        """
         edges = [float(self.within(i / bins).mean()) for i in range(bins + 1)]
         return np.diff(np.array(edges))
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Of quotes that said ``level``, the share that held, with its 90 % interval and effective count."""
+    """The share of outcomes that held at a promised ``level``, with its 90 % interval and the number of outcomes."""
 
     level: float
     held: Interval
@@ -74,12 +84,12 @@ class Covered:
 
     @property
     def off(self) -> float:
-        """Realised less promised."""
+        """The realised share less the promised one."""
         return self.held.mean - self.level
 
     @property
     def is_in(self) -> bool:
-        """Whether what was promised lies in the interval."""
+        """True if the promised level lies in the interval."""
         return self.held.low <= self.level <= self.held.high
 
 
@@ -87,24 +97,30 @@ Reliability = tuple[Covered, ...]
 
 
 def coverage(places: Places, groups: Ints, levels: Sequence[float] = LEVELS) -> Reliability:
-    """At each level; ``groups``: outcomes that depend on each other (see :mod:`router.spot.simulator.bootstrap`)."""
+    """Return the coverage at each level.
+
+    ``groups`` marks outcomes that depend on each other (see :mod:`router.spot.simulator.bootstrap`).
+    """
     return tuple(Covered(p, interval(places.within(p), groups), places.below.size) for p in levels)
 
 
 def width(quoted: Floats, level: float = 0.8) -> Floats:
-    """[quote]: from the low to the high end of the middle ``level`` of the values [quote, value]."""
+    """Return by [quote] the width of the middle ``level`` of the values [quote, value]."""
     low, high = np.quantile(quoted, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    found: Floats = high - low
-    return found
+    widths: Floats = high - low
+    return widths
 
 
 def sharpness_loss(quoted: Floats, outcomes: Floats) -> Floats:
-    """[outcome]: continuous ranked probability score of [outcome, value], in the unit of the outcome; less is better.
-    It rewards a quote for being right and for being narrow (Gneiting and Raftery, JASA 2007)."""
+    """Return by [outcome] the continuous ranked probability score of the values [outcome, value].
+
+    It is in the unit of the outcome; less is better. It rewards a quote for being right and for being narrow (Gneiting
+    and Raftery, JASA 2007).
+    """
     values, n = np.sort(quoted, axis=1), quoted.shape[1]
     weight = (2 * np.arange(1, n + 1) - n - 1) / n**2
-    found: Floats = np.abs(values - outcomes[:, None]).mean(axis=1) - values @ weight
-    return found
+    scores: Floats = np.abs(values - outcomes[:, None]).mean(axis=1) - values @ weight
+    return scores
 
 
 CURVE: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
@@ -112,9 +128,12 @@ CURVE: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Quotes of one kind beside what came of them. ``plain``: at each level, the share at or below the value quoted for
-    it, ties in full. ``curve``: the share that held at each level of ``CURVE``; ``bars``: :meth:`Places.histogram`;
-    ``width``: the median quote's middle 80 %, ``loss``: :func:`sharpness_loss`, shares of the mean outcome."""
+    """The calibration of quotes of one kind against their outcomes.
+
+    ``plain`` is, at each level, the share at or below the value quoted for it, ties in full. ``curve`` is the share
+    that held at each level of ``CURVE``; ``bars`` is :meth:`PitIntervals.histogram`. ``width``, of the median quote's
+    middle 80 %, and ``loss``, :func:`sharpness_loss`, are shares of the mean outcome.
+    """
 
     name: str
     what: str
@@ -128,7 +147,10 @@ class Judged:
 
 
 def judge(name: str, what: str, quoted: Floats, outcomes: Floats, groups: Ints) -> Judged:
-    """Of quotes [outcome, equally likely value]. ValueError without any, or where lengths differ."""
+    """Return the calibration of quotes [outcome, equally likely value].
+
+    Raise ValueError without any, or where lengths differ.
+    """
     if quoted.ndim != 2 or not len(quoted) or not len(quoted) == outcomes.size == groups.size:
         raise ValueError("as many quotes as outcomes and groups, at least one")
     places, mean = Places.of(quoted, outcomes), float(outcomes.mean())

@@ -1,9 +1,10 @@
-"""How far weather wanders from what its past says, learned from that past: each stretch against what came before it.
+"""Drift of hazards away from what the past says, learned by comparing each stretch with what came before it.
 
 The hazards of a stretch are those expected times exp(x), x normal: a part of each zone's own and a part common to all,
-for losing spot and for its return, which go together (bad times lose often and recover slowly). How large, how common
-and how much together is not known either: settings of a grid, weighed by the likelihood of the stretches seen. Events
-given a hazard are Poisson, the hazard is gamma around what was expected, so that counts are negative binomial.
+for losing spot and for its return, which go together (bad times lose often and recover slowly). The size, the common
+part and the correlation are not known either: they are settings of a grid, weighed by the likelihood of the stretches
+seen. Given a hazard, events are Poisson; the hazard is gamma around its expectation, so that counts are negative
+binomial.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, Outlook,
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
-STEP_H: Final = 24.0  # between the moments that look back and ahead
-AHEAD: Final = (range(2), range(2, 5))  # stretches that each of them is asked about, in steps
+STEP_H: Final = 24.0  # hours between the moments that compare past and future
+AHEAD: Final = (range(2), range(2, 5))  # the stretches that each moment predicts, in steps
 _X: Final = np.linspace(-5.0, 5.0, 101)
 _TINY: Final = 1e-300
 
 
 class Setting(NamedTuple):
-    """``size``: standard deviation of x. ``common``: the part of its variance that all zones share."""
+    """One setting of the drift grid.
+
+    ``size`` is the standard deviation of x, ``common`` the part of its variance that all zones share.
+    """
 
     size: float
     common: float
@@ -36,13 +40,15 @@ GRID: Final = tuple(Setting(*one) for one in product((0.2, 0.35, 0.5, 0.7, 1.0, 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Drifting(Outlook):
-    """An outlook whose drift is as uncertain as it is: how ``likely`` each setting of the grid is, of the return of
-    spot and of its loss."""
+    """A hazard model whose drift is uncertain.
+
+    ``likely`` is the posterior probability of each setting of the grid, for the return of spot and for its loss.
+    """
 
     likely: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
 
     def draw(self, draws: int, rng: np.random.Generator) -> Floats:
-        """[draw, zone, up, class]: hazards as they may be, each draw with a setting of its own."""
+        """Return by [draw, zone, up, class] hazards as they may be, each draw with a setting of its own."""
         sure = rng.gamma(self.events[None].repeat(draws, 0)) / self.hours
         which = np.stack([rng.choice(len(GRID), draws, p=np.array(p)) for p in self.likely], axis=1)
         size, common = (np.array(column)[which][:, None] for column in zip(*GRID, strict=True))
@@ -52,8 +58,10 @@ class Drifting(Outlook):
 
 
 def drifting(up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf) -> Drifting:
-    """From what [zone, tick] showed; rates as :meth:`Outlook.seen`. A past too short to tell of drift leaves all of the
-    grid as likely."""
+    """Return the hazard model learned from [zone, tick], with the posterior of its drift.
+
+    Rates are as in :meth:`HazardModel.seen`. A past too short to tell of drift leaves all settings equally likely.
+    """
     fit = Outlook.seen(up, tick_s, pool_events=pool_events, forget_h=forget_h)
     scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_events)
     weight = np.exp(scored - scored.max(axis=1, keepdims=True))
@@ -65,7 +73,7 @@ def drifting(up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Steps:
-    """[step, zone, up, class]."""
+    """Events and hours of each step, by [step, zone, up, class]."""
 
     events: Floats
     hours: Floats
@@ -91,18 +99,21 @@ class _Steps:
         return cls(events.reshape(shape).astype(np.float64), spent.reshape(shape).astype(np.float64))
 
 
-def _expected(steps: _Steps, until: int, memory_h: float, pool_events: float) -> tuple[Floats, Floats]:
-    """Events and hours of the gamma distributions, from the steps before ``until``; as :meth:`Outlook.seen`."""
+def _expected_hazards(steps: _Steps, until: int, memory_h: float, pool_events: float) -> tuple[Floats, Floats]:
+    """Return events and hours of the gamma distributions from the steps before ``until``.
+
+    Rates are as in :meth:`HazardModel.seen`.
+    """
     weight = np.exp(-np.arange(until)[::-1] * STEP_H / memory_h)[:, None, None, None]
     events, hours = (weight * steps.events[:until]).sum(axis=0), (weight * steps.hours[:until]).sum(axis=0)
     return pooled(events, hours, pool_events)
 
 
 def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Floats:
-    """[up, setting]: of all stretches. They overlap, so each counts for a part."""
-    seen, mean, shape = [], [], []
+    """Return by [up, setting] the log likelihood of all stretches; they overlap, so each counts for a part."""
+    counts, means, shapes = [], [], []
     for until in range(1, len(steps.events)):
-        events, hours = _expected(steps, until, memory_h, pool_events)
+        events, hours = _expected_hazards(steps, until, memory_h, pool_events)
         for ahead in AHEAD:
             which = slice(until + ahead.start, until + ahead.stop)
             spent = steps.hours[which].sum(axis=0)
@@ -110,32 +121,34 @@ def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Float
                 continue
             per_class = spent * events / hours
             total = per_class.sum(axis=-1)
-            seen.append(steps.events[which].sum(axis=(0, 3)))
-            mean.append(total)
-            shape.append(total**2 / np.maximum((per_class**2 / events).sum(axis=-1), _TINY))
-    if not seen:
+            counts.append(steps.events[which].sum(axis=(0, 3)))
+            means.append(total)
+            shapes.append(total**2 / np.maximum((per_class**2 / events).sum(axis=-1), _TINY))
+    if not counts:
         return np.zeros((2, len(GRID)))
-    n, mu, a = np.stack(seen), np.stack(mean), np.maximum(np.stack(shape), 1e-9)  # [stretch, zone, up]
-    return np.stack([_of_state(n[..., i], mu[..., i], a[..., i]) for i in range(2)]) / len(AHEAD)
+    n, mu, a = np.stack(counts), np.stack(means), np.maximum(np.stack(shapes), 1e-9)  # [stretch, zone, up]
+    return np.stack([_state_log_likelihood(n[..., i], mu[..., i], a[..., i]) for i in range(2)]) / len(AHEAD)
 
 
-def _of_state(n: Floats, mu: Floats, a: Floats) -> Floats:
-    """[setting], of [stretch, zone], but for what is the same for all settings. Both integrals on a fine grid of x: a
-    sharp likelihood falls between the nodes of a coarse one."""
+def _state_log_likelihood(n: Floats, mu: Floats, a: Floats) -> Floats:
+    """Return by [setting] the log likelihood of [stretch, zone], without terms that are the same for all settings.
+
+    Both integrals run on a fine grid of x: a sharp likelihood falls between the nodes of a coarse one.
+    """
     n, a, m = n[..., None], a[..., None], mu[..., None] * np.exp(_X)
     logs = n * (np.log(np.maximum(m, _TINY)) - np.log(a + m)) - a * np.log1p(m / a)
     top = logs.max(axis=-1, keepdims=True)
-    found = []
+    likelihoods = []
     for size, common in GRID:
-        own = np.exp(logs - top) @ _normal(_X[:, None] - _X[None], size * np.sqrt(1 - common))
-        zones = (np.log(np.maximum(own, _TINY)) + top).sum(axis=1)  # [stretch, x of what is common]
-        shared = np.log(np.maximum(_normal(_X, size * np.sqrt(common)), _TINY))
-        found.append(np.logaddexp.reduce(zones + shared, axis=-1).sum())
-    return np.array(found)
+        own = np.exp(logs - top) @ _normal_weights(_X[:, None] - _X[None], size * np.sqrt(1 - common))
+        zones = (np.log(np.maximum(own, _TINY)) + top).sum(axis=1)  # [stretch, x of the common part]
+        shared = np.log(np.maximum(_normal_weights(_X, size * np.sqrt(common)), _TINY))
+        likelihoods.append(np.logaddexp.reduce(zones + shared, axis=-1).sum())
+    return np.array(likelihoods)
 
 
-def _normal(x: Floats, deviation: float) -> Floats:
-    """Weights of the points of the grid; a column each where there are two axes."""
-    found: Floats = np.exp(-0.5 * (x / deviation) ** 2)
-    found /= found.sum(axis=0)
-    return found
+def _normal_weights(x: Floats, deviation: float) -> Floats:
+    """Return the weights of the points of the grid; one column each where there are two axes."""
+    weights: Floats = np.exp(-0.5 * (x / deviation) ** 2)
+    weights /= weights.sum(axis=0)
+    return weights

@@ -1,5 +1,7 @@
-"""Recorded weather on which quotes are judged and learned: blocks of time, the jobs that are quoted in them, and what
-came, or might have come, of each."""
+"""Recorded availability for learning and scoring quotes: blocks of time, the jobs quoted in them, and their outcomes.
+
+The outcomes are those that came, or that might have come.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ PIECE_H: Final = 12.0
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ground:
-    """A series with the jobs that are quoted on it; ``parts``: the zones of each job. ``up``, ``ages`` and ``usd``:
-    [zone, tick]."""
+    """A series with the jobs that are quoted on it.
+
+    ``parts`` is the zones of each job. ``up``, ``ages`` and ``usd`` are by [zone, tick].
+    """
 
     series: Series
     tasks: tuple[Task, ...]
@@ -33,48 +37,48 @@ class Ground:
 
     @classmethod
     def of(cls, series: Series, tasks: tuple[Task, ...], parts: tuple[Ints, ...], ways: Ways) -> Ground:
-        """The same."""
+        """Return the series with its availability, ages and prices."""
         up = series.up()
         return cls(series, tasks, parts, ways, up, ages_h(up, series.tick_s), series.spot_usd())
 
     def edges(self) -> list[int]:
-        """Where each block begins, and the end."""
+        """Return the first tick of each block, and the end."""
         return [self.series.ticks * b // BLOCKS for b in range(BLOCKS + 1)]
 
     def starts(self, block: int, count: int) -> Ints:
-        """The ticks before windows of a block begin, evenly spaced."""
+        """Return the ticks before the windows of a block begin, evenly spaced."""
         edges = self.edges()
         return np.linspace(edges[block], edges[block + 1], count, endpoint=False).astype(np.int64) - 1
 
-    def sky(self, zones: Ints, at: Ints) -> Sky:
-        """[window, zone] at these ticks."""
+    def state(self, zones: Ints, at: Ints) -> Sky:
+        """Return the states by [window, zone] at these ticks."""
         return Sky(self.up[zones][:, at].T, self.ages[zones][:, at].T)
 
     def scene(self, zones: Ints, job: Task, which: Ints) -> Scene:
-        """Windows of the ticks [window, tick], ``PAST_H`` hours of them before each begins."""
+        """Return windows of the ticks [window, tick], of which ``PAST_H`` hours lie before each begins."""
         past, flat = self.past, which.ravel()
-        made = tuple(
+        zone_series = tuple(
             ZoneSeries(z.zone, z.region, self.up[i][flat].astype(np.int64), self.usd[i][flat], z.on_demand_usd_per_hour)
             for i, z in ((i, self.series.zones[i]) for i in zones)
         )
-        own = Ways(self.ways.egress_usd[np.ix_(zones, zones)], self.ways.transfer_s[np.ix_(zones, zones)])
+        ways = Ways(self.ways.egress_usd[np.ix_(zones, zones)], self.ways.transfer_s[np.ix_(zones, zones)])
         starts = past + which.shape[1] * np.arange(len(which))
-        return Scene.of(job, Series(self.series.tick_s, made), starts, own)
+        return Scene.of(job, Series(self.series.tick_s, zone_series), starts, ways)
 
     @property
     def past(self) -> int:
-        """Ticks shown before a window."""
+        """The number of ticks shown before a window."""
         return PAST_H * HOUR_S // self.series.tick_s
 
     def real(self, zones: Ints, job: Task, at: Ints) -> Scene:
-        """What followed each of these ticks. ValueError where the series ends before."""
+        """Return what followed each of these ticks; raise ValueError where the series ends before."""
         ticks = job.ticks(self.series.tick_s)
         return self.scene(zones, job, np.maximum(at[:, None] + np.arange(1 - self.past, ticks + 1), 0))
 
     def made(self, zones: Ints, job: Task, at: Ints, block: int, rng: np.random.Generator) -> Scene:
-        """What might have followed each of them in this block: pieces of its real weather."""
+        """Return what might have followed each of these ticks in this block: pieces of its real availability."""
         edges, tick_s = self.edges(), self.series.tick_s
-        later = resampled(
+        following = resampled(
             self.up[zones],
             self.ages[zones],
             range(edges[block], edges[block + 1]),
@@ -83,5 +87,5 @@ class Ground:
             PIECE_H * HOUR_S / tick_s,
             rng,
         )
-        before = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
-        return self.scene(zones, job, np.concatenate([before, later], axis=1))
+        preceding = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
+        return self.scene(zones, job, np.concatenate([preceding, following], axis=1))

@@ -1,4 +1,4 @@
-"""What the recorded past says of how far quotes may be off, as it is kept: learned once, used by all quotes."""
+"""The stored result of learning from recorded availability: drift and recalibration, used by all quotes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from router.spot.availability.hazard_model import Outlook
 from router.spot.availability.recalibration import Calibrating
 
 FORMAT: Final = 1
-FRESH: Final = timedelta(days=31)  # after its last look: weather changes
+FRESH: Final = timedelta(days=31)  # after its last look: availability changes
 _SURE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class WeatherFit:
-    """``since`` and ``until``: of the looks at ``pools`` that it was learned from, ``watched`` of the time between.
-    ``likely``: how likely each setting of the drift is, of the return of spot and of its loss. ``cost`` and ``finish``:
-    how their levels held in ``outcomes`` made of pieces of weather that the model had not seen. ValueError where the
-    shares do not add up."""
+    """The drift and the recalibration learned from the recorded past.
+
+    ``since`` and ``until`` are the first and last look at the ``pools`` that it was learned from; ``watched`` is the
+    share of the time between that was observed. ``likely`` is the posterior probability of each setting of the drift,
+    for the return of spot and for its loss. ``cost`` and ``finish`` say how the quoted levels held in ``outcomes`` made
+    of pieces of availability that the model had not seen. Raise ValueError where the shares do not add up to 1.
+    """
 
     since: datetime
     until: datetime
@@ -36,20 +39,20 @@ class WeatherFit:
     def __post_init__(self) -> None:
         for shares in self.likely:
             if len(shares) != len(GRID) or min(shares) < 0 or abs(sum(shares) - 1) > _SURE:
-                raise ValueError(f"{len(GRID)} shares that add up to 1")
+                raise ValueError(f"give {len(GRID)} shares that add up to 1")
 
     def is_fresh(self, now: datetime) -> bool:
-        """Whether quotes may still go by it."""
+        """Return whether quotes may still use the fit."""
         return self.since <= now and now - self.until <= FRESH
 
-    def drifting(self, outlook: Outlook) -> Outlook:
-        """The same rates, with the drift that was learned."""
+    def drifting(self, hazard_model: Outlook) -> Outlook:
+        """Return a hazard model of the same rates, with the learned drift."""
         sizes = [sum(p * s.size for p, s in zip(shares, GRID, strict=True)) for shares in self.likely]
-        return _Drifting(outlook.events, outlook.hours, sum(sizes) / len(sizes), self.likely)
+        return _Drifting(hazard_model.events, hazard_model.hours, sum(sizes) / len(sizes), self.likely)
 
 
 def fit_to_json(fit: WeatherFit) -> str:
-    """As it is kept."""
+    """Return the fit as it is stored."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -67,15 +70,22 @@ def fit_to_json(fit: WeatherFit) -> str:
 
 
 def fit_from_json(text: str) -> WeatherFit:
-    """ValueError, TypeError or KeyError where it is none of ours."""
-    found: dict[str, Any] = json.loads(text)
-    if found["format"] != FORMAT:
+    """Return the stored fit; raise ValueError, TypeError or KeyError where the text is not one."""
+    content: dict[str, Any] = json.loads(text)
+    if content["format"] != FORMAT:
         raise ValueError("is of another version of stepfare")
-    since, until = (datetime.fromisoformat(found[name]) for name in ("since", "until"))
+    since, until = (datetime.fromisoformat(content[name]) for name in ("since", "until"))
     if since.utcoffset() is None or until.utcoffset() is None:
-        raise ValueError("has moments without a zone")
-    back, lost = (tuple(float(p) for p in shares) for shares in found["likely"])
-    cost, finish = (Calibrating(tuple(float(p) for p in found[name])) for name in ("cost", "finish"))
+        raise ValueError("has times without a time zone")
+    back, lost = (tuple(float(p) for p in shares) for shares in content["likely"])
+    cost, finish = (Calibrating(tuple(float(p) for p in content[name])) for name in ("cost", "finish"))
     return WeatherFit(
-        since, until, int(found["pools"]), float(found["watched"]), (back, lost), cost, finish, int(found["outcomes"])
+        since,
+        until,
+        int(content["pools"]),
+        float(content["watched"]),
+        (back, lost),
+        cost,
+        finish,
+        int(content["outcomes"]),
     )

@@ -1,4 +1,4 @@
-"""What a job will cost and when it will be done: a policy played on made-up weather of an outlook."""
+"""Forecast of a job's cost and finish: a policy played on availability simulated from a hazard model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ PAST_H: Final = 24
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Forecast:
-    """One entry a draw. ``usd``: all, ``egress_usd`` among it. ``finish_s``: from now to the end of the last billed
-    tick. A ``late`` draw goes on demand after the deadline; what that costs is in it."""
+    """A forecast, one entry a draw.
+
+    ``usd`` is the whole cost, ``egress_usd`` included. ``finish_s`` is from now to the end of the last billed tick. A
+    ``late`` draw goes on demand after the deadline; the cost of that is included.
+    """
 
     usd: Floats
     finish_s: Floats
@@ -34,39 +37,43 @@ class Forecast:
         return float(1 - self.late.mean())
 
 
-def windows(outlook: Outlook, sky: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
-    """``draws`` made-up windows of the task, ways and last prices of ``like``, one after the other in one series.
+def windows(hazard_model: Outlook, state: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
+    """Return ``draws`` simulated windows with the task, moves and last prices of ``like``, joined in one series.
 
-    Each has hazards of its own. Of several zones those of a region swing together. ``sky`` is [zone], or [draw, zone]
-    where each has its own: at the last tick before a window; None: after usual weather. Before each window lie
-    ``PAST_H`` hours that agree with its sky, so that :meth:`Scene.before` tells what was seen; further back lies
-    another window. ValueError where ``outlook`` or ``sky`` is not of as many zones as ``like``.
+    Each draws hazards of its own. Of several zones those of one region change scarcity together. ``state`` is by
+    [zone], or by [draw, zone] where each draw has its own: the state at the last tick before a window; None: a state
+    after a long while. Before each window lie ``PAST_H`` hours that agree with its state, so that
+    :meth:`SimulationInputs.before` tells what was seen; further back lies another window. Raise ValueError where
+    ``hazard_model`` or ``state`` does not have as many zones as ``like``.
     """
     zones, tick_s = len(like.series.zones), like.tick_s
-    if outlook.zones != zones or (sky is not None and sky.up.shape not in {(zones,), (draws, zones)}):
-        raise ValueError(f"an outlook and a sky of the {zones} zones of the scene")
-    hazards, past = outlook.draw(draws, rng), PAST_H * HOUR_S // tick_s
-    swings = _swings(like, draws, rng)
-    if sky is None:
-        up = play(hazards, outlook.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
+    if hazard_model.zones != zones or (state is not None and state.up.shape not in {(zones,), (draws, zones)}):
+        raise ValueError(f"the hazard model and the states must have the {zones} zones of the inputs")
+    hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
+    swings = _scarcity(like, draws, rng)
+    if state is None:
+        up = play(hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
     else:
-        now = Sky(np.broadcast_to(sky.up, (draws, zones)), np.broadcast_to(sky.age_h, (draws, zones)))
-        older, newer = _before(hazards, now, past, tick_s, rng), play(hazards, now, like.ticks, tick_s, rng, swings)
-        up = np.concatenate([older, newer], axis=2)
-    return _joined(up, like, past)
+        now = Sky(np.broadcast_to(state.up, (draws, zones)), np.broadcast_to(state.age_h, (draws, zones)))
+        before, after = (
+            _simulate_before(hazards, now, past, tick_s, rng),
+            play(hazards, now, like.ticks, tick_s, rng, swings),
+        )
+        up = np.concatenate([before, after], axis=2)
+    return _join_windows(up, like, past)
 
 
 def forecast(
-    outlook: Outlook,
-    sky: Sky | None,
+    hazard_model: Outlook,
+    state: Sky | None,
     like: Scene,
     policy: VectorPolicy,
     draws: int,
     rng: np.random.Generator,
     net: Net = Net.EXACT,
 ) -> Forecast:
-    """What ``policy`` makes of such windows; see :func:`windows`."""
-    scene = windows(outlook, sky, like, draws, rng)
+    """Return what ``policy`` makes of simulated windows; see :func:`simulate_windows`."""
+    scene = windows(hazard_model, state, like, draws, rng)
     got = simulate(scene, policy, net)
     return Forecast(
         usd=got.usd,
@@ -79,38 +86,44 @@ def forecast(
     )
 
 
-def _swings(like: Scene, draws: int, rng: np.random.Generator) -> Swings | None:
-    """None for one zone: how it wanders is in its drift, and there is none that it could go with."""
+def _scarcity(like: Scene, draws: int, rng: np.random.Generator) -> Swings | None:
+    """Return the scarcity process of these zones; None for one zone.
+
+    The wandering of a single zone is in its drift, and there is no other zone that it could go with.
+    """
     if len(like.series.zones) < 2:
         return None
     names = list(dict.fromkeys(like.series.regions))
     return Swings.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
 
 
-def _before(hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
-    """[draw, zone, tick]: weather that ends in ``sky``. Up and down times that follow each other independently are the
-    same backwards: before the present one lies a whole one of the other kind."""
+def _simulate_before(hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+    """Return by [draw, zone, tick] availability that ends in ``state``.
+
+    Up and down times that follow each other independently are the same backwards: before the present one lies a whole
+    one of the other kind.
+    """
     step = tick_s / HOUR_S
-    other = ~sky.up
+    other = ~state.up
     older = play(hazards, Sky(other, np.full(other.shape, step)), max(ticks - 1, 0), tick_s, rng)
     older = np.concatenate([other[..., None], older], axis=2)
-    lasted = np.maximum(np.rint(sky.age_h / step), 1).astype(np.int64)[..., None]
+    lasted = np.maximum(np.rint(state.age_h / step), 1).astype(np.int64)[..., None]
     ago = np.arange(ticks)[None, None]
     backwards = np.where(
-        ago < lasted, sky.up[..., None], np.take_along_axis(older, np.maximum(ago - lasted, 0), axis=2)
+        ago < lasted, state.up[..., None], np.take_along_axis(older, np.maximum(ago - lasted, 0), axis=2)
     )
-    found: Bools = backwards[..., ::-1]
-    return found
+    forwards: Bools = backwards[..., ::-1]
+    return forwards
 
 
-def _joined(up: Bools, like: Scene, past: int) -> Scene:
+def _join_windows(up: Bools, like: Scene, past: int) -> Scene:
     draws, zones, length = up.shape
     joined = np.ascontiguousarray(up.transpose(1, 0, 2)).reshape(zones, draws * length)
     usd = np.array([z.spot_usd_per_hour[-1] for z in like.series.zones])[:, None]
-    made = tuple(
+    zone_series = tuple(
         replace(z, counts=joined[i] * np.int64(like.task.size), spot_usd_per_hour=np.full(draws * length, usd[i, 0]))
         for i, z in enumerate(like.series.zones)
     )
     prices: Floats = np.broadcast_to(like.task.size * usd, joined.shape)
     starts = past + length * np.arange(draws)
-    return replace(like, series=Series(like.tick_s, made), starts=starts, up=joined, spot_usd=prices)
+    return replace(like, series=Series(like.tick_s, zone_series), starts=starts, up=joined, spot_usd=prices)

@@ -1,9 +1,9 @@
-"""What is expected of the weather of several zones, and how sure that is: hazards of losing spot and of its return.
+"""Hazard model of spot in several zones: the rates of losing spot and of its return, and their uncertainty.
 
-A hazard is a rate an hour, by zone, by whether spot is there, and by how long that has been so. What is known of each
+A hazard is a rate an hour, by zone, by whether spot is there, and by how long that has been so. The posterior of each
 is a gamma distribution: events over hours seen, to which the rate of all zones together counts as a few events more. On
-top comes drift: weather to come is not drawn from the same urn as weather past, and a draw of the future multiplies all
-hazards of a zone by a factor of its own and one common to all zones.
+top comes drift: future availability is not drawn from the same distribution as past availability, and a draw of the
+future multiplies all hazards of a zone by a factor of its own and one common to all zones.
 """
 
 from __future__ import annotations
@@ -28,29 +28,35 @@ _NEVER_PER_HOUR: Final = 1e-5
 
 @dataclass(eq=False, slots=True)
 class Sky:
-    """Of zones at one moment, any shape: whether spot is ``up``, and since how many hours that is so."""
+    """The state of zones at one moment, any shape.
+
+    ``up`` says whether spot is there, ``age_h`` for how many hours that has been so.
+    """
 
     up: Bools
     age_h: Floats
 
     def copy(self) -> Sky:
-        """One that can be changed."""
+        """Return a copy that can be changed."""
         return Sky(self.up.copy(), self.age_h.copy())
 
     def pass_on(self, up: Bools, hours: float) -> None:
-        """``hours`` later it is ``up``."""
+        """Advance the state by ``hours``, after which it is ``up``."""
         self.age_h = np.where(up == self.up, self.age_h + hours, hours)
         self.up = up
 
 
 def age_class(age_h: Floats) -> Ints:
-    """Which of the classes of age."""
-    found: Ints = np.searchsorted(np.array(AGES_H), age_h - 1e-9, side="left")
-    return found
+    """Return the class of each age."""
+    classes: Ints = np.searchsorted(np.array(AGES_H), age_h - 1e-9, side="left")
+    return classes
 
 
 def ages_h(up: Bools, tick_s: int) -> Floats:
-    """[zone, tick]: since how many hours it is as it is, the tick itself included; known from the first tick on."""
+    """Return by [zone, tick] the hours since the last change, the tick itself included.
+
+    It is known from the first tick on.
+    """
     ticks = np.arange(up.shape[1])
     began = np.where(np.diff(up, axis=1, prepend=~up[:, :1]), ticks, 0)
     lasted = ticks - np.maximum.accumulate(began, axis=1) + 1
@@ -58,16 +64,21 @@ def ages_h(up: Bools, tick_s: int) -> Floats:
 
 
 def pooled(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
-    """Of the gamma distributions, from what each zone [zone, up, class] showed: the rate of all of them together counts
-    for ``pool_events`` more."""
+    """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class].
+
+    The rate of all zones together counts for ``pool_events`` more.
+    """
     rate = (events.sum(axis=0) + _PRIOR_EVENTS) / (hours.sum(axis=0) + _PRIOR_H)
     return events + pool_events, hours + pool_events / rate
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outlook:
-    """``events`` and ``hours``: [zone, up, class of age] of the gamma distributions of the hazards an hour. ``drift``:
-    standard deviation of the logarithm of the factors, half of its variance common to all zones."""
+    """Hazards of several zones with their uncertainty.
+
+    ``events`` and ``hours`` are by [zone, up, class of age], of the gamma distributions of the hazards an hour.
+    ``drift`` is the standard deviation of the logarithm of the factors, half of its variance common to all zones.
+    """
 
     events: Floats
     hours: Floats
@@ -75,15 +86,17 @@ class Outlook:
 
     @classmethod
     def of(cls, past: Series, size: int = 1) -> Outlook:
-        """From what a series showed of a gang of ``size``."""
+        """Return the model learned from a series, for a gang of ``size``."""
         return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
     def seen(
         cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf, drift: float = DRIFT
     ) -> Outlook:
-        """From [zone, tick]; what was ``forget_h`` ago counts for 1/e. ``pool_events``: what the rate of all zones
-        together counts for."""
+        """Return the model learned from availability by [zone, tick].
+
+        What was ``forget_h`` ago counts for 1/e. ``pool_events`` is what the rate of all zones together counts for.
+        """
         zones, ticks = up.shape
         step = tick_s / HOUR_S
         cell = (np.arange(zones)[:, None] * 2 + up) * CLASSES + age_class(ages_h(up, tick_s))
@@ -97,82 +110,90 @@ class Outlook:
 
     @classmethod
     def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:
-        """[zone] rates that are known as well as from that many ``hours`` of watching; age tells nothing."""
+        """Return the model of [zone] rates that are known as well as from ``hours`` of observation.
+
+        Age has no influence.
+        """
         rate: Floats = np.stack([back_per_hour, lost_per_hour], axis=1)[:, :, None].repeat(CLASSES, axis=2)
         return cls(rate * hours, np.full(rate.shape, float(hours)), drift)
 
     @property
     def zones(self) -> int:
-        """How many there are."""
+        """The number of zones."""
         return len(self.events)
 
     def only(self, which: Ints) -> Outlook:
-        """Of these zones."""
+        """Return the model of these zones."""
         return replace(self, events=self.events[which], hours=self.hours[which])
 
     def mean(self) -> Floats:
-        """[zone, up, class]: hazards an hour."""
+        """Return by [zone, up, class] the mean hazards an hour."""
         return self.events / self.hours
 
     def comes(self) -> Ints:
-        """The zones where spot is expected ever to come."""
+        """Return the zones where spot is expected ever to come."""
         return np.flatnonzero(self.mean()[:, 0].max(axis=1) >= _NEVER_PER_HOUR)
 
     def draw(self, draws: int, rng: np.random.Generator) -> Floats:
-        """[draw, zone, up, class]: hazards as they may be."""
+        """Return by [draw, zone, up, class] hazards drawn from their posterior and the drift."""
         sure = rng.gamma(self.events[None].repeat(draws, 0)) / self.hours
         half = self.drift / np.sqrt(2)
         own = rng.normal(0, half, (draws, self.zones, 2, 1)) + rng.normal(0, half, (draws, 1, 2, 1))
         return np.asarray(sure * np.exp(own))
 
     def usual(self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0) -> Sky:
-        """[draw, zone]: after a long while."""
-        found = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
-        sky = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
+        """Return by [draw, zone] states after a long while."""
+        rates = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
+        state = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
         for _ in range(int(hours)):
-            run(found, sky, 1.0, rng)
-        return sky
+            run(rates, state, 1.0, rng)
+        return state
 
 
 @dataclass(eq=False, slots=True)
 class Swings:
-    """How scarce spot is at the moment, by draw and region, forgetting what it was: an Ornstein-Uhlenbeck process
-    (Physical Review 1930) of standard deviation ``SWING`` that forgets in ``SWING_H``. Scarcity a makes losses exp(a)
-    times as frequent, and returns exp(-a) times."""
+    """Current scarcity of spot by draw and region, an Ornstein-Uhlenbeck process (Physical Review 1930).
+
+    It has the standard deviation ``SWING`` and forgets in ``SWING_H``. Scarcity a makes losses exp(a) times as
+    frequent, and returns exp(-a) times.
+    """
 
     now: Floats
     regions: Ints
 
     @classmethod
     def begin(cls, regions: Ints, draws: int, rng: np.random.Generator) -> Swings:
-        """As scarce as it usually is; ``regions``: [zone] the number of its region."""
+        """Return a process in its stationary state; ``regions`` is by [zone] the number of its region."""
         return cls(rng.normal(0, SWING, (draws, int(regions.max()) + 1)), regions)
 
     def step(self, hours: float, rng: np.random.Generator) -> Floats:
-        """[draw, zone]: that much later."""
+        """Advance the process by ``hours`` and return scarcity by [draw, zone]."""
         keeps = np.exp(-hours / SWING_H)
         self.now = keeps * self.now + np.sqrt(1 - keeps**2) * rng.normal(0, SWING, self.now.shape)
         return self.now[:, self.regions]
 
 
 def play(
-    hazards: Floats, sky: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
+    hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
 ) -> Bools:
-    """[draw, zone, tick]: weather of these hazards [draw, zone, up, class] after ``sky``, which is left as it is."""
-    now, hours = sky.copy(), tick_s / HOUR_S
-    found = np.empty((*sky.up.shape, ticks), dtype=bool)
+    """Return by [draw, zone, tick] availability simulated from these hazards after ``state``, which is not changed.
+
+    ``hazards`` is by [draw, zone, up, class].
+    """
+    now, hours = state.copy(), tick_s / HOUR_S
+    up = np.empty((*state.up.shape, ticks), dtype=bool)
     for i in range(ticks):
         run(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
-        found[..., i] = now.up
-    return found
+        up[..., i] = now.up
+    return up
 
 
-def run(hazards: Floats, sky: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
-    """``sky`` that much later."""
-    draws, zones = sky.up.shape
-    at = (np.arange(draws)[:, None], np.arange(zones)[None], sky.up.astype(np.int64), age_class(sky.age_h))
+def run(hazards: Floats, state: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
+    """Advance ``state`` by ``hours`` in place."""
+    draws, zones = state.up.shape
+    at = (np.arange(draws)[:, None], np.arange(zones)[None], state.up.astype(np.int64), age_class(state.age_h))
     rate = hazards[at]
     if scarcity is not None:
-        rate = rate * np.exp(np.where(sky.up, scarcity, -scarcity))
-    changes = rng.random(sky.up.shape) < -np.expm1(-rate * hours)
-    sky.pass_on(sky.up ^ changes, hours)
+        rate = rate * np.exp(np.where(state.up, scarcity, -scarcity))
+    changes = rng.random(state.up.shape) < -np.expm1(-rate * hours)
+    state.pass_on(state.up ^ changes, hours)

@@ -1,4 +1,4 @@
-"""Learned weather: how likely a zone's spot is lost, or comes back, in the next tick, given what was seen of it.
+"""Logistic hazard model: the probability that a zone's spot is lost or comes back in the next tick.
 
 What was seen of a zone is three signals: time since the last change; availability smoothed over hours; availability
 smoothed over days, which tells zones and regimes apart. The odds of a change are logistic in them, one fit for all
@@ -27,7 +27,7 @@ _WIDEST = 8.0  # log odds
 
 @dataclass(eq=False, slots=True)
 class Signals:
-    """Of many zones at once, any shape; each as of the last tick that was seen."""
+    """The signals of many zones at once, any shape, as of the last tick that was seen."""
 
     up: Bools
     age_h: Floats
@@ -36,12 +36,12 @@ class Signals:
 
     @classmethod
     def unseen(cls, shape: tuple[int, ...], mean: float = _PRIOR) -> Signals:
-        """Before anything was seen: as available as ``mean``."""
+        """Return the signals before anything was seen: as available as ``mean``."""
         some = np.full(shape, mean)
         return cls(np.zeros(shape, dtype=bool), np.zeros(shape), some, some.copy())
 
     def see(self, up: Bools, tick_s: int, known: Bools | bool = True) -> None:
-        """Takes a tick in; where it is not ``known`` nothing changes."""
+        """Take a tick in; where it is not ``known`` nothing changes."""
         hours = tick_s / HOUR_S
         same = (up == self.up) & (self.age_h > 0)
         age = np.minimum(np.where(same, self.age_h + hours, hours), LONGEST_AGE_H)
@@ -52,7 +52,7 @@ class Signals:
 
 
 def history(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[Signals, Bools]]:
-    """Of [zone, tick]: the signals after each tick but the last, and what the next tick was."""
+    """Yield the signals after each tick of [zone, tick] but the last, and the availability of the next tick."""
     seen = Signals.unseen(up.shape[:1], mean)
     for i in range(up.shape[1] - 1):
         seen.see(up[:, i], tick_s)
@@ -60,7 +60,7 @@ def history(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[Sign
 
 
 def design(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
-    """[case, column] of the regression; ages in hours above zero."""
+    """Return the design matrix [case, column] of the regression; ages are in hours above zero."""
     age = np.log(age_h)
     columns = np.stack([np.ones_like(age), age, 2 * fast - 1, 2 * slow - 1], axis=-1)
     return np.reshape(columns, (-1, columns.shape[-1]))
@@ -76,10 +76,10 @@ class Fit:
 
     @classmethod
     def of(cls, x: Floats, happened: Bools) -> Fit:
-        """Ridge-penalised; with no cases it is even odds at every tick, and very unsure."""
+        """Return the ridge-penalised fit; without cases it gives even odds at every tick, and is very unsure."""
         columns = x.shape[1]
         penalty = np.diag([_RIDGE * 0.01] + [_SLOPES_RIDGE] * (columns - 1))
-        # half a change in a hundred ticks as the prior for the level
+        # The prior of the level is half a change in a hundred ticks.
         w = np.zeros(columns)
         w[0] = np.log((happened.sum() + 0.5) / (happened.size - happened.sum() + 50))
         centre = w.copy()
@@ -95,7 +95,7 @@ class Fit:
 
 
 def odds(x: Floats, weights: Floats) -> Floats:
-    """Probabilities."""
+    """Return the probabilities of a change."""
     share: Floats = 1 / (1 + np.exp(-np.clip(x @ weights, -_WIDEST, _WIDEST)))
     return share
 
@@ -111,7 +111,7 @@ class Weather:
 
     @classmethod
     def of(cls, parts: Iterable[Bools], tick_s: int) -> Weather:
-        """From [zone, tick] arrays that were seen at this tick."""
+        """Return the model learned from [zone, tick] arrays of availability at this tick."""
         parts = [p for p in parts if p.size]
         mean = (sum(float(p.sum()) for p in parts) + 1) / (sum(p.size for p in parts) + 2)
         rows: list[tuple[Bools, Floats, Bools]] = []
@@ -124,17 +124,17 @@ class Weather:
         return cls(tick_s, Fit.of(x[up], change[up]), Fit.of(x[~up], change[~up]), mean)
 
     def changes(self, up: Bools, age_h: Floats, fast: Floats, slow: Floats) -> Floats:
-        """Probability that the next tick is not like this one."""
+        """Return the probability that the next tick is not like this one."""
         x = design(age_h, fast, slow)
         return np.where(up.ravel(), odds(x, self.fall.weights), odds(x, self.rise.weights)).reshape(up.shape)
 
     def simulate(self, seen: Signals, ticks: int, rng: np.random.Generator) -> Bools:
-        """[..., tick]: weather to come after ``seen``, which is left as it is."""
+        """Return by [..., tick] availability simulated after ``seen``, which is not changed."""
         now = Signals(seen.up.copy(), seen.age_h.copy(), seen.fast.copy(), seen.slow.copy())
-        found = np.empty((*seen.up.shape, ticks), dtype=bool)
+        simulated = np.empty((*seen.up.shape, ticks), dtype=bool)
         for i in range(ticks):
             age = np.maximum(now.age_h, self.tick_s / HOUR_S)
             change = rng.random(seen.up.shape) < self.changes(now.up, age, now.fast, now.slow)
             now.see(now.up ^ change, self.tick_s)
-            found[..., i] = now.up
-        return found
+            simulated[..., i] = now.up
+        return simulated

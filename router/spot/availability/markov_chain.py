@@ -1,4 +1,4 @@
-"""Learned weather as a Markov chain of few states, for backward induction."""
+"""Spot availability as a Markov chain of few states, for backward induction."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ Singles = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Shape:
-    """Values of the signals that a chain tells apart: ages in ticks, from 1 on; levels of the fast signal and classes
-    of the slow one, from 0 to 1."""
+    """The states of a chain: values of the signals that it tells apart.
+
+    ``ages`` are in ticks, from 1 on; ``levels`` are of the fast signal and ``classes`` of the slow one, from 0 to 1.
+    """
 
     ages: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 96)
     levels: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -26,37 +28,41 @@ class Shape:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Chain:
-    """``change``: [class, up, age, level], the probability that the next tick is not like this one. A class, a value
-    of the slow signal, is taken as lasting. The fast signal and the age go on by chance to one of the two values that
-    they would lie between, right on average."""
+    """A Markov chain of availability; ``change`` [class, up, age, level] is the probability that the next tick differs.
 
-    weather: Weather
+    A class, a value of the slow signal, is taken as lasting. The fast signal and the age move at random to one of the
+    two grid values that they would lie between, right on average.
+    """
+
+    hazards: Weather
     shape: Shape
     change: Singles
     low: Ints
     high: Singles
 
     @classmethod
-    def of(cls, weather: Weather, shape: Shape | None = None) -> Chain:
-        """The chain whose changes are as likely as ``weather`` says in each state."""
+    def of(cls, hazards: Weather, shape: Shape | None = None) -> Chain:
+        """Return the chain whose changes have the probabilities that ``hazards`` gives in each state."""
         shape = shape or Shape()
-        hours = weather.tick_s / HOUR_S
+        hours = hazards.tick_s / HOUR_S
         grid = np.meshgrid(shape.classes, [0.0, 1.0], np.array(shape.ages) * hours, shape.levels, indexing="ij")
-        change = weather.changes(grid[1] > 0, grid[2], grid[3], grid[0])
+        change = hazards.changes(grid[1] > 0, grid[2], grid[3], grid[0])
         levels = np.array(shape.levels)
         then = np.array([[0.0], [1.0]])
         low, high = _levels(levels + (then - levels) * -np.expm1(-hours / FAST_H), levels)
-        return cls(weather, shape, change.astype(np.float32), low, high.astype(np.float32))
+        return cls(hazards, shape, change.astype(np.float32), low, high.astype(np.float32))
 
     @property
     def older(self) -> Floats:
-        """[age]: how likely it grows to the next one in a tick."""
+        """The probability, by [age], of growing to the next age in a tick."""
         gaps = np.diff(self.shape.ages).astype(float)
         return np.append(1 / gaps, 0.0)
 
     def next_if(self, values: Singles) -> tuple[Singles, Singles]:
-        """Means of ``values`` [class, up, age, level, ...] over the next state: where it stays as it is, and where it
-        changes; each by the state now."""
+        """Return the means of ``values`` over the next state, if availability stays and if it changes.
+
+        ``values`` is by [class, up, age, level, ...]; the means are by the state now.
+        """
         more = (None,) * (values.ndim - 4)
         by_level = np.empty_like(values)  # [class, up then, age then, level now]
         for up in (0, 1):
@@ -69,15 +75,18 @@ class Chain:
         return stays, by_level[:, ::-1, :1]
 
     def expect(self, values: Singles) -> Singles:
-        """Mean of ``values`` over the next state, by the state now."""
+        """Return the mean of ``values`` over the next state, by the state now."""
         stays, changes = self.next_if(values)
         change = self.change[(..., *(None,) * (values.ndim - 4))]
-        found: Singles = stays + change * (changes - stays)
-        return found
+        means: Singles = stays + change * (changes - stays)
+        return means
 
     def corners(self, seen: Signals) -> tuple[Ints, Ints, Ints, Ints, Floats]:
-        """[corner, ...]: class, up, age, level, and the weights of these states between which the signals lie."""
-        ticks = np.maximum(seen.age_h * HOUR_S / self.weather.tick_s, 1)
+        """Return by [corner, ...] the states between which the signals lie, and their weights.
+
+        The states are class, up, age and level.
+        """
+        ticks = np.maximum(seen.age_h * HOUR_S / self.hazards.tick_s, 1)
         age = np.abs(np.log(ticks)[..., None] - np.log(self.shape.ages)).argmin(axis=-1)
         level, higher = _levels(seen.fast, np.array(self.shape.levels))
         first, next_ = _levels(seen.slow, np.array(self.shape.classes))
@@ -93,11 +102,11 @@ class Chain:
         )
 
     def lasting(self) -> Floats:
-        """[class, up, age, level]: ticks until spot is lost; 0 where there is none."""
-        found = np.zeros_like(self.change)
+        """Return by [class, up, age, level] the expected ticks until spot is lost; 0 where there is none."""
+        ticks = np.zeros_like(self.change)
         for _ in range(int(4 * self.shape.ages[-1])):
-            found[:, 1] = (1 + (1 - self.change) * self.next_if(found)[0])[:, 1]
-        return found.astype(np.float64)
+            ticks[:, 1] = (1 + (1 - self.change) * self.next_if(ticks)[0])[:, 1]
+        return ticks.astype(np.float64)
 
 
 def _levels(values: Floats, grid: Floats) -> tuple[Ints, Floats]:

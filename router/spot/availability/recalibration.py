@@ -1,8 +1,8 @@
-"""Quotes from forecasts: levels moved by how often earlier forecasts of the same kind held.
+"""Recalibration of forecasts: levels moved by how often earlier forecasts of the same kind held.
 
-A forecast's p-quantile is quoted as the value below which outcomes will lie with probability p only if p of them did.
-Where they did not, another level of the forecast is read, the one below which p of the past outcomes lay (Kuleshov,
-Fenner and Ermon, ICML 2018), drawn towards p itself as far as the past is short.
+A forecast's p-quantile is quoted as the value below which outcomes lie with probability p only if p of them did. Where
+they did not, another level of the forecast is read, the one below which p of the past outcomes lay (Kuleshov, Fenner
+and Ermon, ICML 2018), shrunk towards p itself as far as the past is short.
 """
 
 from __future__ import annotations
@@ -16,28 +16,33 @@ from router.spot.availability.calibration import Places
 from router.spot.simulator.bootstrap import interval
 from router.spot.simulator.traces import Floats, Ints
 
-TRUST: Final = 20.0  # outcomes that a forecast is trusted as much as
+TRUST: Final = 20.0  # number of outcomes whose weight an unadjusted forecast has
 _TAIL: Final = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05)
 KNOTS: Final = (*_TAIL, *(round(0.05 * i, 2) for i in range(2, 19)), *(round(1 - p, 3) for p in reversed(_TAIL)))
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrating:
-    """``held``: the share of outcomes within each of the levels ``KNOTS`` of their forecasts; it grows. ValueError
-    where it does not, or does not go from 0 to 1."""
+    """A map from promised levels to the levels of a forecast to read.
+
+    ``held`` is the share of outcomes within each of the levels ``KNOTS`` of their forecasts; it grows. Raise ValueError
+    where it does not grow, or does not go from 0 to 1.
+    """
 
     held: tuple[float, ...] = KNOTS
 
     def __post_init__(self) -> None:
-        found = np.array(self.held)
-        if found.size != len(KNOTS) or found[0] != 0 or found[-1] != 1 or (np.diff(found) <= 0).any():
-            raise ValueError(f"{len(KNOTS)} shares that grow from 0 to 1")
+        shares = np.array(self.held)
+        if shares.size != len(KNOTS) or shares[0] != 0 or shares[-1] != 1 or (np.diff(shares) <= 0).any():
+            raise ValueError(f"give {len(KNOTS)} shares that grow from 0 to 1")
 
     @classmethod
     def learned(cls, places: Places, groups: Ints, trust: float = TRUST) -> Calibrating:
-        """From forecasts that did not see their outcomes. Those of a group depend on each other: all count as many as
-        the interval of the share within the middle level says, and no more than there are groups. Without any:
-        forecasts as they are."""
+        """Return the map learned from forecasts that did not see their outcomes.
+
+        Outcomes of a group depend on each other: the effective count follows from the interval of the share within the
+        middle level, and is at most the number of groups. Without outcomes, forecasts are read as they are.
+        """
         if not places.below.size:
             return cls()
         level = np.array(KNOTS)
@@ -48,14 +53,14 @@ class Calibrating:
         return cls(tuple(held.tolist()))
 
     def level(self, p: Floats) -> Floats:
-        """The level of a forecast to quote for ``p``."""
-        found: Floats = np.interp(p, np.array(self.held), np.array(KNOTS))
-        return found
+        """Return the level of a forecast to quote for ``p``."""
+        levels: Floats = np.interp(p, np.array(self.held), np.array(KNOTS))
+        return levels
 
     def quoted(self, values: Floats) -> Floats:
-        """[..., value]: equally likely values of a forecast made into those of a quote, in order."""
+        """Return by [..., value] the equally likely values of a quote, in order, from those of a forecast."""
         count = values.shape[-1]
         at = self.level((np.arange(count) + 0.5) / count)
         which = np.clip(np.ceil(at * count).astype(np.int64) - 1, 0, count - 1)
-        found: Floats = np.sort(values, axis=-1)[..., which]
-        return found
+        values_quoted: Floats = np.sort(values, axis=-1)[..., which]
+        return values_quoted

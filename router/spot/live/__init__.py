@@ -1,1 +1,1 @@
-"""Policies as the watcher asks them, for one job that runs. Pure."""
+"""Policies of one running job, as the supervisor asks them. Pure."""

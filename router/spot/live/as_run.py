@@ -1,13 +1,14 @@
-"""Windows of recorded weather under the very policy that the watcher runs: asked through its interface, zone by zone,
-in its net, with what it knows of the places and no more.
+"""Back-test of the very policy that the supervisor runs, over windows of recorded availability.
 
-The world's rules are those of :mod:`router.spot.simulator.blind_simulator`: a launch that fails is free, each launch
-takes the
-changeover, egress is paid from where it last ran a tick. On top come the rules of the watcher: a gang that runs tries
-one place a tick and goes on until it is had; one that runs nowhere tries until something is had, and asks its policy
-after each refusal; a pool that refused is left alone for an hour, one that was taken back for ten minutes and longer
-each time, both for ten minutes under a policy that models availability (:mod:`router.spot.live.pool_backoff`).
-Nobody is probed.
+The policy is asked through its interface, option by option, inside its deadline guard, with what it knows of the
+options and no more.
+
+The rules are those of :mod:`router.spot.simulator.blind_simulator`: a launch that fails is free, each launch takes the
+changeover, egress is paid from where the job last ran a tick. On top come the rules of the supervisor: a gang that runs
+tries one option a tick and goes on until it is obtained; one that runs nowhere tries until something is obtained, and
+asks its policy after each refusal; a pool that refused is avoided for an hour, one that was preempted for ten minutes
+and longer each time, both for ten minutes under a policy that models availability
+(:mod:`router.spot.live.pool_backoff`). No zone is probed.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ from router.spot.simulator.inputs import HOUR_S, Scene
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
-# The planner's prior of spot of which nothing is known, and the deploy file's patience.
+# The planner's prior of spot of which nothing is known, and the time-outs of a deploy file.
 _PRIOR_PER_HOUR: Final = 0.078
 _PRIOR_BACK_H: Final = 1.6
-_SHORT: Final = timedelta(hours=1)
+_REFUSED_FOR: Final = timedelta(hours=1)
 _QUARANTINE: Final = timedelta(minutes=10)
-_WATCHED: Final = timedelta(days=31)
+_OBSERVED_FOR: Final = timedelta(days=31)
 _BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 Watch = Callable[[Known], None]
 Heard = Callable[[int, int, Observation, Decision], None]
@@ -70,19 +71,21 @@ def play_as_run(
     keeps: bool = True,
     heard: Heard | None = None,
 ) -> Played:
-    """All windows of ``scene``, in which zones are asked. ``past``: what the price history saw of the zones before.
-    ``chosen``: None: the policy that quotes are made for. ``heard`` is told window, tick, what was seen and what was
-    decided. Without ``keeps`` each decision begins with all that was, as the watcher's does: the same, and slower.
-    ValueError where zones are not of one speed.
+    """Play all windows of ``scene``, in which zones are asked, and return their outcome.
+
+    ``past`` is what the price history recorded of the zones before. ``chosen`` is the policy; None: the one that quotes
+    are made for. ``heard`` is called with window, tick, observation and decision. Without ``keeps`` each decision
+    replays the whole past, as the supervisor's does: the same result, and slower. Raise ValueError where zones differ
+    in speed.
 
     Windows are played side by side, by the time of the series, so that those that see the same prices share fits.
     """
     if not scene.alike:
-        raise ValueError("who asks for the weather knows zones of one speed only")
+        raise ValueError("this back-test supports zones of one speed only")
     world = _World(scene)
-    watched = _watched(past, scene)
+    lookup = _pool_lookup(past, scene)
     asked = chosen or run_policy(QUOTED_RULE)
-    runs = [_Run(world, row, int(at), _policy(asked, watched, keeps=keeps)) for row, at in enumerate(scene.starts)]
+    runs = [_Run(world, row, int(at), _policy(asked, lookup, keeps=keeps)) for row, at in enumerate(scene.starts)]
     for tick in range(int(scene.starts.min()), int(scene.starts.max()) + scene.ticks):
         for run in runs:
             if run.start <= tick < run.start + scene.ticks and run.left_s > 0:
@@ -91,42 +94,48 @@ def play_as_run(
                     watch(run.known())
     for run in runs:
         run.to_the_end()
-    return _played(runs, scene)
+    return _outcome(runs, scene)
 
 
-def _policy(chosen: RunPolicy, watched: Watched, *, keeps: bool) -> Policy:
-    """Each window has its own: what it keeps is of one job."""
-    policy = policy_of(chosen, watched=watched)
+def _policy(chosen: RunPolicy, lookup: Watched, *, keeps: bool) -> Policy:
+    """Return a policy for one window: its memory is of one job."""
+    policy = policy_of(chosen, watched=lookup)
     if keeps and isinstance(policy, SafetyNet) and isinstance(policy.inner, Steered):
-        return SafetyNet(replace(policy.inner, kept=Kept()))
+        return SafetyNet(replace(policy.inner, memory=Kept()))
     return policy
 
 
-def _pool(world_zone: str, region: str) -> Pool:
+def _pool_key(world_zone: str, region: str) -> Pool:
     return ("traces", region, world_zone, "machine")
 
 
-def _watched(past: Series | None, scene: Scene) -> Watched:
-    """Sightings of pools, as the price history has them: looks at each tick of the last 31 days before the windows."""
+def _pool_lookup(past: Series | None, scene: Scene) -> Watched:
+    """Return the observations of pools as the price history has them.
+
+    They are one look at each tick of the last 31 days before the windows.
+    """
     known: dict[Pool, Sighting] = {}
     if past is not None:
         zones = {zone.zone: zone for zone in past.zones}
-        first = max(0, past.ticks - int(_WATCHED.total_seconds()) // past.tick_s)
+        first = max(0, past.ticks - int(_OBSERVED_FOR.total_seconds()) // past.tick_s)
         times = [_BEGIN + timedelta(seconds=tick * past.tick_s) for tick in range(first, past.ticks)]
         for zone in scene.series.zones:
             up = (zones[zone.zone].counts >= scene.task.size)[first:].tolist() if zone.zone in zones else []
-            seen = sighting(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
-            if seen is not None:
-                known[_pool(zone.zone, zone.region)] = seen
+            observation = sighting(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
+            if observation is not None:
+                known[_pool_key(zone.zone, zone.region)] = observation
 
-    def watched(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+    def lookup(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
         return {pool: known[pool] for pool in pools if pool in known}
 
-    return watched
+    return lookup
 
 
 class _World:
-    """Of one scene: keys and prices of places. On-demand of one price in a region is one place, as clouds sell it."""
+    """Keys and prices of the placement options of one simulation.
+
+    On-demand of one price in a region is one option, as clouds sell it.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.tick = scene, timedelta(seconds=scene.tick_s)
@@ -140,17 +149,20 @@ class _World:
             ):
                 self.demand[f"{self.zones[z]} on demand"] = z
         self.spot = {f"{zone} spot": z for z, zone in enumerate(self.zones)}
-        self.pools = {key: (_pool(self.zones[z], self.regions[z]),) for key, z in self.spot.items()}
+        self.pools = {key: (_pool_key(self.zones[z], self.regions[z]),) for key, z in self.spot.items()}
 
     def _sold_as_one(self, zone: int, other: int) -> bool:
-        """Whether on-demand of the two is one place: of one region and price, with nothing to move between them."""
+        """Return whether on-demand of the two zones is one option.
+
+        It is if both are of one region and price, with nothing to move between them.
+        """
         scene = self.scene
         apart = scene.ways.egress_usd[zone, other] or scene.ways.transfer_s[zone, other]
         same = (self.regions[zone], scene.on_demand_usd[zone]) == (self.regions[other], scene.on_demand_usd[other])
         return same and not apart
 
     def place(self, key: str, left_s: int, home: int, at: int) -> Place:
-        """As it is seen at a tick of the series; the checkpoint is in zone ``home``."""
+        """Return the option as it is seen at a tick of the series, with the checkpoint in zone ``home``."""
         scene, hours, spot = self.scene, left_s / HOUR_S, key in self.spot
         z = self.spot[key] if spot else self.demand[key]
         usd, seconds = 0.0, 0
@@ -177,7 +189,7 @@ class _World:
 
 @dataclass(eq=False, slots=True)
 class _Run:
-    """One window, and what it came to so far."""
+    """One window, and its outcome so far."""
 
     world: _World
     row: int
@@ -216,62 +228,65 @@ class _Run:
         return _BEGIN + (self.start + self.tick) * self.world.tick
 
     def play(self, tick: int, heard: Heard | None) -> None:
-        """One tick: what is lost, what is decided and tried, a tick's work."""
+        """Play one tick: what is lost, what is decided and tried, and a tick's work."""
         self.tick = tick
         event = Event.TICK if self.kind != IDLE else Event.ENDED_SHORT
-        if self.kind == SPOT and not self._up(self.zone):
+        if self.kind == SPOT and not self._is_up(self.zone):
             key = self.key
-            self._end(taken=True)
-            self._leave_alone(key)
+            self._end_attempt(taken=True)
+            self._start_backoff(key)
             event = Event.LOST
         while True:
-            seen = self._seen(event)
+            seen = self._observe(event)
             decision = self.policy.decide(seen)
             if heard is not None:
                 heard(self.row, tick, seen, decision)
-            if not isinstance(decision, Move) or not self._moved(decision):
+            if not isinstance(decision, Move) or not self._apply(decision):
                 break
             event = Event.ENDED_SHORT
-        self._work()
+        self._work_tick()
 
-    def _moved(self, decision: Move) -> bool:
-        """Does what was decided, and says whether to ask again: what runs nowhere and was refused is placed at once."""
+    def _apply(self, decision: Move) -> bool:
+        """Apply the decision, and return whether to ask again.
+
+        A gang that runs nowhere and was refused is placed again at once.
+        """
         to = decision.to
         if self.kind != IDLE and self.key in to:
-            to = to[: to.index(self.key)]  # what runs is not stopped to be made anew
-            return self._tried(to[0]) and False if to else False
+            to = to[: to.index(self.key)]  # what runs already is not stopped and started again
+            return self._try_option(to[0]) and False if to else False
         if self.kind != IDLE and decision.keep:
-            return self._tried(to[0]) and False if to else False
+            return self._try_option(to[0]) and False if to else False
         if self.kind != IDLE:
-            self._end()
+            self._end_attempt()
             return bool(to)
-        return bool(to) and not self._tried(to[0])
+        return bool(to) and not self._try_option(to[0])
 
-    def _tried(self, key: str) -> bool:
-        """Whether it could be had."""
+    def _try_option(self, key: str) -> bool:
+        """Try the option, and return whether it was obtained."""
         if key in self.world.spot:
             zone = self.world.spot[key]
-            up = self._up(zone)
+            up = self._is_up(zone)
             self.answers.append(Answer(key, self.now, up))
             if not up:
-                self.alone.setdefault(key, []).append((self.now, self.now + _SHORT))
+                self.alone.setdefault(key, []).append((self.now, self.now + _REFUSED_FOR))
                 return False
         else:
             zone = self.world.demand[key]
-        self._end()
+        self._end_attempt()
         self._launch(SPOT if key in self.world.spot else ON_DEMAND, zone, key)
         return True
 
-    def _up(self, zone: int) -> bool:
+    def _is_up(self, zone: int) -> bool:
         return bool(self.world.scene.up[zone, self.start + self.tick])
 
-    def _leave_alone(self, key: str) -> None:
+    def _start_backoff(self, key: str) -> None:
         lately = [one for one in self.alone.get(key, ()) if one[0] >= self.now - REMEMBERED]
         until = until_left_alone(lately, self.now, _QUARANTINE)
         if until is not None:
             self.alone.setdefault(key, []).append((self.now, until))
 
-    def _seen(self, event: Event) -> Observation:
+    def _observe(self, event: Event) -> Observation:
         world, at = self.world, self.start + self.tick
         task, lives, answers = world.scene.task, self.lives, self.answers
         if lives and lives[-1].until is None:
@@ -302,7 +317,7 @@ class _Run:
             answers=tuple(answers),
         )
 
-    def _end(self, *, taken: bool = False) -> None:
+    def _end_attempt(self, *, taken: bool = False) -> None:
         if self.kind != IDLE:
             share = self.left_s / self.world.scene.task.work_s
             self.lives[-1] = replace(self.lives[-1], until=self.now, taken=taken, share_to=share)
@@ -318,7 +333,7 @@ class _Run:
         share = self.left_s / scene.task.work_s
         self.lives.append(Life(key, self.now, self.now + timedelta(seconds=self.delay_s), None, False, share, share))
 
-    def _work(self) -> None:
+    def _work_tick(self) -> None:
         if self.kind == IDLE:
             return
         scene, g = self.world.scene, self.world.scene.tick_s
@@ -334,14 +349,14 @@ class _Run:
         self.finish = self.tick + 1
 
     def to_the_end(self) -> None:
-        """What is not done at the deadline goes on on demand, late, where that is cheapest."""
+        """Finish late work after the deadline on demand, where that is cheapest."""
         if not self.left_s:
             return
         scene = self.world.scene
         self.tick = scene.ticks
         if self.kind != ON_DEMAND:
             zone = self.zone if self.kind == SPOT else int(np.argmin(scene.on_demand_usd))
-            self._end()
+            self._end_attempt()
             self._launch(ON_DEMAND, zone, "")
         more = -(-(self.left_s + self.delay_s) // scene.tick_s)
         self.demand_ticks += more
@@ -349,7 +364,7 @@ class _Run:
         self.left_s, self.finish = 0, scene.ticks + more
 
     def known(self) -> Known:
-        """For who follows the window: what ran in the tick; nothing of the zones."""
+        """Return the view for a listener: what ran in the tick, and nothing of the zones."""
         one = np.array([self.row])
         none: Ints = np.zeros((len(self.world.zones), 1), dtype=np.int64)
         at = self.start + self.tick
@@ -371,22 +386,22 @@ class _Run:
         )
 
 
-def _played(runs: list[_Run], scene: Scene) -> Played:
-    def of(values: list[float]) -> Floats:
+def _outcome(runs: list[_Run], scene: Scene) -> Played:
+    def floats(values: list[float]) -> Floats:
         return np.array(values)
 
-    def counts(values: list[int]) -> Ints:
+    def ints(values: list[int]) -> Ints:
         return np.array(values, dtype=np.int64)
 
-    finish = counts([run.finish for run in runs])
+    finish = ints([run.finish for run in runs])
     late: Bools = finish > scene.ticks
     return Played(
-        of([run.run_usd + run.egress_usd for run in runs]),
-        of([run.egress_usd for run in runs]),
+        floats([run.run_usd + run.egress_usd for run in runs]),
+        floats([run.egress_usd for run in runs]),
         np.zeros(len(runs)),
         finish,
         late,
-        counts([run.spot_ticks for run in runs]),
-        counts([run.demand_ticks for run in runs]),
-        counts([run.launches for run in runs]),
+        ints([run.spot_ticks for run in runs]),
+        ints([run.demand_ticks for run in runs]),
+        ints([run.launches for run in runs]),
     )

@@ -1,9 +1,9 @@
-"""An explorer, as the back-test plays it, as the policy of one job that runs.
+"""Adapter of a blind policy, as the back-test plays it, to the policy of one running job.
 
-Nothing is remembered between two calls: the explorer is begun anew and shown the job's past as the observation has it
-(:mod:`router.spot.live.replay`), so the same observation gives the same decision, whoever is asked. Zones are
-sites: machines of one kind and number in one place, whatever the market. Fewer or more accelerators, or other ones, are
-sites of other speed and price. Work is counted in seconds of the fastest on-demand place.
+Nothing is remembered between two calls: the blind policy begins anew and is shown the job's past as the observation has
+it (:mod:`router.spot.live.replay`), so the same observation gives the same decision, whoever asks. Zones are machines
+of one kind and number in one place, whatever the market. Fewer or more accelerators, or other ones, are zones of other
+speed and price. Work is counted in seconds of the fastest on-demand option.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _DISTURBED = (Event.INTERRUPTION, Event.REBALANCE, Event.MAINTENANCE, Event.HEAL
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A zone of the explorer; at least one of the two is there."""
+    """A zone of the blind policy; at least one of the two options is there."""
 
     spot: Place | None
     demand: Place | None
 
     @property
     def first(self) -> Place:
-        """What names it."""
+        """The option that names the zone."""
         place = self.spot or self.demand
         assert place is not None
         return place
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of its places."""
+        """The keys of its options."""
         return tuple(place.key for place in (self.spot, self.demand) if place is not None)
 
 
@@ -65,49 +65,51 @@ Making = Callable[[Terms, Sequence[Site]], Explorer]
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Decides as the explorer that ``making`` gives, which is begun once for each decision. What has no deadline, or
-    is past it, and what a gang does that is told to leave, is ``otherwise``'s: hints make it save as that says.
+    """A policy that decides as the blind policy that ``factory`` returns, which begins anew for each decision.
 
-    ``remembers``: what the explorer's player decides depends on more than what it is shown at the moment; else the past
-    is not played to it. Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_sites`` sites
-    those where it was, the fastest on demand and the cheapest.
+    A job without a deadline, or past it, and a gang that has notice to leave are decided by ``fallback``: hints make it
+    save as that policy says.
 
-    ``apart``: for an explorer that reckons with losses himself. Each place is a zone of its own, and as fast as it is
-    where nothing is lost; every launch on spot takes what a loss there costs longer.
+    ``replays_past``: the session's decisions depend on more than the present view; else the past is not replayed to it.
+    Longer jobs are seen in longer ticks, ``most_ticks`` at most; of more than ``most_zones`` zones it keeps those where
+    the job was, the fastest on demand and the cheapest.
 
-    ``kept``: for one job that is asked again and again, what its player heard before.
+    ``models_losses``: for a blind policy that models losses itself. Each option is a zone of its own, and as fast as it
+    is where nothing is lost; every launch on spot takes longer by what a loss there costs.
+
+    ``memory``: the memory of a session, for one job that is asked again and again.
     """
 
-    making: Making
-    remembers: bool = True
-    otherwise: Policy = field(default_factory=Greedy)
-    most_sites: int = MOST_SITES
+    factory: Making
+    replays_past: bool = True
+    fallback: Policy = field(default_factory=Greedy)
+    most_zones: int = MOST_SITES
     most_ticks: int = MOST_TICKS
-    apart: bool = False
-    kept: Kept | None = None
+    models_losses: bool = False
+    memory: Kept | None = None
 
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.spot.policies.interface.Policy`."""
-        places = _places(o)
+        places = _options_by_key(o)
         if o.left is None or o.left < o.tick or not places:
-            return self.otherwise.decide(o)
+            return self.fallback.decide(o)
         if o.here is not None and o.event in _DISTURBED:
-            said = self.otherwise.decide(o)
-            if isinstance(said, Save | Stay):
-                return said
-        sites = _sites(o, places, self.most_sites, apart=self.apart)
-        story = _story(o, sites, self.most_ticks, apart=self.apart)
-        player = self.making(story.terms, sites).begin(story.terms)
-        if self.remembers and self.kept is not None:
-            told = self.kept.told_to(player, story)
+            decision_on_notice = self.fallback.decide(o)
+            if isinstance(decision_on_notice, Save | Stay):
+                return decision_on_notice
+        sites = _build_zones(o, places, self.most_zones, models_losses=self.models_losses)
+        history = _build_history(o, sites, self.most_ticks, models_losses=self.models_losses)
+        player = self.factory(history.terms, sites).begin(history.terms)
+        if self.replays_past and self.memory is not None:
+            replay = self.memory.replay_to(player, history)
         else:
-            told = Retelling(story)
-            told.told_to(player if self.remembers else None)
-        known = told.now(launched=o.event is Event.LAUNCHED)
+            replay = Retelling(history)
+            replay.replay_to(player if self.replays_past else None)
+        known = replay.now(launched=o.event is Event.LAUNCHED)
         wish = player.act(known)
         if o.event is not Event.LAUNCHED:
-            return _decision(o, sites, story, known, wish)
-        looks = player.look(told.after(wish))
+            return _to_decision(o, sites, history, known, wish)
+        looks = player.look(replay.after(wish))
         spots = [s.spot for s, ask in zip(sites, [] if looks is None else looks[:, 0].tolist(), strict=False) if ask]
         keys = tuple(place.key for place in spots if place is not None)
         if keys:
@@ -115,45 +117,50 @@ class Steered:
         return Stay() if o.here is not None else Wait(o.now + o.tick)
 
 
-def _places(o: Observation) -> dict[str, Place]:
-    """All that are known, by key."""
+def _options_by_key(o: Observation) -> dict[str, Place]:
+    """Return all options that are known, by key."""
     here = () if o.here is None else (o.here.place,)
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 
 
-def _sites(o: Observation, places: Mapping[str, Place], most: int, *, apart: bool) -> list[Site]:
-    """By key, whatever the order of the places, so that a fit does not depend on which of them could be had lately.
-    On-demand without a zone of its own goes with each spot place of the site."""
+def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, models_losses: bool) -> list[Site]:
+    """Return the zones by key, so that a fit does not depend on which of them were available lately.
+
+    The order of the options has no influence. On-demand without a zone of its own goes with each spot option of the
+    site.
+    """
     groups: dict[str, list[Place]] = {}
     for place in places.values():
-        groups.setdefault(place.key if apart else place.site or place.key, []).append(place)
-    found: list[Site] = []
+        groups.setdefault(place.key if models_losses else place.site or place.key, []).append(place)
+    zones: list[Site] = []
     for group in groups.values():
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
         spots = [p for p in group if not p.sure]
-        found += [Site(spot, demand) for spot in spots] or [Site(None, demand)]
-    found.sort(key=lambda site: site.first.key)
-    if len(found) <= most:
-        return found
+        zones += [Site(spot, demand) for spot in spots] or [Site(None, demand)]
+    zones.sort(key=lambda site: site.first.key)
+    if len(zones) <= most:
+        return zones
     known = {life.key for life in o.lives} | ({o.here.place.key} if o.here else set())
     sure = [p for p in places.values() if p.sure]
     if sure:
         known |= {min(sure, key=lambda p: p.needs).key, min(sure, key=lambda p: p.expected_usd).key}
-    usd = [min(p.expected_usd for p in (s.spot, s.demand) if p is not None) for s in found]
-    first = sorted(range(len(found)), key=lambda i: (not known & {*found[i].keys}, usd[i], found[i].first.key))
-    return [found[i] for i in sorted(first[:most])]
+    usd = [min(p.expected_usd for p in (s.spot, s.demand) if p is not None) for s in zones]
+    first = sorted(range(len(zones)), key=lambda i: (not known & {*zones[i].keys}, usd[i], zones[i].first.key))
+    return [zones[i] for i in sorted(first[:most])]
 
 
-def _story(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -> Story:
+def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models_losses: bool) -> Story:
     began, deadline = o.began or o.now, o.deadline
     assert deadline is not None
     tick_s = max(1, round(o.tick / _SECOND))
     tick_s *= max(1, ceil((deadline - began) / _SECOND / tick_s / most_ticks))
     places = [p for s in sites for p in (s.demand, s.spot) if p is not None]
-    first = min([p for p in places if p.sure] or places, key=lambda p: _hours(p, apart=apart))
-    fastest = _hours(first, apart=apart)
+    first = min([p for p in places if p.sure] or places, key=lambda p: _work_hours(p, models_losses=models_losses))
+    fastest = _work_hours(first, models_losses=models_losses)
     work_s = max(1, round(first.hours * HOUR_S / o.share))
-    launch = [max(_startup(p, apart=apart) for p in (s.spot, s.demand) if p is not None) for s in sites]
+    launch = [
+        max(_startup_hours(p, models_losses=models_losses) for p in (s.spot, s.demand) if p is not None) for s in sites
+    ]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
     terms = Terms(
         task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())),
@@ -161,15 +168,15 @@ def _story(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -
         starts=np.zeros(1, dtype=np.int64),
         zones=tuple(s.first.key for s in sites),
         regions=tuple(s.first.region for s in sites),
-        ways=_ways(sites),
+        ways=_move_costs(sites),
         on_demand_usd=np.array([inf if s.demand is None else s.demand.usd_per_hour.dollars() for s in sites]),
-        speed=np.array([fastest / _hours(s.first, apart=apart) for s in sites]),
+        speed=np.array([fastest / _work_hours(s.first, models_losses=models_losses) for s in sites]),
         launch_s=launch_s - launch_s.min(),
     )
     is_there = o.here is not None and not o.must_go
     spot = {s.spot.key: i for i, s in enumerate(sites) if s.spot is not None}
-    spells = _spells(o, sites, spot, began, work_s)
-    said = [
+    tenures = _tenures(o, sites, spot, began, work_s)
+    replies = [
         Said((a.at - began) / _SECOND, spot[a.key], a.up, a.launch)
         for a in o.answers
         if a.key in spot and began <= a.at <= o.now
@@ -178,54 +185,63 @@ def _story(o: Observation, sites: list[Site], most_ticks: int, *, apart: bool) -
     if is_there and o.here is not None:
         left_s -= o.here.unsaved_hours / max(o.here.place.hours, o.here.unsaved_hours, 1e-9) * left_s
     now_s = (o.now - began) / _SECOND
-    prices = [_prices(s, began, now_s) for s in sites]
-    return Story(terms, now_s, max(1, round(left_s)), is_there and bool(spells), spells, said, prices)
+    prices = [_price_history(s, began, now_s) for s in sites]
+    return Story(terms, now_s, max(1, round(left_s)), is_there and bool(tenures), tenures, replies, prices)
 
 
-def _hours(place: Place, *, apart: bool) -> float:
-    return place.hours if not apart or place.chances is None else place.chances.steady_hours
+def _work_hours(place: Place, *, models_losses: bool) -> float:
+    return place.hours if not models_losses or place.chances is None else place.chances.steady_hours
 
 
-def _startup(place: Place, *, apart: bool) -> float:
-    lost = 0.0 if not apart or place.chances is None else place.chances.lost_hours
+def _startup_hours(place: Place, *, models_losses: bool) -> float:
+    lost = 0.0 if not models_losses or place.chances is None else place.chances.lost_hours
     return place.startup_hours + lost
 
 
-def _ways(sites: list[Site]) -> Ways:
-    """From where the checkpoint is as it is known; between two other regions as the dearer and longer way from there
-    to one of them."""
+def _move_costs(sites: list[Site]) -> Ways:
+    """Return the costs of moves from the checkpoint's zone as they are known.
+
+    Between two other regions it is the dearer and longer of the moves from the checkpoint's to either of them.
+    """
     regions = np.array([s.first.region or s.first.key for s in sites])
     usd = np.array([s.first.moves_usd.dollars() for s in sites])
     seconds = np.array([round(s.first.transfer_hours * HOUR_S) for s in sites], dtype=np.int64)
-    apart = regions[:, None] != regions
+    different_region = regions[:, None] != regions
     return Ways(
-        np.where(apart, np.maximum(usd[:, None], usd), 0.0), np.where(apart, np.maximum(seconds[:, None], seconds), 0)
+        np.where(different_region, np.maximum(usd[:, None], usd), 0.0),
+        np.where(different_region, np.maximum(seconds[:, None], seconds), 0),
     )
 
 
-def _prices(site: Site, began: datetime, now_s: float) -> tuple[list[float], list[float]]:
-    """What is not sold on spot costs as much as on demand there, and is never had."""
+def _price_history(site: Site, began: datetime, now_s: float) -> tuple[list[float], list[float]]:
+    """Return the times from which prices held, and the prices.
+
+    A zone without spot has the on-demand price for spot, and spot there is never available.
+    """
     place = site.first
     times = [(at - began) / _SECOND for at, _ in place.earlier_usd]
     since = now_s if times else -inf
     if place.usd_since is not None and times:
         since = (place.usd_since - began) / _SECOND
-    found = [*times, since]
-    found[0] = -inf
-    return found, [*(usd.dollars() for _, usd in place.earlier_usd), place.usd_per_hour.dollars()]
+    starts = [*times, since]
+    starts[0] = -inf
+    return starts, [*(usd.dollars() for _, usd in place.earlier_usd), place.usd_per_hour.dollars()]
 
 
-def _spells(o: Observation, sites: list[Site], spot: Mapping[str, int], began: datetime, work_s: int) -> list[Spell]:
-    """Lives in places that are not known any more are left out. Where the gang is and nobody says since when, it was
-    from the beginning."""
+def _tenures(o: Observation, sites: list[Site], spot: Mapping[str, int], began: datetime, work_s: int) -> list[Spell]:
+    """Return the tenures of the job in these zones.
+
+    Attempts at options that are not known any more are left out. Where the start of the present attempt is not known,
+    it is the beginning of the job.
+    """
     lives = list(o.lives)
     if o.here is not None and (not lives or lives[-1].until is not None):
         lives.append(Life(o.here.place.key, began, began, None, False, 1.0, o.share))
-    found: list[Spell] = []
+    tenures: list[Spell] = []
     for life in lives:
         kind, zone = SPOT, spot.get(life.key)
         if zone is None:
-            kind, zone = ON_DEMAND, _demand_zone(life.key, sites, found)
+            kind, zone = ON_DEMAND, _demand_zone(life.key, sites, tenures)
         if zone is None:
             continue
         until, taken = life.until, life.taken
@@ -234,21 +250,24 @@ def _spells(o: Observation, sites: list[Site], spot: Mapping[str, int], began: d
         since_s, ready_s = ((at - began) / _SECOND for at in (life.since, life.ready))
         until_s = inf if until is None else (until - began) / _SECOND
         from_s, to_s = life.share_from * work_s, life.share_to * work_s
-        found.append(Spell(kind, zone, since_s, ready_s, until_s, taken, from_s, to_s))
-    return found
+        tenures.append(Spell(kind, zone, since_s, ready_s, until_s, taken, from_s, to_s))
+    return tenures
 
 
 def _demand_zone(key: str, sites: list[Site], before: list[Spell]) -> int | None:
-    """Of the zones that share an on-demand place, the one where the job was last."""
+    """Return, of the zones that share an on-demand option, the one where the job was last."""
     zones = [i for i, s in enumerate(sites) if s.demand is not None and s.demand.key == key]
-    return next((spell.zone for spell in reversed(before) if spell.zone in zones), zones[0] if zones else None)
+    return next((tenure.zone for tenure in reversed(before) if tenure.zone in zones), zones[0] if zones else None)
 
 
-def _decision(o: Observation, sites: list[Site], story: Story, known: Known, wish: Wish) -> Decision:
-    """Zones that said no in this tick are not tried again in it, closed ones not at all."""
+def _to_decision(o: Observation, sites: list[Site], history: Story, known: Known, wish: Wish) -> Decision:
+    """Return the decision for this request.
+
+    Zones that said no in this tick are not tried again in it, closed ones not at all.
+    """
     kind, zone, leave = int(known.kind[0]), int(known.zone[0]), bool(wish.leave[0])
-    begins = story.tick * story.terms.tick_s
-    no = {s.zone for s in story.said if s.launch and not s.up and s.at_s >= begins}
+    begins = history.tick * history.terms.tick_s
+    no = {s.zone for s in history.replies if s.launch and not s.up and s.at_s >= begins}
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
     order = wish.spot[:, 0].tolist()
     to: list[str] = []
@@ -262,17 +281,19 @@ def _decision(o: Observation, sites: list[Site], story: Story, known: Known, wis
             to.append(spot.key)
     demand = int(wish.demand[0])
     if demand != NOWHERE and not stays:
-        to += _on_demand(o, sites, story, known, demand, leave=leave)
+        to += _on_demand_keys(o, sites, history, known, demand, leave=leave)
     keep = kind != IDLE and not leave
     if to or (kind != IDLE and leave):
         return Move(tuple(to), "as the policy for its deadline wants", keep=keep, ordered=True)
     return Stay() if kind != IDLE else Wait(o.now + o.tick, "the policy for its deadline waits for spot")
 
 
-def _on_demand(o: Observation, sites: list[Site], story: Story, known: Known, zone: int, *, leave: bool) -> list[str]:
-    """There; where it is not sold, where the rest is cheapest."""
+def _on_demand_keys(
+    o: Observation, sites: list[Site], history: Story, known: Known, zone: int, *, leave: bool
+) -> list[str]:
+    """Return the key of on-demand in the zone or, where it is not sold there, where the rest is cheapest."""
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
-    for at in (zone, int(on_demand_place(story.terms, known)[0])):
+    for at in (zone, int(on_demand_place(history.terms, known)[0])):
         place = sites[at].demand
         if place is not None and place.key in open_:
             same = known.kind[0] == ON_DEMAND and o.here is not None and o.here.place.key == place.key

@@ -1,4 +1,4 @@
-"""How long a pool is left alone that took machines back or could not be had: longer each time. Pure."""
+"""Backoff of spot pools: how long a pool is avoided after an interruption or a refusal; longer each time. Pure."""
 
 from __future__ import annotations
 
@@ -12,38 +12,41 @@ from router.spot.policies.interface import Policy
 REMEMBERED = timedelta(hours=6)
 _LONGEST = timedelta(hours=6)
 _MOST_DOUBLINGS = 10
-# A stretch that ends less than that share later is not worth remembering.
+# A period that ends later by less than this share is not worth storing.
 _MUCH_LONGER = 0.1
 Stretch = tuple[datetime, datetime]
 
 
 def models_availability(policy: Policy) -> bool:
-    """Whether the policy reckons itself with how often pools are lost and come back, and so decides about them."""
+    """Return whether the policy models how often pools are lost and return, and so decides about them."""
     inner = policy.inner if isinstance(policy, SafetyNet) else policy
-    return isinstance(inner, Steered) and inner.apart
+    return isinstance(inner, Steered) and inner.models_losses
 
 
 def is_closed(stretch: Stretch, now: datetime, first: timedelta, *, modelled: bool) -> bool:
-    """Whether a pool is left alone ``now``; under a policy that models availability for ``first`` at most."""
+    """Return whether a pool is avoided ``now``; under a policy that models availability for ``first`` at most."""
     at, until = stretch
     return now < (min(until, at + first) if modelled else until)
 
 
 def until_left_alone(lately: Iterable[Stretch], now: datetime, first: timedelta) -> datetime | None:
-    """Until when a pool is left alone that was lost ``now``; None where it is left alone for about as long already.
-    ``lately``: stretches, from and until, that began in the last :data:`REMEMBERED`; ``first``: the first time's."""
-    times, until = _times(lately, now)
+    """Return until when a pool that was lost ``now`` is avoided; None where it is avoided about as long already.
+
+    ``lately`` are the periods, from and until, that began in the last :data:`BACKOFF_MEMORY`; ``first`` is the length
+    of the first one.
+    """
+    times, until = _count_periods(lately, now)
     length = min(_LONGEST, first * (1 << min(times, _MOST_DOUBLINGS)))
     return now + length if length and now + length - until > length * _MUCH_LONGER else None
 
 
-def _times(lately: Iterable[Stretch], now: datetime) -> tuple[int, datetime]:
-    """How many times that are past by now it was left alone, and until when it is (now: it is not)."""
+def _count_periods(lately: Iterable[Stretch], now: datetime) -> tuple[int, datetime]:
+    """Return the number of past periods, and until when the present one lasts (now: there is none)."""
     past, until = 0, None
-    for at, its in sorted(lately):
+    for at, end in sorted(lately):
         if until is not None and at >= until:
             past += 1
-        until = its if until is None else max(until, its)
+        until = end if until is None else max(until, end)
     if until is None:
         return 0, now
     return (past + 1, now) if until <= now else (past, until)

@@ -1,4 +1,4 @@
-"""The policies by name: what a deploy file may ask for, and what the watcher then runs. All in the exact safety net."""
+"""Selection of a policy by name: what a deploy file may ask for, each inside the exact deadline guard."""
 
 from __future__ import annotations
 
@@ -28,57 +28,61 @@ Parameters = Mapping[str, Number]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How an explorer is made for terms of these sites; the other fields as in
-    :class:`~router.spot.live.policy_adapter.Steered`."""
+    """A policy that may be selected: how its blind policy is made for the specification of these zones.
+
+    The other fields are those of :class:`~router.spot.live.policy_adapter.PolicyAdapter`.
+    """
 
     factory: Factory
-    remembers: bool = True
-    most_sites: int = MOST_SITES
+    replays_past: bool = True
+    most_zones: int = MOST_SITES
     most_ticks: int = MOST_TICKS
-    apart: bool = False
+    models_losses: bool = False
 
-    def steered(self, watched: Watched = nothing_watched, otherwise: Policy | None = None) -> Steered:
-        """It as the policy of a job, without a net."""
+    def steered(self, watched: Watched = nothing_watched, fallback: Policy | None = None) -> Steered:
+        """Return it as the policy of a job, without a guard."""
         return Steered(
             lambda terms, sites: self.factory(terms, sites, watched),
-            self.remembers,
-            otherwise or Greedy(),
-            self.most_sites,
+            self.replays_past,
+            fallback or Greedy(),
+            self.most_zones,
             self.most_ticks,
-            self.apart,
+            self.models_losses,
         )
 
 
-def _same(explorer: Explorer, *, remembers: bool = True) -> Callable[[Parameters], Known]:
-    known = Known(lambda *_: explorer, remembers)
+def _fixed(explorer: Explorer, *, replays_past: bool = True) -> Callable[[Parameters], Known]:
+    known = Known(lambda *_: explorer, replays_past)
     return lambda _: known
 
 
-def _sliced(given: Parameters) -> Known:
-    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), remembers=False)
+def _time_sliced(given: Parameters) -> Known:
+    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), replays_past=False)
 
 
-def _foreseen(given: Parameters) -> Known:
+def _foresight(given: Parameters) -> Known:
     draws, clock_ticks = int(given["draws"]), int(given["clock_ticks"])
 
-    def made(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
+    def make(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
         return foreseeing(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
 
-    return Known(made, most_sites=int(given["places"]), most_ticks=int(given["ticks"]), apart=True)
+    return Known(make, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
 
 
-_MAKING: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType({
-    Rule.SPOT_OR_WAIT: _same(Believing(SpotOrWait()), remembers=False),
-    Rule.TIME_SLICED: _sliced,
-    Rule.UNIFORM_PROGRESS: _same(Believing(UniformProgress()), remembers=False),
-    Rule.UNIFORM_PROGRESS_PLAIN: _same(Believing(UniformProgress(False)), remembers=False),
-    Rule.FAILOVER_PROGRESS: _same(FailoverProgress()),
-    Rule.RATE_PROGRESS: _same(RateProgress()),
-    Rule.RATE_PER_USD_PROGRESS: _same(RatePerUsdProgress()),
-    Rule.SKYNOMAD: _same(SkyNomad()),
-    Rule.FORESIGHT: _foreseen,
-})  # fmt: skip
-# ``places`` and ``ticks``: what is fitted to several places takes long with many, and so does showing it its past.
+_FACTORIES: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType(
+    {
+        Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), replays_past=False),
+        Rule.TIME_SLICED: _time_sliced,
+        Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), replays_past=False),
+        Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), replays_past=False),
+        Rule.FAILOVER_PROGRESS: _fixed(FailoverProgress()),
+        Rule.RATE_PROGRESS: _fixed(RateProgress()),
+        Rule.RATE_PER_USD_PROGRESS: _fixed(RatePerUsdProgress()),
+        Rule.SKYNOMAD: _fixed(SkyNomad()),
+        Rule.FORESIGHT: _foresight,
+    }
+)
+# ``places`` and ``ticks`` are limited: a fit to many options takes long, and so does the replay of its past.
 _PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType(
     {
         Rule.GREEDY: {"least_saving_usd": 1, "least_saving_share": 0.1},
@@ -89,18 +93,21 @@ _PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType(
 
 
 def run_policy(rule: Rule) -> RunPolicy:
-    """The policy of that name with the parameters that this version gives it."""
+    """Return the policy of that name with the parameters of this version."""
     return RunPolicy.of(rule.value, **_PARAMETERS.get(rule, {}))
 
 
 EXPLORERS: Final[Mapping[Rule, Known]] = MappingProxyType(
-    {rule: make(_PARAMETERS.get(rule, {})) for rule, make in _MAKING.items()}
+    {rule: make(_PARAMETERS.get(rule, {})) for rule, make in _FACTORIES.items()}
 )
 
 
 def policy_of(chosen: RunPolicy, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
-    """The policy in its net. ``watched``: what was seen of spot pools, for those that learn from it. ValueError where
-    this version does not know the name, or other parameters than these."""
+    """Return the policy inside its guard.
+
+    ``watched`` returns the observations of spot pools, for policies that learn from them. Raise ValueError where this
+    version does not know the name, or uses other parameters.
+    """
     if chosen.name not in set(Rule):
         raise ValueError(f"this version knows no policy {chosen.name}")
     rule = Rule(chosen.name)
@@ -111,9 +118,9 @@ def policy_of(chosen: RunPolicy, *, heeds_hints: bool = False, watched: Watched 
     if rule is Rule.GREEDY:
         least, share = Usd.parse(f"{given['least_saving_usd']:.9f}"), Fraction(str(given["least_saving_share"]))
         return SafetyNet(Greedy(least, share, heeds_hints))
-    return SafetyNet(_MAKING[rule](given).steered(watched, Greedy(heeds_hints=heeds_hints)))
+    return SafetyNet(_FACTORIES[rule](given).steered(watched, Greedy(heeds_hints=heeds_hints)))
 
 
 def policy_named(rule: Rule, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
-    """The policy of that name in its net, with the parameters that this version gives it."""
+    """Return the policy of that name inside its guard, with the parameters of this version."""
     return policy_of(run_policy(rule), heeds_hints=heeds_hints, watched=watched)

@@ -1,1 +1,1 @@
-"""What to do with a gang at each tick: published policies, ours, and the bound that none can pass. Pure."""
+"""Policies that decide about a gang at each tick: published ones, ours, and the lower bound on cost. Pure."""

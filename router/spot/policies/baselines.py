@@ -1,7 +1,9 @@
-"""Published policies, over one zone or several (Wu et al., "Can't Be Late", NSDI 2024; over zones as in SkyNomad, NSDI
-2027). They need the net around them: :attr:`router.spot.simulator.simulation.Net.PUBLISHED`.
+"""Published baseline policies over one zone or several.
 
-Symbols: C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. All exact, in
+Their sources are Wu et al., "Can't Be Late", NSDI 2024, and over zones SkyNomad, NSDI 2027. They need the guard
+:attr:`router.spot.simulator.simulation.GuardMode.PUBLISHED`.
+
+Symbols: C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. All is exact, in
 whole seconds.
 """
 
@@ -20,12 +22,12 @@ Ranking = Callable[[Scene, Now], Floats]
 
 
 def cheapest(scene: Scene, now: Now) -> Floats:
-    """[zone, window]: the spot price of the moment, dollars for an hour's work; the least is taken."""
+    """Return by [zone, window] the present spot price in dollars for an hour's work; the least ranks first."""
     return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
 
 
 def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
-    """As :func:`cheapest`, but the whole region where it last ran comes last: "eager failover", UP(S)."""
+    """Rank as :func:`rank_by_price`, but the whole region where the job last ran last: "eager failover", UP(S)."""
     names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
     region = np.array([names[name] for name in scene.series.regions])
     was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
@@ -34,8 +36,10 @@ def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
 
 
 def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple[Bools, Kinds, Ints]:
-    """Whether there is spot for each window, and the greedy action: a live spot instance is kept; else the best zone
-    that is up; else idle."""
+    """Return whether there is spot for each window, and the greedy action.
+
+    A live spot instance is kept; else the best zone that is up is taken; else the job is idle.
+    """
     if len(now.up) == 1:
         has, zone = now.up[0], now.zone
     else:
@@ -46,7 +50,7 @@ def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple
 
 
 def with_on_demand(scene: Scene, now: Now, kind: Kinds, zone: Ints, needed: Bools) -> Actions:
-    """The same, on demand where it is ``needed``."""
+    """Return the actions with on-demand where it is ``needed``."""
     which = np.flatnonzero(needed)
     if which.size:
         kind, zone = kind.copy(), zone.copy()
@@ -57,12 +61,12 @@ def with_on_demand(scene: Scene, now: Now, kind: Kinds, zone: Ints, needed: Bool
 
 @dataclass(frozen=True, slots=True)
 class Greedy:
-    """Spot when there is any, the cheapest; else wait."""
+    """A policy that takes the cheapest spot whenever there is any, and else waits."""
 
     ranking: Ranking = cheapest
 
     def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
         def play(now: Now) -> Actions:
             _, kind, zone = spot_else_idle(scene, now, self.ranking)
@@ -73,14 +77,17 @@ class Greedy:
 
 @dataclass(frozen=True, slots=True)
 class UniformProgress:
-    """On demand where there is no spot and cp < ep(t), or it is on demand already. With ``hysteresis`` it leaves
-    on-demand for spot only when cp > ep(t + 2d); without ("plain") it takes any spot at once."""
+    """Uniform Progress: on-demand where there is no spot and cp < ep(t), or where it runs already.
+
+    With ``hysteresis`` it leaves on-demand for spot only when cp > ep(t + 2d); without ("plain") it takes any spot at
+    once.
+    """
 
     hysteresis: bool = True
     ranking: Ranking = cheapest
 
     def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task = scene.task
 
         def play(now: Now) -> Actions:
@@ -97,25 +104,27 @@ class UniformProgress:
 
 @dataclass(frozen=True, slots=True)
 class TimeSliced:
-    """``slices`` parts of R / n; each is greedy with a safety net of its own until n-ths of C are done by its end, what
-    was done too much carried over. A tick belongs to the slice in which it begins.
+    """Time Sliced: greedy in each of ``slices`` parts of R / n, each with a safety net of its own.
 
-    With need = target - cp and rest = the slice's end - t: nothing needed, spot or idle; else idle or on demand and
-    need + 2d > rest - tick, on demand; spot past its delay rides to need + d. On demand with no spot it stays there
-    until the target is met.
+    The net of a part keeps n-ths of C done by its end; surplus work is carried over. A tick belongs to the slice in
+    which it begins.
+
+    With need = target - cp and rest = the slice's end - t: where nothing is needed, spot or idle; else, where idle or
+    on demand and need + 2d > rest - tick, on demand; spot past its delay goes on to need + d. On demand with no spot it
+    stays there until the target is met.
     """
 
     slices: int = 8
 
     def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task, g, n = scene.task, scene.tick_s, self.slices
         d = task.changeover_s + scene.ways.longest_s
 
         def play(now: Now) -> Actions:
             has, kind, zone = spot_else_idle(scene, now)
             slice_ = min(n - 1, now.tick * g * n // task.deadline_s)
-            # n times as many seconds, so that all stays whole
+            # Times are multiplied by n, so that all stay whole seconds.
             need = task.work_s * (slice_ + 1) - n * (task.work_s - now.left_s)
             after = task.deadline_s * (slice_ + 1) - n * (now.tick + 1) * g
             spot, on_demand = now.kind == SPOT, now.kind == ON_DEMAND

@@ -1,7 +1,7 @@
-"""Backward induction on a learned chain: dollars to come by time left, slack, what runs and what the weather is like.
+"""Backward induction on a Markov chain: future dollars by time left, slack, what runs and the availability.
 
-Slack is time left less work left. Running leaves it, waiting takes a tick of it, a launch its changeover. With no slack
-to go on demand the dollars are infinite, as good as.
+Slack is time left less work left. Running leaves it unchanged, waiting takes a tick of it, a launch its changeover.
+Without the slack to go on demand the dollars are as good as infinite.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FINEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """``per_tick`` units a tick, ``delay`` units a changeover, ``slacks`` values."""
+    """The grid of slack: ``per_tick`` units a tick, ``delay`` units a changeover, ``slacks`` values."""
 
     per_tick: int
     delay: int
@@ -30,7 +30,7 @@ class Grid:
 
     @classmethod
     def of(cls, tick_s: int, delay_s: int, slack_s: int) -> Grid:
-        """The unit in which the changeover is nearest to a whole number, not too fine."""
+        """Return the grid whose unit brings the changeover nearest to a whole number, and is not too fine."""
         best = (np.inf, 1)
         for parts in range(1, _FINEST + 1):
             unit = tick_s / parts
@@ -45,8 +45,11 @@ class Grid:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Values:
-    """[tick left - 1, class, up, age, level, slack]: dollars of waiting, and [..., choice] of the others less those:
-    launch spot, stay on spot, launch on demand, stay on demand."""
+    """The solution, by [tick left - 1, class, up, age, level, slack].
+
+    ``wait`` is the dollars of waiting, and ``more`` [..., choice] those of the other actions above waiting: launch
+    spot, stay on spot, launch on demand, stay on demand.
+    """
 
     grid: Grid
     wait: Singles
@@ -54,13 +57,13 @@ class Values:
 
 
 def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float) -> Values:
-    """Prices are dollars a tick."""
+    """Return the solution for these prices, in dollars a tick."""
     shape = (*chain.change.shape, grid.slacks)
     tick, left, delays = grid.per_tick, grid.delay, list[int]()
     while left > 0:
         delays.append(min(left, tick))
         left -= delays[-1]
-    # spot that runs: layer i has the last i of the delays still to pass
+    # Layers of running spot: layer i has the last i of the delays still to pass.
     layers = [np.zeros(shape, np.float32) for _ in range(max(1, len(delays)))]
     idle, demand = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
     wait_all = np.empty((ticks, *shape), np.float32)
@@ -90,9 +93,9 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
 
 
 def less(values: Singles, units: int) -> Singles:
-    """With ``units`` less slack."""
+    """Return the values with ``units`` less slack."""
     if units == 0:
         return values
-    found = np.full_like(values, NEVER)
-    found[..., units:] = values[..., :-units] if units < values.shape[-1] else found[..., units:]
-    return found
+    shifted = np.full_like(values, NEVER)
+    shifted[..., units:] = values[..., :-units] if units < values.shape[-1] else shifted[..., units:]
+    return shifted

@@ -1,12 +1,13 @@
-"""Our policy over any number of zones: backward induction in which what lies ahead is a regression on simulated weather
-(Longstaff and Schwartz, "Valuing American Options by Simulation", Review of Financial Studies 2001).
+"""Our policy over any number of zones: backward induction with regression on simulated availability.
 
-Many futures are drawn from the outlook, each with hazards of its own. From the last tick back, each choice (waiting,
-spot in a zone, on demand in a zone) gets its expected dollars to the end as a linear function of
-:mod:`router.spot.policies.regression_features`, one for each slack of a grid. Slack, time left less work left, does
-not change
-while something runs at the speed of the reference; waiting and launching use it up. Where it is too short for a choice
-on-demand is what remains.
+The method is least-squares Monte Carlo (Longstaff and Schwartz, "Valuing American Options by Simulation", Review of
+Financial Studies 2001).
+
+Many futures are drawn from the hazard model, each with hazards of its own. From the last tick back, each action
+(waiting, spot in a zone, on-demand in a zone) gets its expected dollars to the end as a linear function of
+:mod:`router.spot.policies.regression_features`, one for each slack of a grid. Slack, time left less work left, does not
+change while something runs at the speed of the reference; waiting and launching use it up. Where it is too short for an
+action, on-demand is what remains.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ DRAWS: Final = 600
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sight:
-    """What is made of a look, for many windows: ``base`` [window, term] for waiting and on demand; for spot in each
-    zone where it may come ``own`` [spot, window, term], and ``given`` [spot, window, term] the base should it be up,
-    None: the same; whether it may be ``up`` [spot, window]."""
+    """The regression terms of what is seen or believed, for many windows.
+
+    ``base`` [window, term] is for waiting and on-demand. For spot in each zone where it may come there are ``own``
+    [spot, window, term] and ``given`` [spot, window, term], the base should the zone be up; None: the same. ``up``
+    [spot, window] says whether it may be up.
+    """
 
     base: Singles
     own: Singles
@@ -41,31 +45,33 @@ class Sight:
 
     @classmethod
     def joined(cls, parts: Sequence[Sight], order: Ints) -> Sight:
-        """The windows of all parts, where all is seen, in this order."""
+        """Return the windows of all parts, where all is seen, in this order."""
         base, own, up = ([getattr(part, name) for part in parts] for name in ("base", "own", "up"))
         return cls(np.concatenate(base), np.concatenate(own, axis=1), None, np.concatenate(up, axis=1)).at(order)
 
     def at(self, rows: Ints) -> Sight:
-        """Of these windows."""
+        """Return the terms of these windows."""
         given = None if self.given is None else self.given[:, rows]
         return Sight(self.base[rows], self.own[:, rows], given, self.up[:, rows])
 
     def of_spots(self) -> Singles:
-        """[spot, window, term]: all terms of each."""
+        """Return by [spot, window, term] all terms of each spot."""
         given = np.broadcast_to(self.base, (len(self.own), *self.base.shape)) if self.given is None else self.given
         return np.concatenate([given, self.own], axis=-1)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Foresight:
-    """For tasks of one work, changeover and market; deadlines up to the longest that it was fitted for. ``spots``: the
-    zones of the market where spot may come, which ``outlook`` and ``prospects`` are of. ``draws`` futures were drawn,
-    by ``seed``."""
+    """A solved model for tasks of one work, changeover and market.
 
-    outlook: Outlook
+    It is valid for deadlines up to the longest that it was fitted for. ``spots`` are the zones of the market where spot
+    may come; ``hazard_model`` and ``features`` are of these. ``draws`` futures were drawn, by ``seed``.
+    """
+
+    hazard_model: Outlook
     market: Market
     spots: Ints
-    prospects: Prospects
+    features: Prospects
     tables: Tables
     draws: int
     seed: int
@@ -73,7 +79,7 @@ class Foresight:
     @classmethod
     def of(
         cls,
-        outlook: Outlook,
+        hazard_model: Outlook,
         market: Market,
         work_s: int,
         deadline_s: int,
@@ -82,19 +88,22 @@ class Foresight:
         draws: int = DRAWS,
         seed: int = 0,
     ) -> Foresight:
-        """Solves for it. ValueError where no place of the reference's speed is sold on demand."""
+        """Return the solved model.
+
+        Raise ValueError where no place of the reference's speed is sold on demand.
+        """
         if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
-            raise ValueError("the reference is not sold on demand")
-        spots = outlook.comes()
+            raise ValueError("no zone sells on-demand machines of the reference speed")
+        spots = hazard_model.comes()
         spots = spots if spots.size else np.arange(market.zones)
         grid = slack_grid(max(0, deadline_s - work_s), clock_s, float(market.launch_s.max()))
         ticks = max(1, -(-deadline_s // clock_s))
-        return cls._solved(outlook.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
+        return cls._solved(hazard_model.only(spots), market, spots, ticks, clock_s, grid, draws, seed)
 
     @classmethod
     def _solved(
         cls,
-        outlook: Outlook,
+        hazard_model: Outlook,
         market: Market,
         spots: Ints,
         ticks: int,
@@ -105,21 +114,25 @@ class Foresight:
     ) -> Foresight:
         reference = float((market.on_demand_usd / market.speed).min())
         share = (market.spot_usd / market.speed / reference)[spots]
-        prospects = Prospects.of(outlook.mean(), share, market.launch_s[spots] / HOUR_S)
-        tables = solve(outlook, market, spots, prospects, ticks, clock_s, grid, draws, np.random.default_rng(seed))
-        return cls(outlook, market, spots, prospects, tables, draws, seed)
+        features = Prospects.of(hazard_model.mean(), share, market.launch_s[spots] / HOUR_S)
+        tables = solve(hazard_model, market, spots, features, ticks, clock_s, grid, draws, np.random.default_rng(seed))
+        return cls(hazard_model, market, spots, features, tables, draws, seed)
 
     def at_prices(self, spot_usd: Floats) -> Foresight:
-        """Solves for the same at other prices of spot [zone], on the same futures."""
+        """Return the model solved at other spot prices [zone], on the same futures."""
         market, t = replace(self.market, spot_usd=spot_usd), self.tables
-        return self._solved(self.outlook, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed)
+        return self._solved(
+            self.hazard_model, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed
+        )
 
     def sight(self, look: Floats, times: Floats | None = None) -> Sight:
-        """Of a look [window, spot, up, class], seen or believed; hazards are ``times`` [window, spot, up] those
-        expected."""
-        view, each = self.prospects.view(look, times), np.arange(len(self.spots))
-        base = self.prospects.all_zones(view).astype(np.float32)
-        own = np.ascontiguousarray(self.prospects.own(view, each).swapaxes(0, 1), dtype=np.float32)
+        """Return the regression terms of a belief [window, spot, up, class], seen or believed.
+
+        Hazards are ``times`` [window, spot, up] those expected.
+        """
+        view, each = self.features.view(look, times), np.arange(len(self.spots))
+        base = self.features.all_zones(view).astype(np.float32)
+        own = np.ascontiguousarray(self.features.own(view, each).swapaxes(0, 1), dtype=np.float32)
         chance = look[:, :, 1].sum(axis=-1)
         unsure = np.flatnonzero(((chance > 0) & (chance < 1)).any(axis=0))
         given = np.repeat(base[None], each.size, axis=0) if unsure.size else base[None]
@@ -127,21 +140,27 @@ class Foresight:
             sure = look.copy()
             sure[:, z, 1] /= np.maximum(chance[:, z], 1e-9)[:, None]
             sure[:, z, 0] = 0.0
-            seen = self.prospects.view(sure, times)
-            own[z] = self.prospects.own(seen, each[z : z + 1])[:, 0]
-            given[z] = self.prospects.all_zones(seen)
+            seen = self.features.view(sure, times)
+            own[z] = self.features.own(seen, each[z : z + 1])[:, 0]
+            given[z] = self.features.all_zones(seen)
         return Sight(base, own, given if unsure.size else None, chance.T > 0)
 
     def between(self, slack_s: Floats) -> tuple[Ints, Singles]:
-        """[window]: the points of the grid above these, and how far from the one below to it they are."""
+        """Return by [window] the upper grid point of each slack, and its distance from the lower one.
+
+        The distance is a share of the step of the grid.
+        """
         grid = self.tables.slack_s
         s = np.minimum(np.maximum(slack_s, grid[0]), grid[-1])
         high = np.maximum(np.searchsorted(grid, s), 1)
         return high, ((s - grid[high - 1]) / (grid[high] - grid[high - 1])).astype(np.float32)
 
     def at(self, weights: Singles, terms: Singles, slack: tuple[Ints, Singles], *which: Ints) -> Floats:
-        """[.., window] of tables [.., slack, term] with the slack (:meth:`between`) of each window. ``which`` [..,
-        window] picks the table of each, by the axes before the slack; none: each of the first axis, if there is one."""
+        """Return values by [.., window] of tables [.., slack, term] at the slack (:meth:`between`) of each window.
+
+        ``which`` [.., window] picks the table of each, by the axes before the slack; none: each of the first axis, if
+        there is one.
+        """
         high, share = slack
         where = which or tuple(np.arange(n)[:, None] for n in weights.shape[:-2])
         low = weights[(*where, high - 1)]

@@ -1,5 +1,4 @@
-"""Plays :class:`~router.spot.policies.foresight.Foresight` where spot is seen in all zones, and where zones must be
-asked."""
+"""Policies that play a :class:`~router.spot.policies.foresight.ForesightModel`, with full or with blind views."""
 
 from __future__ import annotations
 
@@ -24,146 +23,166 @@ from router.spot.simulator.traces import Bools, Floats, Ints
 
 _CERTAIN: Final = 1 - 1e-9
 _QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 200, 60
-_PARTS: Final = 4  # of a tick: what launches are rounded up to; by a whole one they look too dear
+_PARTS: Final = (
+    4  # Parts of a tick to which launches are rounded up; rounded up to a whole tick they would look too dear.
+)
 _USUAL_STEPS: Final = 200
 
 
 def clock_for(tick_s: int) -> int:
-    """A multiple of the tick."""
+    """Return the seconds of a clock tick, a multiple of the tick."""
     return max(1, CLOCK_S // tick_s) * tick_s
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Foreseen:
-    """A :class:`~router.spot.simulator.simulation.VectorPolicy`; needs the exact net."""
+    """Our policy where availability is seen.
 
-    mind: Foresight
+    It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy` and needs the exact guard.
+    """
+
+    model: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
-        """For scenes like this one in market and ways, on any tick, with deadlines up to its own and slack up to its
-        own; its first prices of spot are those expected. ValueError where the reference is not sold on demand."""
+    def fitted(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+        """Return the policy fitted to inputs like these in market and moves.
+
+        It is for any tick, and for deadlines and slack up to those of ``like``, whose first spot prices are the
+        expected ones. Raise ValueError where the reference is not sold on demand.
+        """
         launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
         market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
         clock, task = clock_for(like.tick_s), like.task
-        return cls(Foresight.of(outlook, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
+        return cls(Foresight.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
 
     @classmethod
-    def quickly(cls, outlook: Outlook, like: Scene, seed: int = 0) -> Foreseen:
-        """The same in a tenth of a second, for a few zones: on a slow clock, and few futures. It costs about one part
-        in a hundred more (design note 017)."""
+    def quickly(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+        """Return the policy fitted in a tenth of a second, for a few zones.
+
+        The clock is slow and the futures are few; it costs about one part in a hundred more (design note 017).
+        """
         horizon_s = like.ticks * like.tick_s
         clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))
         launch, ways = like.task.changeover_s + like.launch_s, like.ways
-        # A launch of a hundredth of a tick more is another column of the tables, but no other decision.
-        takes = replace(ways, transfer_s=_up_to(ways.transfer_s, clock // _PARTS))
+        # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
+        takes = replace(ways, transfer_s=_round_up(ways.transfer_s, clock // _PARTS))
         market = Market(
             like.spot_usd[:, 0],
             like.on_demand_usd,
             like.speed,
-            _up_to(launch, clock // _PARTS).astype(np.float64),
+            _round_up(launch, clock // _PARTS).astype(np.float64),
             takes,
         )
         work_s = like.task.work_s
-        return cls(Foresight.of(outlook, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
+        return cls(Foresight.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
 
     def begin(self, scene: Scene) -> SeeingPlayer:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
-        return _Seeing(self.mind, scene).play
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        return _FullSession(self.model, scene).play
 
 
-class _Seeing:
-    """Asked where something has changed that it sees, or where time runs against it; else what runs goes on."""
+class _FullSession:
+    """The session of a full view.
 
-    def __init__(self, mind: Foresight, scene: Scene) -> None:
+    It evaluates actions where something changed that it sees, or where time runs against it; else what runs goes on.
+    """
+
+    def __init__(self, model: Foresight, scene: Scene) -> None:
         self.scene = scene
         self.slow = scene.speed < 1 - SAME
-        self.weather = Weathers(mind, scene)
+        self.window_features = Weathers(model, scene)
 
     def play(self, now: Now) -> Actions:
-        """The least."""
-        seen, fit, changed = self.weather.of(now)
+        """Return the actions of least cost."""
+        seen, fit, changed = self.window_features.of(now)
         asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
         if not asked.any():
             return now.kind, now.zone
         kind, zone = now.kind.copy(), now.zone.copy()
         for one in np.unique(fit[asked]):
             rows = np.flatnonzero(asked & (fit == one))
-            kind[rows], zone[rows] = self._act(now.at(rows), self.weather.fits[one], seen(rows))
+            kind[rows], zone[rows] = self._choose_actions(now.at(rows), self.window_features.fits[one], seen(rows))
         return kind, zone
 
-    def _act(self, now: Now, weigher: Weigher, seen: Sight) -> Actions:
-        found = weigher.choices(now, self.scene.tick_s, seen)
-        best = found.spot.argmin(axis=0)
-        least_spot = found.spot[best, np.arange(best.size)]
-        other = np.minimum(found.wait, least_spot)
-        keeps = (now.kind != IDLE) & (found.stay <= np.minimum(other, found.demand) + weigher.margin_usd(now))
-        kind = np.where(found.demand < other, ON_DEMAND, np.where(least_spot < found.wait, SPOT, IDLE))
-        zone = np.where(kind == SPOT, best, found.place)
+    def _choose_actions(self, now: Now, weigher: Weigher, seen: Sight) -> Actions:
+        costs = weigher.choices(now, self.scene.tick_s, seen)
+        best = costs.spot.argmin(axis=0)
+        least_spot = costs.spot[best, np.arange(best.size)]
+        other = np.minimum(costs.wait, least_spot)
+        keeps = (now.kind != IDLE) & (costs.stay <= np.minimum(other, costs.demand) + weigher.margin_usd(now))
+        kind = np.where(costs.demand < other, ON_DEMAND, np.where(least_spot < costs.wait, SPOT, IDLE))
+        zone = np.where(kind == SPOT, best, costs.place)
         kind = np.where(keeps, now.kind, kind)
         return kind.astype(np.int8), np.where(keeps | (kind == IDLE), now.zone, zone)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ForeseenAsking:
-    """The same as an :class:`~router.spot.simulator.blind_policy.Explorer`; needs the exact guard. It never probes: a
-    launch
-    that fails is free, and says as much."""
+    """Our policy where zones must be asked.
 
-    mind: Foresight
+    It is a :class:`~router.spot.simulator.blind_policy.BlindPolicy` and needs the exact guard. It never probes: a
+    launch that fails is free, and tells as much.
+    """
+
+    model: Foresight
 
     @classmethod
-    def fitted(cls, outlook: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
-        """For these terms in all but the windows; ``spot_usd``: [zone] as expected. ValueError where the reference is
-        not sold on demand."""
+    def fitted(cls, hazard_model: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
+        """Return the policy fitted to this specification, whatever its windows.
+
+        ``spot_usd`` is by [zone] as expected. Raise ValueError where the reference is not sold on demand.
+        """
         launch = (terms.task.changeover_s + terms.launch_s).astype(np.float64)
         market = Market(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
         clock = clock_for(terms.tick_s)
         return cls(
-            Foresight.of(outlook, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)
+            Foresight.of(hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)
         )
 
-    def begin(self, terms: Terms) -> _Asking:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Asking(self.mind, terms)
+    def begin(self, terms: Terms) -> _BlindSession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _BlindSession(self.model, terms)
 
 
-class _Asking:
-    """``look``: [window, spot, up, class] as believed at the last tick."""
+class _BlindSession:
+    """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
 
-    def __init__(self, mind: Foresight, terms: Terms) -> None:
-        self.terms, self.fits, self.spots = terms, Repriced(mind), mind.spots
+    def __init__(self, model: Foresight, terms: Terms) -> None:
+        self.terms, self.fits, self.spots = terms, Repriced(model), model.spots
         self.fit = np.full(terms.starts.size, -1)
-        self.hazards = mind.outlook.mean()
-        self.look_ = _usual(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
+        self.hazards = model.hazard_model.mean()
+        self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
         self.lately = Lately.nothing((terms.starts.size, len(self.spots)))
 
-    def _believed(self, known: Known) -> tuple[Floats, Floats]:
-        """Looks of the windows that are played, and how much more often than expected zones changed."""
+    def _update_belief(self, known: Known) -> tuple[Floats, Floats]:
+        """Return beliefs of the windows that are played, and the ratio of seen to expected changes."""
         rows, hours = known.window, self.terms.tick_s / HOUR_S
         was_up, asked = known.was_up[self.spots].T, known.asked[self.spots].T
         look, lately = self.look_[rows], self.lately.of(rows)
         times = lately.times
         if known.tick:
-            _told(look, was_up, asked == known.tick - 1)
-            before = _as_sky(look)
+            _condition_on_answers(look, was_up, asked == known.tick - 1)
+            before = _likeliest_state(look)
             certain = np.maximum(look[..., 0, :].sum(axis=-1), look[..., 1, :].sum(axis=-1)) > _CERTAIN
             lately.see(before, was_up, self.hazards, hours, certain & (asked == known.tick))
             times = lately.times
             look = step(look, self.hazards * times[..., None], hours)
-        _told(look, was_up, asked == known.tick)
+        _condition_on_answers(look, was_up, asked == known.tick)
         self.look_[rows] = look
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return look, times
 
     def hear(self, known: Known, /) -> None:
-        """See :class:`~router.spot.simulator.blind_policy.Hearer`."""
-        self._believed(known)
+        """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`."""
+        self._update_belief(known)
         self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
 
     def recall(self, other: object, /) -> bool:
-        """See :class:`~router.spot.simulator.blind_policy.Hearer`: the other has the same outlook, zones and tick."""
-        if not isinstance(other, _Asking) or (self.terms.zones, self.terms.tick_s) != (
+        """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`.
+
+        The other session must have the same hazard model, zones and tick.
+        """
+        if not isinstance(other, _BlindSession) or (self.terms.zones, self.terms.tick_s) != (
             other.terms.zones,
             other.terms.tick_s,
         ):
@@ -175,36 +194,41 @@ class _Asking:
         return True
 
     def act(self, known: Known) -> Wish:
-        """Spot where it is better than to go on, the best first."""
-        look, times = self._believed(known)
+        """Request spot where it is better than to go on, the best first."""
+        look, times = self._update_belief(known)
         wish = Wish.nothing(known)
         fit = self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
         for one in np.unique(fit):
             rows = np.flatnonzero(fit == one)
-            self._wish(wish, rows, self.fits[one], known.at(rows), (look[rows], times[rows]))
+            self._fill_request(wish, rows, self.fits[one], known.at(rows), (look[rows], times[rows]))
         return wish
 
-    def _wish(self, wish: Wish, rows: Ints, weigher: Weigher, known: Known, seen: tuple[Floats, Floats]) -> None:
-        """Of these windows."""
-        found = weigher.choices(known, self.terms.tick_s, weigher.mind.sight(*seen))
+    def _fill_request(
+        self, wish: Wish, rows: Ints, weigher: Weigher, known: Known, seen: tuple[Floats, Floats]
+    ) -> None:
+        """Fill in the request of these windows."""
+        costs = weigher.choices(known, self.terms.tick_s, weigher.model.sight(*seen))
         runs, margin = known.kind != IDLE, weigher.margin_usd(known)
-        other = np.minimum(found.wait, found.demand)
-        goes_on = runs & (found.stay <= other + margin)
-        spot = np.where(found.spot < np.where(goes_on, found.stay - margin, other), found.spot, np.inf)
+        other = np.minimum(costs.wait, costs.demand)
+        goes_on = runs & (costs.stay <= other + margin)
+        spot = np.where(costs.spot < np.where(goes_on, costs.stay - margin, other), costs.spot, np.inf)
         own = known.kind == SPOT
         spot[known.zone[own], np.flatnonzero(own)] = np.inf
         wish.spot[:, rows] = spot
-        wish.demand[rows] = np.where(~goes_on & (found.demand < found.wait), found.place, NOWHERE)
-        wish.leave[rows] = runs & ~goes_on & (found.demand >= found.wait)
+        wish.demand[rows] = np.where(~goes_on & (costs.demand < costs.wait), costs.place, NOWHERE)
+        wish.leave[rows] = runs & ~goes_on & (costs.demand >= costs.wait)
 
     def look(self, _: Known, /) -> Bools | None:
-        """Nothing."""
+        """Return None: it never probes."""
         return None
 
 
 @lru_cache(maxsize=64)
-def _usual(hazards: bytes, spots: int) -> Floats:
-    """[1, spot, up, class]: what is believed of zones that were never asked, by their hazards [spot, up, class]."""
+def _stationary_belief(hazards: bytes, spots: int) -> Floats:
+    """Return by [1, spot, up, class] the belief about zones that were never asked.
+
+    It follows from their hazards [spot, up, class].
+    """
     rates = np.frombuffer(hazards).reshape(spots, 2, CLASSES)
     one = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
     for _ in range(_USUAL_STEPS):
@@ -212,19 +236,19 @@ def _usual(hazards: bytes, spots: int) -> Floats:
     return one
 
 
-def _up_to(seconds: Ints, parts_s: int) -> Ints:
-    """Rounded up to whole parts."""
+def _round_up(seconds: Ints, parts_s: int) -> Ints:
+    """Return the seconds rounded up to whole parts."""
     return np.asarray(-(-seconds // max(1, parts_s)) * max(1, parts_s), dtype=np.int64)
 
 
-def _as_sky(look: Floats) -> Sky:
-    """The likeliest."""
+def _likeliest_state(look: Floats) -> Sky:
+    """Return the likeliest state."""
     best = look.reshape(*look.shape[:-2], -1).argmax(axis=-1)
     return Sky(best >= CLASSES, np.array(TYPICAL_H)[best % CLASSES])
 
 
-def _told(look: Floats, up: Bools, answered: Bools) -> None:
-    """Takes answers [window, zone] in."""
+def _condition_on_answers(look: Floats, up: Bools, answered: Bools) -> None:
+    """Condition the belief on answers [window, zone], in place."""
     for which in (0, 1):
         wrong = answered & (up == (which == 0))
         look[..., which, :] = np.where(wrong[..., None], 0.0, look[..., which, :])

@@ -1,4 +1,4 @@
-"""Our policy for one zone: hazards learned from the past and backward induction on them."""
+"""Our policy for one zone: backward induction on hazards learned from the past."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from router.spot.simulator.inputs import HOUR_S, Scene
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, Now, Player
 from router.spot.simulator.traces import Floats, Ints, Series
 
-# A clock as slow as this decides as well: hazards are per hour, not per minute.
+# A clock as slow as this decides equally well: hazards are per hour, not per minute.
 _CLOCK_S = 900
 _MEMORY_H = 3 * SLOW_H
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Learned:
-    """Plays scenes of one zone, of the task, tick length and price on demand that it was fitted for; needs the exact
-    net. What is to come is taken to cost what spot costs at the moment."""
+    """A policy for one zone, with the task, tick length and on-demand price that it was fitted for.
+
+    It needs the exact guard. Future spot is taken to cost the present spot price.
+    """
 
     chain: Chain
     grid: Grid
@@ -31,10 +33,13 @@ class Learned:
 
     @classmethod
     def fitted(cls, past: Series, like: Scene, *, shape: Shape | None = None, clock_s: int = _CLOCK_S) -> Learned:
-        """From what ``past`` shows of the weather of any zones, on the scene's tick, for scenes ``like`` this one in
-        all but starts, weather and prices of spot. ValueError for a scene of several zones."""
+        """Return the policy fitted to the availability of any zones in ``past``, for inputs like ``like``.
+
+        ``past`` is on the tick of the inputs. Starts, availability and spot prices of the inputs to be played may
+        differ. Raise ValueError for inputs of several zones.
+        """
         if len(like.series.zones) != 1:
-            raise ValueError("this policy is for one zone")
+            raise ValueError("this policy supports one zone only")
         task = like.task
         step = max(1, clock_s // like.tick_s)
         clock = step * like.tick_s
@@ -43,34 +48,34 @@ class Learned:
         return cls(chain, grid, max(1, -(-like.ticks // step)), float(like.on_demand_usd[0]))
 
     def at(self, spot_usd: float) -> Values:
-        """Solves for that price."""
-        share = self.chain.weather.tick_s / HOUR_S
+        """Return the solution for that spot price."""
+        share = self.chain.hazards.tick_s / HOUR_S
         return solve(self.chain, self.grid, self.ticks, spot_usd * share, self.on_demand_usd * share)
 
     def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
-        return _Play(self, scene).play
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        return _ChainSession(self, scene).play
 
 
-class _Play:
+class _ChainSession:
     def __init__(self, policy: Learned, scene: Scene) -> None:
         self.policy, self.scene, self.chain = policy, scene, policy.chain
-        self.solved: dict[float, Values] = {}  # by prices of spot
-        self.clock = policy.chain.weather.tick_s
-        self.seen = self._before()
+        self.solved: dict[float, Values] = {}  # by spot price
+        self.clock = policy.chain.hazards.tick_s
+        self.seen = self._past_signals()
 
-    def _before(self) -> Signals:
-        """Signals of [zone, window] from the ticks before the windows."""
+    def _past_signals(self) -> Signals:
+        """Return the signals [zone, window] from the ticks before the windows."""
         scene = self.scene
         count = min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(scene.starts.max(initial=0)))
         up, known = scene.before(count)
-        seen = Signals.unseen(up.shape[:2], self.chain.weather.mean)
+        seen = Signals.unseen(up.shape[:2], self.chain.hazards.mean)
         for i in range(count):
             seen.see(up[..., i], scene.tick_s, known[..., i])
         return seen
 
     def play(self, now: Now) -> Actions:
-        """Looks each choice up."""
+        """Look each action up."""
         seen, rows = self.seen, now.window
         part = Signals(*(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow")))
         part.see(now.up, self.scene.tick_s)
@@ -86,25 +91,25 @@ class _Play:
         return np.where(now.kind == SPOT, SPOT, kind).astype(np.int8), now.zone
 
     def _dollars(self, now: Now, seen: Signals, n: int, slack_s: Ints) -> tuple[Floats, ...]:
-        """[window] of each choice."""
-        found = np.empty((5, now.window.size))
+        """Return by [window] the dollars of each action."""
+        dollars = np.empty((5, now.window.size))
         for usd in np.unique(now.spot_usd[0]):
             rows = np.flatnonzero(now.spot_usd[0] == usd)
-            of = Signals(*(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow")))
-            found[:, rows] = self._dollars_at(
-                self._values(float(usd)), of, n, (slack_s - now.delay_s)[rows].astype(np.float64)
+            window_signals = Signals(*(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow")))
+            dollars[:, rows] = self._dollars_at(
+                self._solution(float(usd)), window_signals, n, (slack_s - now.delay_s)[rows].astype(np.float64)
             )
-        return tuple(found)
+        return tuple(dollars)
 
-    def _values(self, usd: float) -> Values:
-        """At the nearest price that was solved for where that is within 2 % of this one, else at this one."""
+    def _solution(self, usd: float) -> Values:
+        """Return the solution at the nearest solved price within 2 % of this one, or else at this one."""
         near = min(self.solved, key=lambda other: abs(usd / other - 1), default=usd)
         if not self.solved or (abs(usd / near - 1) > repricing.MOVES and len(self.solved) < repricing.MOST):
             near, self.solved[usd] = usd, self.policy.at(usd)
         return self.solved[near]
 
     def _dollars_at(self, values: Values, seen: Signals, n: int, slack_s: Floats) -> Floats:
-        """[choice, window] of windows that see one price."""
+        """Return by [choice, window] the dollars of windows that see one price."""
         *states, weights = (part[:, 0] for part in self.chain.corners(seen))
         grid = values.grid
         unit = np.maximum(slack_s / grid.unit_s, 0.0)

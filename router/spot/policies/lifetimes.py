@@ -1,5 +1,7 @@
-"""How long a zone's spot may still last, learned during one job from runs and probes there: Nelson-Aalen with a burst
-factor, as SkyNomad (NSDI 2027, sections on lifetimes; its released code where the two differ) has it. Hours.
+"""Expected remaining life of a zone's spot, learned during one job: Nelson-Aalen with a burst factor.
+
+It learns from runs and probes there, as SkyNomad has it (NSDI 2027, sections on lifetimes; its released code where the
+two differ). Times are hours.
 """
 
 from __future__ import annotations
@@ -9,15 +11,15 @@ from dataclasses import dataclass, field
 from math import exp, inf
 from typing import Final
 
-_NO_HAZARD: Final = 1e-8  # of a zone never seen to fail
+_NO_HAZARD: Final = 1e-8  # hazard of a zone never seen to fail
 _SAME: Final = 1e-9
-_MOST_RISK: Final = 8.0  # expected failures that the burst factor looks back over
-_BURST_RISK: Final = 1.0  # of the stretch in which failures are dense
+_MOST_RISK: Final = 8.0  # the burst factor looks back over this number of expected failures
+_BURST_RISK: Final = 1.0  # expected failures of the stretch in which failures are dense
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """From ``start`` to ``end``; ``failed``: the weather ended it, else it was given up."""
+    """A run from ``start`` to ``end``; ``failed`` says that it was preempted, else it was given up."""
 
     start: float
     end: float
@@ -26,11 +28,13 @@ class Run:
 
 @dataclass(eq=False, slots=True)
 class Lifetimes:
-    """One zone. ``runs`` are over; ``opened``: when the present one began, None if there is none. A real run is of an
-    instance; the others are imagined, from a probe that succeeded on. ``counts_present``: the present one counts as one
-    that has not failed so far.
+    """The lifetimes of one zone.
 
-    Each tick: :meth:`pass_tick` once, then what happens in it.
+    ``runs`` are over; ``opened`` is when the present one began, None if there is none. A real run is of an instance;
+    the others are imagined, from a probe that succeeded on. ``counts_present``: the present run counts as one that has
+    not failed so far.
+
+    Each tick: call :meth:`pass_tick` once, then the methods for what happens in it.
     """
 
     tick_h: float
@@ -46,11 +50,11 @@ class Lifetimes:
     _knots: list[tuple[float, float]] | None = None
 
     def open(self, now: float, real: bool) -> None:
-        """A run begins. What was open is forgotten."""
+        """Begin a run; one that was open is discarded."""
         self.opened, self.real = now, real
 
     def close(self, now: float, failed: bool) -> None:
-        """The present run, if there is one, ends; a failure counts for the burst factor in any case."""
+        """End the present run, if there is one; a failure counts for the burst factor in any case."""
         if self.opened is not None:
             self.runs.append(Run(self.opened, now, failed))
             self._knots = None
@@ -58,23 +62,23 @@ class Lifetimes:
         self._failures += failed
 
     def failed_to_start(self) -> None:
-        """A launch or a probe found the zone down."""
+        """Record that a launch or a probe found the zone down."""
         self._failures += 1
 
     def launched(self) -> None:
-        """A real run begins to age."""
+        """Start the age of a real run."""
         self._last_age, self._last_imagined = 0.0, None
 
     def imagined(self, age: float | None) -> None:
-        """An imagined run begins to age at 0.0, or ended (None)."""
+        """Start the age of an imagined run at 0.0, or end it (None)."""
         self._last_imagined = age
 
     def age(self, now: float) -> float:
-        """Of the present run; 0 without one."""
+        """Return the age of the present run; 0 without one."""
         return 0.0 if self.opened is None else max(0.0, now - self.opened)
 
     def expected(self, age: float, now: float) -> float:
-        """Hours that a run of this age will still last."""
+        """Return the hours that a run of this age will still last."""
         knots, tail = self._hazard(now)
         total, share, t = 0.0, 1.0, max(0.0, age)
         for at, step in knots:
@@ -87,7 +91,10 @@ class Lifetimes:
         return max(total + rest, 0.0)
 
     def availability(self, now: float, hours: float) -> float:
-        """Share of the last ``hours``, or of all since 0, in which it ran, as far as is known; 0 if it never did."""
+        """Return the share of the last ``hours``, or of all since 0, in which it is known to have run.
+
+        It is 0 if it never ran.
+        """
         begin, over = max(0.0, now - hours), min(hours, now)
         if over <= 0:
             return 0.0
@@ -97,18 +104,18 @@ class Lifetimes:
         return min(1.0, up / over)
 
     def pass_tick(self, now: float) -> None:
-        """Adds what the last tick risked, and what failed in it, to the burst factor."""
+        """Add the expected and the actual failures of the last tick to the burst factor."""
         knots, tail = self._hazard(now)
         before = after = None
         if self.opened is not None:
             after = self.age(now)
             last = self._last_age if self.real else self._last_imagined
             before = max(after - self.tick_h, 0.0) if last is None else last
-        self._remember(after)
+        self._record_age(after)
         risk = (
             0.0
             if before is None or after is None
-            else max(0.0, _passed(knots, after, tail) - _passed(knots, before, tail))
+            else max(0.0, _cumulative_hazard(knots, after, tail) - _cumulative_hazard(knots, before, tail))
         )
         if risk <= 0 and (after is not None or self._failures):
             if not knots:
@@ -122,7 +129,7 @@ class Lifetimes:
             self._update_burst()
         self._failures = 0
 
-    def _remember(self, age: float | None) -> None:
+    def _record_age(self, age: float | None) -> None:
         if age is not None and not self.real:
             self._last_age, self._last_imagined = None, age
             return
@@ -131,7 +138,7 @@ class Lifetimes:
             self._last_imagined = None
 
     def _hazard(self, now: float) -> tuple[list[tuple[float, float]], float]:
-        """(age, d_j / n_j) of each age at which a run failed, and the hazard beyond the last."""
+        """Return (age, d_j / n_j) of each age at which a run failed, and the hazard beyond the last."""
         if self._knots is None or (self.counts_present and self.opened is not None):
             lasted = [(run.end - run.start, run.failed) for run in self.runs]
             if self.counts_present and self.age(now) > 0:
@@ -146,10 +153,10 @@ class Lifetimes:
         total = sum(risk for risk, _ in self._recent)
         while self._recent and total - self._recent[0][0] >= _MOST_RISK:
             total -= self._recent.popleft()[0]
-        self.burst = 1.0 if total < 1.0 else max(1.0, self._densest())
+        self.burst = 1.0 if total < 1.0 else max(1.0, self._densest_ratio())
 
-    def _densest(self) -> float:
-        """Failures over expected ones in the densest recent stretch of at most one expected failure."""
+    def _densest_ratio(self) -> float:
+        """Return failures over expected ones in the densest recent stretch of at most one expected failure."""
         risk, failures, best = 0.0, 0, -inf
         for count, (more, failed) in enumerate(reversed(self._recent), start=1):
             risk += more
@@ -163,8 +170,8 @@ class Lifetimes:
         return best
 
 
-def _passed(knots: list[tuple[float, float]], age: float, tail: float) -> float:
-    """Expected failures up to ``age``."""
+def _cumulative_hazard(knots: list[tuple[float, float]], age: float, tail: float) -> float:
+    """Return the expected failures up to ``age``."""
     total, last = 0.0, 0.0
     for at, step in knots:
         if at >= age:

@@ -1,5 +1,4 @@
-"""What is for sale where, as :mod:`router.spot.policies.foresight` takes it: prices, speeds, launches and moves of
-places."""
+"""The market of a :mod:`router.spot.policies.foresight` model: prices, speeds, launches and moves of zones."""
 
 from __future__ import annotations
 
@@ -11,13 +10,16 @@ import numpy as np
 from router.spot.simulator.inputs import Ways
 from router.spot.simulator.traces import Floats, Ints
 
-SAME: Final = 1e-9  # speeds that differ by less are one
+SAME: Final = 1e-9  # speeds that differ by less count as equal
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Market:
-    """What is for sale, by zone: dollars an hour of the whole gang on spot and on demand (infinite: not sold),
-    ``speed`` relative to the reference, ``launch_s`` seconds of a launch there without a transfer."""
+    """Prices and launches by zone.
+
+    Prices are dollars an hour of the whole gang on spot and on demand (infinite: not sold). ``speed`` is relative to
+    the reference; ``launch_s`` is the seconds of a launch there without a transfer.
+    """
 
     spot_usd: Floats
     on_demand_usd: Floats
@@ -27,17 +29,20 @@ class Market:
 
     @property
     def zones(self) -> int:
-        """How many there are."""
+        """The number of zones."""
         return len(self.spot_usd)
 
     def homes(self) -> tuple[Ints, Ints]:
-        """[zone] its group, and [group] a zone of it: from zones of one group moves cost the same."""
+        """Return by [zone] its group, and by [group] a zone of it.
+
+        Moves from zones of one group cost the same.
+        """
         rows = np.concatenate([self.ways.egress_usd, self.ways.transfer_s], axis=1)
         _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         return group.ravel(), first
 
     def on_demand_zones(self) -> Ints:
-        """Of each group of homes and each speed the cheapest place on demand."""
+        """Return the cheapest on-demand zone of each group of homes and each speed."""
         group, _ = self.homes()
         best: dict[tuple[int, float], int] = {}
         for z in np.flatnonzero(np.isfinite(self.on_demand_usd)):

@@ -1,11 +1,10 @@
-"""The least that a window could have cost, had its weather been known: the bound that every policy is judged against.
+"""Lower bound on a window's cost, had its availability been known: the bound that every policy is compared with.
 
-Exact dynamic programming over (tick, what runs where, time lost so far), backwards. Time lost s, in units of
-gcd(tick, d), is what was passed without progress: at tick i the work done is i * tick - s. So running changes no s, a
-tick of waiting adds a tick, a launch adds its delay, and the deadline is met exactly where s stays within the slack
-R - C. The rules are those of :mod:`router.spot.simulator.simulation` without the net; a launch that would be lost
-before
-it makes progress is never worth its price and is left out. Transfer times are rounded down to units, which keeps it a
+Exact dynamic programming over (tick, what runs where, time lost so far), backwards. Time lost s, in units of gcd(tick,
+d), is the time that passed without progress: at tick i the work done is i * tick - s. So running changes no s, a tick
+of waiting adds a tick, a launch adds its delay, and the deadline is met exactly where s stays within the slack R - C.
+The rules are those of :mod:`router.spot.simulator.simulation` without the guard; a launch that would be lost before it
+makes progress is never worth its price and is left out. Transfer times are rounded down to units, which keeps it a
 lower bound.
 """
 
@@ -22,25 +21,28 @@ from router.spot.simulator.inputs import HOUR_S, Scene
 from router.spot.simulator.traces import Floats, Ints
 
 _MOST_VALUES = 2**26  # held at once: 256 MiB in single precision
-Values = NDArray[Any]  # [time lost, window], of whichever float type was asked for
+Values = NDArray[Any]  # [time lost, window], of the requested float type
 
 
 def least_usd(scene: Scene, dtype: type[np.floating[Any]] = np.float32) -> Floats:
-    """Dollars, one entry a window; infinite where the deadline cannot be met. Single precision is good to one part in
-    10^5 and twice as fast as double. ValueError where zones are not of one speed."""
+    """Return the least dollars of each window; infinite where the deadline cannot be met.
+
+    Single precision is good to one part in 10^5 and twice as fast as double. Raise ValueError where zones differ in
+    speed.
+    """
     if not scene.alike:
-        raise ValueError("the least cost is known for zones of one speed only")
+        raise ValueError("the lower bound supports zones of one speed only")
     if scene.ticks * scene.tick_s < scene.task.work_s:
         return np.full(scene.starts.size, np.inf)
-    first = _Backwards(scene, dtype)
+    first = _BackwardInduction(scene, dtype)
     most = max(1, _MOST_VALUES // first.values_a_window)
     if scene.starts.size <= most:
         return first.solve()
     parts = [replace(scene, starts=scene.starts[i : i + most]) for i in range(0, scene.starts.size, most)]
-    return np.concatenate([_Backwards(part, dtype).solve() for part in parts])
+    return np.concatenate([_BackwardInduction(part, dtype).solve() for part in parts])
 
 
-class _Backwards:
+class _BackwardInduction:
     """Values of ``len(ring)`` ticks: ``spot[i % n][z]``, ``demand[i % n][place]``, ``idle[i % n][place]``.
 
     A place is a set of zones between which the checkpoint moves free and at once.
@@ -52,7 +54,7 @@ class _Backwards:
         self.unit = gcd(g, task.changeover_s)
         self.tick = g // self.unit
         self.lost = (scene.ticks * g - task.work_s) // self.unit
-        self.place = _places(scene)
+        self.place = _number_places(scene)
         self.members = [np.flatnonzero(self.place == p) for p in range(int(self.place.max()) + 1)]
         first = [int(m[0]) for m in self.members]
         self.egress = scene.ways.egress_usd[np.ix_(first, first)].astype(dtype)
@@ -78,10 +80,10 @@ class _Backwards:
             low = max(0, (i * g - task.work_s) // self.unit + 1)
             high = min(self.lost, i * self.tick) + 1
             self._tick(i, low, high)
-            begun = i * self.tick  # lost so far where nothing was ever launched
+            begun = i * self.tick  # the time lost where nothing was ever launched
             for p in range(len(self.members)) if begun <= self.lost else ():
                 at = slice(begun, begun + 1)
-                best = np.minimum(best, self._launched(i, p, self.start, at)[0])
+                best = np.minimum(best, self._best_launch(i, p, self.start, at)[0])
         return best.astype(np.float64)
 
     def _tick(self, i: int, low: int, high: int) -> None:
@@ -90,7 +92,9 @@ class _Backwards:
         for values in (self.spot, self.demand, self.idle):
             values[now, :, :low] = 0  # done
         from_any = {
-            (int(self.delay[a, b]), b): self._launched(i, b, int(self.delay[a, b]), at) for a in places for b in places
+            (int(self.delay[a, b]), b): self._best_launch(i, b, int(self.delay[a, b]), at)
+            for a in places
+            for b in places
         }
         for a in places:
             idle = self.idle[now, a, at]
@@ -108,29 +112,29 @@ class _Backwards:
                 np.add(self.spot[after, z, at], self.spot_usd[z, i], out=spot)
                 np.minimum(spot, idle, out=spot)
 
-    def _launched(self, i: int, place: int, delay: int, at: slice) -> Values:
-        """The best launch at tick i anywhere in ``place``, by time lost before it."""
-        found = np.full((at.stop - at.start, self.scene.starts.size), np.inf, self.dtype)
+    def _best_launch(self, i: int, place: int, delay: int, at: slice) -> Values:
+        """Return the cost of the best launch at tick i anywhere in ``place``, by time lost before it."""
+        best = np.full((at.stop - at.start, self.scene.starts.size), np.inf, self.dtype)
         takes = max(1, -(-delay // self.tick))
         count = min(at.stop, self.lost + 1 - delay) - at.start
         if i + takes > self.scene.ticks or count <= 0:
-            return found
-        then, some = (i + takes) % self.layers, slice(at.start + delay, at.start + delay + count)
-        np.add(self.demand[then, place, some], self.dtype(takes) * self.demand_usd[place], out=found[:count])
+            return best
+        then, later = (i + takes) % self.layers, slice(at.start + delay, at.start + delay + count)
+        np.add(self.demand[then, place, later], self.dtype(takes) * self.demand_usd[place], out=best[:count])
         for z in self.members[place]:
             usd = self.spot_usd[z, i : i + takes].sum(axis=0)
             if np.isfinite(usd).any():
-                np.minimum(found[:count], self.spot[then, z, some] + usd, out=found[:count])
-        return found
+                np.minimum(best[:count], self.spot[then, z, later] + usd, out=best[:count])
+        return best
 
 
-def _places(scene: Scene) -> Ints:
-    """[zone]: the number of its place."""
+def _number_places(scene: Scene) -> Ints:
+    """Return by [zone] the number of its place."""
     ways = scene.ways
     numbers: dict[tuple[bytes, ...], int] = {}
-    found = []
+    place_of_zone = []
     for z in range(len(scene.series.zones)):
         about = (ways.egress_usd[z], ways.egress_usd[:, z], ways.transfer_s[z], ways.transfer_s[:, z])
         key = tuple(a.tobytes() for a in about)
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        place_of_zone.append(numbers.setdefault(key, len(numbers)))
+    return np.array(place_of_zone, dtype=np.int64)

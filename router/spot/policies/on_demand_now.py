@@ -1,4 +1,4 @@
-"""On demand from the start to the end: what is left where spot is not to be had."""
+"""On-demand from the start to the end: the policy that remains where spot never comes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from router.spot.simulator.simulation import ON_DEMAND, Actions, Now, Player, on
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """A :class:`~router.spot.simulator.simulation.VectorPolicy`: the cheapest place that is in time, from the first
-    tick."""
+    """A policy that runs on demand from the first tick, in the cheapest zone that is in time.
+
+    It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy`.
+    """
 
     def begin(self, scene: Scene) -> Player:
-        """See :class:`~router.spot.simulator.simulation.VectorPolicy`."""
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
         def play(now: Now) -> Actions:
             rows = np.arange(now.window.size)

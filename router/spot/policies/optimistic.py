@@ -1,4 +1,4 @@
-"""A policy that sees all availability, as one that has to ask: it believes that spot is there until it hears no."""
+"""Adapter of a full-information policy to blind views: it assumes that spot is there until a zone says no."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from router.spot.simulator.traces import Bools, Series, ZoneSeries
 
 @dataclass(frozen=True, slots=True)
 class Believing:
-    """Asks ``policy`` what it would do if all zones were up; where that is spot in some zone, what it would do if that
-    one was down, and so on. What it wishes for is that order, and at its end what is left to do.
+    """A blind policy that asks ``policy`` what it would do if all zones were up.
 
-    The policy may look at no more than the moment: several answers are asked of it for each tick. A zone that said no
-    is taken to be down for the rest of the tick and ``holds_ticks`` more; 0: every tick is a new chance.
+    Where the answer is spot in some zone, it asks what the policy would do if that one was down, and so on. It requests
+    the zones in that order, and at its end what is left to do.
+
+    The policy may look at no more than the present tick: several answers are asked of it for each tick. A zone that
+    said no is taken to be down for the rest of the tick and ``holds_ticks`` more; 0: every tick is a new chance.
     """
 
     policy: VectorPolicy
     holds_ticks: int = 0
 
     def begin(self, terms: Terms, /) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Player(self.policy.begin(scene_of(terms)), self.holds_ticks)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _OptimisticSession(self.policy.begin(scene_of(terms)), self.holds_ticks)
 
 
 def scene_of(terms: Terms) -> Scene:
-    """A scene of these terms in which nothing is ever up and spot costs what on-demand does: all that a policy which
-    does not know the weather may read."""
+    """Return inputs of this specification in which nothing is ever up and spot costs what on-demand does.
+
+    That is all that a policy without knowledge of availability may read.
+    """
     ticks = int(terms.starts.max()) + terms.ticks
     usd = np.where(np.isfinite(terms.on_demand_usd), terms.on_demand_usd, 1.0)
     named = zip(terms.zones, terms.regions, usd.tolist(), terms.on_demand_usd.tolist(), strict=True)
@@ -43,7 +47,7 @@ def scene_of(terms: Terms) -> Scene:
     return Scene.of(terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways, terms.speed, terms.launch_s)
 
 
-class _Player:
+class _OptimisticSession:
     def __init__(self, player: FreePlayer, holds_ticks: int) -> None:
         self.player, self.holds = player, holds_ticks
 
@@ -53,7 +57,7 @@ class _Player:
         up = (known.asked < known.tick - self.holds) | known.was_up
         open_ = np.ones(rows.size, dtype=bool)
         for place in range(len(up) + 1):
-            kind, zone = self.player(_now(known, up))
+            kind, zone = self.player(_full_view(known, up))
             spot = open_ & (kind == SPOT) & up[zone, rows]
             wish.spot[zone[spot], rows[spot]] = place
             demand = open_ & (kind == ON_DEMAND)
@@ -70,7 +74,7 @@ class _Player:
         return None
 
 
-def _now(known: Known, up: Bools) -> Now:
+def _full_view(known: Known, up: Bools) -> Now:
     last = np.where(known.home == NOWHERE, NOWHERE, known.zone)
     return Now(
         tick=known.tick,

@@ -1,4 +1,4 @@
-"""The product's own policy, made in one place: back-tests call it "ours". And the one that quotes are for."""
+"""Factories of our policy, called "ours" in back-tests, and of its faster fit, for which quotes are made."""
 
 from __future__ import annotations
 
@@ -21,30 +21,41 @@ from router.spot.simulator.traces import Ints, Series, ZoneSeries
 QUOTED: Final = "foresight in the exact safety net"
 
 
-def policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
-    """For weather of this outlook, which is of the zones of ``like``, and scenes like that one in all but starts,
-    weather and prices, with deadlines up to its own; needs the exact net. Prices of spot in ``like`` are what is
-    expected, the same all the time."""
-    return _simple(outlook, like) or Foreseen.fitted(outlook, like)
+def policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
+    """Return our policy for this hazard model of the zones of ``like``; it needs the exact guard.
+
+    It plays inputs like ``like`` in all but starts, availability and prices, with deadlines up to its own. Spot prices
+    in ``like`` are the expected ones, the same all the time.
+    """
+    return _fallback_policy(hazard_model, like) or Foreseen.fitted(hazard_model, like)
 
 
-def quoted_policy_for(outlook: Outlook, like: Scene) -> VectorPolicy:
-    """What quotes are for: the same on few zones, fitted in a hurry. It goes by what is left, not by what passed."""
-    return _simple(outlook, like) or Foreseen.quickly(outlook, like)
+def quoted_policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
+    """Return the policy that quotes are made for: ours on few zones, fitted quickly.
+
+    It decides by the time left, not by the time passed.
+    """
+    return _fallback_policy(hazard_model, like) or Foreseen.quickly(hazard_model, like)
 
 
-def _simple(outlook: Outlook, like: Scene) -> VectorPolicy | None:
-    """Where nothing as fast as the reference is sold on demand there is nothing to fall back on: any spot is taken, the
-    cheapest first. Where spot never comes on-demand begins at once."""
+def _fallback_policy(hazard_model: Outlook, like: Scene) -> VectorPolicy | None:
+    """Return the policy of a case without an optimisation; None for all others.
+
+    Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
+    first. Where spot never comes, on-demand begins at once.
+    """
     if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
         return Greedy()
-    return None if outlook.comes().size else AtOnce()
+    return None if hazard_model.comes().size else AtOnce()
 
 
 def policy_from(past: Series, scene: Scene) -> VectorPolicy:
-    """The same, with all that is expected taken from ``past``, which is on the scene's tick and has the scene's zones
-    by their names (KeyError where one is missing), perhaps among others, from which is learned too. Of the scene's
-    weather and prices it sees nothing. In one zone the induction is exact."""
+    """Return our policy with all expectations learned from ``past``.
+
+    ``past`` is on the tick of the inputs and has their zones by name (KeyError where one is missing), perhaps among
+    others, which are learned from too. The policy sees nothing of the inputs' availability and prices. In one zone the
+    induction is exact.
+    """
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
     own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
     if own.size == 1:
@@ -53,7 +64,7 @@ def policy_from(past: Series, scene: Scene) -> VectorPolicy:
 
 
 def explorer_from(past: Series, scene: Scene) -> Explorer:
-    """The same for a world in which zones must be asked; needs the exact guard."""
+    """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
     own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
     prices = expected(past, scene).spot_usd[:, 0]
@@ -61,14 +72,15 @@ def explorer_from(past: Series, scene: Scene) -> Explorer:
 
 
 def expected(past: Series, scene: Scene) -> Scene:
-    """One window like those of the scene, in which there is no spot and its price in each zone is what it last was in
-    ``past``."""
+    """Return one window like those of the inputs, without spot, at the last spot price of each zone in ``past``."""
     known = past.only([zone.zone for zone in scene.series.zones])
-    zones = tuple(_blank(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True))
+    zones = tuple(
+        _without_spot(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True)
+    )
     return Scene.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
 
 
-def _blank(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:
+def _without_spot(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:
     usd = past.spot_usd_per_hour[-1]
     none: Ints = np.zeros(ticks, dtype=np.int64)
     return replace(zone, counts=none, spot_usd_per_hour=np.full(ticks, usd))

@@ -1,6 +1,8 @@
-"""Two simple policies for zones that have to be asked: a reading of "+ moves" and "lindy", which are described in a
-sentence each beside the figures of SkyNomad. Both take the cheapest spot, wait where there is none, and need the net of
-:attr:`router.spot.simulator.blind_simulator.Guard.PUBLISHED`.
+"""Two simple policies for zones that have to be asked: "+ moves" and "lindy".
+
+They are our reading of policies that are described in a sentence each beside the figures of SkyNomad. Both take the
+cheapest spot, wait where there is none, and need the guard
+:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
 """
 
 from __future__ import annotations
@@ -19,61 +21,70 @@ PROBE_TICKS: Final = 6
 
 
 def gains(terms: Terms, known: Known, hours: Floats) -> Floats:
-    """[zone, window]: dollars that a move of the spot instance saves if it lasts ``hours`` [zone, window] there, or
-    until the work is done: (p_here - p_there) * hours - d * p_there - egress."""
+    """Return by [zone, window] the dollars that a move of the spot instance to the zone saves.
+
+    Spot is assumed to last ``hours`` [zone, window] there, or until the work is done: (p_here - p_there) * hours - d *
+    p_there - egress.
+    """
     rows = np.arange(known.window.size)
     here = known.spot_usd[known.zone, rows]
     lasts = np.minimum(hours, known.left_s / HOUR_S)
     d_h = (terms.task.changeover_s + terms.ways.transfer_s[known.zone].T) / HOUR_S
-    found: Floats = (here - known.spot_usd) * lasts - d_h * known.spot_usd - terms.ways.egress_usd[known.zone].T
-    return found
+    gains_usd: Floats = (here - known.spot_usd) * lasts - d_h * known.spot_usd - terms.ways.egress_usd[known.zone].T
+    return gains_usd
 
 
 @dataclass(frozen=True, slots=True)
 class CheapestWithMoves:
-    """Tries each tick the zones to which a move pays for itself if spot lasts there until the work is done."""
+    """The policy "+ moves": it moves where that pays for itself if spot lasts there until the work is done.
+
+    It tries those zones each tick.
+    """
 
     def begin(self, terms: Terms, /) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Moves(terms)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _MovesSession(terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Lindy:
-    """Moves where that pays for itself if spot lasts there for another ``factor`` times as long as it has been seen up.
+    """The policy "lindy": it moves where that pays for itself if spot lasts there ``factor`` times its age.
 
-    It probes zones to which a move would pay if they lasted: each tick while they are down, which is free, and every
-    ``probe_ticks`` while they are up.
+    The age is the time for which it has been seen up. The policy probes zones to which a move would pay if they lasted:
+    each tick while they are down, which is free, and every ``probe_ticks`` while they are up.
     """
 
     factor: float = 1.0
     probe_ticks: int = PROBE_TICKS
 
     def begin(self, terms: Terms, /) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Lindy(self, terms)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _LindySession(self, terms)
 
 
-def _cheapest(known: Known) -> Floats:
+def _cheapest_order(known: Known) -> Floats:
     return np.where(known.kind == IDLE, known.spot_usd, np.inf)
 
 
-class _Moves:
+class _MovesSession:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
 
     def act(self, known: Known, /) -> Wish:
         wish = Wish.nothing(known)
         better = (gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0) & (known.kind == SPOT)
-        wish.spot = np.where(better, known.spot_usd, _cheapest(known))
+        wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
         return wish
 
     def look(self, _: Known, /) -> Bools | None:
         return None
 
 
-class _Lindy:
-    """``first_up`` [zone, window]: the tick since which no answer was "down"; ``NEVER`` if the last one was."""
+class _LindySession:
+    """The session of lindy.
+
+    ``first_up`` [zone, window] is the tick since which no answer was "down"; ``NEVER`` if the last one was.
+    """
 
     def __init__(self, rule: Lindy, terms: Terms) -> None:
         self.rule, self.terms = rule, terms
@@ -87,11 +98,11 @@ class _Lindy:
         self.first_up[:, known.window] = first
         age_h = np.where(first == NEVER, 0.0, (known.tick - first) * self.terms.tick_s / HOUR_S)
         better = (gains(self.terms, known, self.rule.factor * age_h) > 0) & (known.kind == SPOT)
-        wish.spot = np.where(better, known.spot_usd, _cheapest(known))
+        wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
         return wish
 
     def look(self, known: Known, /) -> Bools | None:
         worth = gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0
         due = np.where(known.was_up, known.tick >= known.asked + self.rule.probe_ticks, known.asked < known.tick)
-        found: Bools = worth & (due | (known.asked == NEVER)) & (known.kind == SPOT)
-        return found
+        probes: Bools = worth & (due | (known.asked == NEVER)) & (known.kind == SPOT)
+        return probes

@@ -1,4 +1,4 @@
-"""Policies by the names that people call them; each plays with all weather to be seen, or by asking for it."""
+"""Registry of policies by name; each plays with full information, or by asking zones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ SLICES: Final = 8
 Sees = Callable[[Series | None, Scene], VectorPolicy]
 Asks = Callable[[Series | None, Scene, float], Explorer]
 Watch = Callable[[Now | Known], None]
-Plays = Callable[[Series | None, Scene, Watch | None], "Played"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Played:
-    """One entry a window; ``usd`` is all of it. ``finish_tick``: the first after the last billed one."""
+    """The outcome of windows, one entry a window; ``usd`` is the whole cost.
+
+    ``finish_tick`` is the first tick after the last billed one.
+    """
 
     usd: Floats
     egress_usd: Floats
@@ -39,12 +41,18 @@ class Played:
     launches: Ints
 
 
+Plays = Callable[[Series | None, Scene, Watch | None], Played]
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
-    """``sees``: makes it for a world in which each zone's availability is free to see; ``asks``: for one in which zones
-    are asked, for money. None: there is none. Both get the past (None where nothing is past) and a scene like those to
-    be played; ``asks`` the checkpoint in GB too. ``learns``: it cannot do without a past. ``exact``: needs the exact
-    net; else the published one. ``plays``: plays a scene by itself, asking zones, in a net of its own."""
+    """A policy of the registry.
+
+    ``sees`` makes it for a world in which each zone's availability is free to see, ``asks`` for one in which zones are
+    asked, for money; None: there is none. Both get the past (None where there is none) and inputs like those to be
+    played; ``asks`` also the checkpoint in GB. ``learns``: it needs a past. ``exact``: it needs the exact guard; else
+    the published one. ``plays`` plays the inputs by itself, asking zones, with a guard of its own.
+    """
 
     name: str
     about: str
@@ -64,8 +72,11 @@ class Named:
         exact: bool | None = None,
         watch: Watch | None = None,
     ) -> Played:
-        """All windows of ``scene``; ``paid``: asking, though it could see. ValueError where it cannot do that, or needs
-        a past that is not there. ``exact`` overrides which net it has."""
+        """Play all windows of ``scene`` and return their outcome.
+
+        ``paid``: by asking zones, though it could see. ``exact`` overrides which guard is used. Raise ValueError where
+        it cannot do that, or needs a past that is missing.
+        """
         if self.learns and past is None:
             raise ValueError(f"{self.name} learns from the past, and there is none")
         if self.plays is not None:
@@ -103,17 +114,22 @@ class Named:
 OURS: Final = "ours"
 _ALL: Final = (
     Named(
-        OURS, "stepfare's own, fitted on the past",
-        sees=lambda past, scene: policy_from(_there(past), scene),
-        asks=lambda past, scene, _: explorer_from(_there(past), scene), learns=True, exact=True,
+        OURS,
+        "stepfare's own, fitted on the past",
+        sees=lambda past, scene: policy_from(_require_past(past), scene),
+        asks=lambda past, scene, _: explorer_from(_require_past(past), scene),
+        learns=True,
+        exact=True,
     ),
     Named("greedy", "the cheapest spot, else wait", lambda *_: Greedy(), lambda *_: CheapestSpot()),
     Named("sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)),
     Named("up", "Uniform Progress, the cheapest zone first", lambda *_: UniformProgress()),
     Named("up-plain", "the same, leaving on-demand for any spot", lambda *_: UniformProgress(hysteresis=False)),
     Named(
-        "up-s", "UP(S): the region where spot was lost comes last",
-        lambda *_: UniformProgress(ranking=cheapest_elsewhere), lambda *_: FailoverProgress(),
+        "up-s",
+        "UP(S): the region where spot was lost comes last",
+        lambda *_: UniformProgress(ranking=cheapest_elsewhere),
+        lambda *_: FailoverProgress(),
     ),
     Named("up-a", "UP(A): the zone with the best share of answers first", asks=lambda *_: RateProgress()),
     Named("up-ap", "UP(AP): share of answers over price", asks=lambda *_: RatePerUsdProgress()),
@@ -121,25 +137,32 @@ _ALL: Final = (
     Named("lindy", "moves when that pays if spot lasts as long again", asks=lambda *_: Lindy()),
     Named("skynomad", "SkyNomad as its H100 figures have it", asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb)),
     Named("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
-)  # fmt: skip
+)
 POLICIES: Final = {policy.name: policy for policy in _ALL}
-# Among them all by which a deploy file calls them.
+# The names of deploy files are among them.
 ALIASES: Final = {
-    "cheapest": "greedy", "spot-or-wait": "greedy", "up-cheapest": "up", "uniform-progress": "up",
-    "uniform-progress-plain": "up-plain", "uniform-progress-failover": "up-s", "uniform-progress-rate": "up-a",
-    "uniform-progress-rate-per-usd": "up-ap", "time-sliced": "sliced", "foresight": OURS,
-}  # fmt: skip
+    "cheapest": "greedy",
+    "spot-or-wait": "greedy",
+    "up-cheapest": "up",
+    "uniform-progress": "up",
+    "uniform-progress-plain": "up-plain",
+    "uniform-progress-failover": "up-s",
+    "uniform-progress-rate": "up-a",
+    "uniform-progress-rate-per-usd": "up-ap",
+    "time-sliced": "sliced",
+    "foresight": OURS,
+}
 
 
 def named(name: str, among: Mapping[str, Named] = POLICIES) -> Named:
-    """The policy of that name; KeyError with names that are near, or else all, for another one."""
-    found = among.get(ALIASES.get(name.lower(), name.lower()))
-    if found is None:
-        near = get_close_matches(name.lower(), [*among, *ALIASES], n=2)
-        raise KeyError(f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(among)}")
-    return found
+    """Return the policy of that name; else raise KeyError with similar names, or with all."""
+    policy = among.get(ALIASES.get(name.lower(), name.lower()))
+    if policy is None:
+        similar = get_close_matches(name.lower(), [*among, *ALIASES], n=2)
+        raise KeyError(f"did you mean {' or '.join(similar)}?" if similar else f"one of {', '.join(among)}")
+    return policy
 
 
-def _there(past: Series | None) -> Series:
-    assert past is not None  # play() has looked
+def _require_past(past: Series | None) -> Series:
+    assert past is not None  # play() has checked it
     return past

@@ -1,7 +1,7 @@
-"""Our policy at prices that move: it is fitted anew where they have.
+"""Fits of our policy at the spot prices that were seen: it is fitted anew where they moved.
 
-A price of spot is close to a martingale: what it is says more of the hours ahead than what it usually was. So spot,
-waiting and on-demand alike are reckoned at the prices of the moment, and a price that is gone is not waited for.
+A spot price is close to a martingale: its present value says more of the hours ahead than its usual one. So spot,
+waiting and on-demand alike are computed at present prices, and a price that is gone is not waited for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from router.spot.policies.foresight import Foresight
 from router.spot.simulator.traces import Floats, Ints
 
 MOVES: Final = 0.02  # share of a price that a fit may be off
-MOST: Final = 16  # fits of some ten MB each; prices that are nowhere for long get the nearest of them
+MOST: Final = 16  # fits of some ten MB each; further prices use the nearest of them
 
 
 class Repriced:
-    """Foresights of one outlook and market, each at prices of spot that were seen while it was played."""
+    """Models of one hazard model and market, each at spot prices that were seen while it was played."""
 
     def __init__(self, first: Foresight) -> None:
         self.weighers: list[Weigher] = []
@@ -28,22 +28,25 @@ class Repriced:
         self._add(first)
 
     def __getitem__(self, which: int) -> Weigher:
-        """What weighs by the fit of that number."""
+        """Return the action values of the fit of that number."""
         return self.weighers[which]
 
     def fits(self, spot_usd: Floats, before: Ints) -> Ints:
-        """Finds for each window the fit at its prices [zone, window]: the one ``before`` (-1: none) until a price has
-        moved by more than 2 %, then the nearest where that is within 2 % of all of them, or else a new one."""
-        usd = spot_usd[self._first.spots].T
-        off = np.abs(usd / self._usd[before] - 1).max(axis=1, initial=0.0)
-        found = before.copy()
-        for row in np.flatnonzero((before < 0) | (off > MOVES)):
-            apart = np.abs(usd[row] / self._usd - 1).max(axis=1, initial=0.0)
-            near = apart.min() <= MOVES or len(self.weighers) == MOST
-            found[row] = apart.argmin() if near else self._add(self._first.at_prices(spot_usd[:, row]))
-        return found
+        """Return for each window the number of the fit at its prices [zone, window].
 
-    def _add(self, mind: Foresight) -> int:
-        self.weighers.append(Weigher(mind))
-        self._usd = np.concatenate([self._usd, mind.market.spot_usd[None, mind.spots]])
+        It is the one ``before`` (-1: none) until a price has moved by more than 2 %, then the nearest where that is
+        within 2 % of all of them, or else a new one.
+        """
+        usd = spot_usd[self._first.spots].T
+        deviation = np.abs(usd / self._usd[before] - 1).max(axis=1, initial=0.0)
+        numbers = before.copy()
+        for row in np.flatnonzero((before < 0) | (deviation > MOVES)):
+            distance = np.abs(usd[row] / self._usd - 1).max(axis=1, initial=0.0)
+            near = distance.min() <= MOVES or len(self.weighers) == MOST
+            numbers[row] = distance.argmin() if near else self._add(self._first.at_prices(spot_usd[:, row]))
+        return numbers
+
+    def _add(self, model: Foresight) -> int:
+        self.weighers.append(Weigher(model))
+        self._usd = np.concatenate([self._usd, model.market.spot_usd[None, model.spots]])
         return len(self.weighers) - 1

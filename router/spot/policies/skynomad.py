@@ -1,14 +1,14 @@
-"""SkyNomad's rule (NSDI 2027; its released code where the paper's text differs), to be compared with.
+"""SkyNomad's policy (NSDI 2027; its released code where the paper's text differs), for comparison.
 
 Each tick, a zone is worth U = V (L - d)+ / L - price - egress / L on spot, V - price where it runs already, V - price
-less (d V + egress elsewhere) on demand, and 0 idle; V: the value of an hour of work, L: its expected lifetime. What is
-worth most is tried first, until something launches. Needs the net of
-:attr:`router.spot.simulator.blind_simulator.Guard.PUBLISHED`.
+less (d V + egress elsewhere) on demand, and 0 idle; V: the value of an hour of work, L: its expected lifetime. The
+action of the highest worth is tried first, until something launches. It needs the guard
+:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
 
-Book-keeping of the released code that its figures rest on, kept as it is: a zone left for another one counts as running
+Book-keeping of the released code that its figures rest on is preserved: a zone left for another one counts as running
 on until spot or a probe succeeds there again; a probe that succeeded is not repeated until spot is tried there; an
-instance put in the place of on-demand in its own zone counts as given up when it is taken. One thing is not kept: a
-probe where spot runs, which makes that tick cheaper there, is none here.
+instance put in the place of on-demand in its own zone counts as given up when it is preempted. One thing is not
+preserved: a probe where spot runs, which makes that tick cheaper there, is none here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools
 
 PROBE_TICKS: Final = 6
-_MARGIN_USD, _MARGIN_GB, _MARGIN_V = 0.5, 0.0002, 0.05  # by which a place must be better than where it runs
+_MARGIN_USD, _MARGIN_GB, _MARGIN_V = 0.5, 0.0002, 0.05  # the margin by which an action must be better than staying
 _OVER_PLAN: Final = 1.2
-_PLAN_EGRESS_USD: Final = 0.02  # a GB
+_PLAN_EGRESS_USD: Final = 0.02  # dollars a GB
 _AVAILABLE_H: Final = 12.0
 _RECENT_H: Final = 10.0
 _FIRST_S: Final = 600
@@ -38,8 +38,12 @@ _CLOSE: Final = 1e-6
 
 
 class Value(Enum):
-    """V. ``PLAN``: 1.2 times the dollars an hour of a plan for the rest. ``RATE``: c_od times the rate that is needed
-    over the rate that was planned; ``BARRIER``, the paper's: over the rate so far; both at least the cheapest spot."""
+    """The value V of an hour of work.
+
+    ``PLAN`` is 1.2 times the dollars an hour of a plan for the rest. ``RATE`` is c_od times the needed rate over the
+    planned rate; ``BARRIER``, the paper's, is c_od times the needed rate over the rate so far; both are at least the
+    cheapest spot price.
+    """
 
     PLAN = "plan"
     RATE = "rate"
@@ -48,9 +52,11 @@ class Value(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SkyNomad:
-    """As the H100 figures have it; :meth:`v100` as the V100 ones do. ``most_h``: the longest lifetime it believes in.
-    ``follows``: what probes and launches say of a zone counts as a run there (the "virtual availability" of the code).
-    ``gated``: whether the margin holds."""
+    """SkyNomad with the settings of the H100 figures; :meth:`v100` has those of the V100 ones.
+
+    ``most_h`` is the longest lifetime that it believes in. ``follows``: what probes and launches say of a zone counts
+    as a run there (the "virtual availability" of the code). ``gated``: whether the margin holds.
+    """
 
     value: Value = Value.PLAN
     most_h: float = 2.0
@@ -61,17 +67,17 @@ class SkyNomad:
 
     @classmethod
     def v100(cls) -> SkyNomad:
-        """With the settings of the V100 figure."""
+        """Return the policy with the settings of the V100 figure."""
         return cls(Value.RATE, inf, True)
 
     def begin(self, terms: Terms, /) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Player(self, terms)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _SkyNomadSession(self, terms)
 
 
-class _Player:
+class _SkyNomadSession:
     def __init__(self, rule: SkyNomad, terms: Terms) -> None:
-        self.jobs = [_Job(rule, terms) for _ in range(terms.starts.size)]
+        self.jobs = [_WindowState(rule, terms) for _ in range(terms.starts.size)]
 
     def act(self, known: Known, /) -> Wish:
         wish = Wish.nothing(known)
@@ -87,9 +93,12 @@ class _Player:
         return looks
 
 
-class _Job:
-    """One window. ``spot``: the zone of the instance that it takes for running; ``imagined``: zones with a probe that
-    succeeded and was not followed up; ``last``: where it last ran, by its own book-keeping."""
+class _WindowState:
+    """The state of one window.
+
+    ``spot`` is the zone of the instance that it takes for running; ``imagined`` are zones with a probe that succeeded
+    and was not followed up; ``last`` is where it last ran, by its own book-keeping.
+    """
 
     def __init__(self, rule: SkyNomad, terms: Terms) -> None:
         self.rule, self.terms = rule, terms
@@ -116,8 +125,8 @@ class _Job:
         self.hours: list[float] = []
 
     def act(self, known: Known, row: int) -> tuple[list[int], int]:
-        """Zones to try on spot, best first, and where to run on demand then."""
-        self._hear(known, row)
+        """Return the zones to try on spot, best first, and where to run on demand then."""
+        self._take_answers(known, row)
         self.now = known.tick * self.tick_h
         kind, zone = int(known.kind[row]), int(known.zone[row])
         if self.spot is not None and not (kind == SPOT and zone == self.spot):
@@ -132,10 +141,10 @@ class _Job:
         self.hours = [self._lifetime(z) for z in self.zones]
         self.before = None if kind == IDLE else zone
         self.last = self.last if self.before is None else zone
-        return self._choose(self._value(), kind)
+        return self._choose(self._hour_value(), kind)
 
     def look(self, known: Known, row: int) -> list[int]:
-        """Takes note of what launched; zones to probe."""
+        """Record what launched, and return the zones to probe."""
         launched = int(known.zone[row]) if known.since[row] == known.tick else None
         on_spot = launched is not None and known.kind[row] == SPOT
         failed = set()
@@ -144,19 +153,19 @@ class _Job:
                 continue
             if z in self.imagined:
                 self.lives[z].close(self.now, False)
-                self._imagine_no_more(z)
+                self._stop_imagining(z)
             if on_spot and z == launched:
                 self._launched(z)
                 break
             failed.add(z)
             self.lives[z].failed_to_start()
-            self._follow(z, False)
+            self._follow_availability(z, False)
         here = self.before
         if launched is not None or self.rests:
             self.last = here = launched
         if launched is not None and self.before is not None:
             self.given_up |= self.spot == self.before
-            self._follow(self.before, False)
+            self._follow_availability(self.before, False)
         self.beside = int(known.zone[row]) if known.kind[row] == ON_DEMAND else None
         self.probed = [
             z
@@ -167,8 +176,8 @@ class _Job:
             self.next_probe[z] = known.tick + self.rule.probe_ticks
         return self.probed
 
-    def _hear(self, known: Known, row: int) -> None:
-        """The answers to the last tick's probes."""
+    def _take_answers(self, known: Known, row: int) -> None:
+        """Take in the answers to the last tick's probes."""
         for z in self.probed:
             life = self.lives[z]
             if known.asked[z, row] < known.tick - 1:
@@ -177,17 +186,20 @@ class _Job:
                 life.open(self.now, real=False)
                 self.imagined.add(z)
                 life.imagined(0.0)
-                self.probed_h[z] += self._counts_h(z)
-                self._follow(z, True)
+                self.probed_h[z] += self._probe_age_h(z)
+                self._follow_availability(z, True)
             else:
                 life.failed_to_start()
                 life.imagined(None)
-                self._follow(z, False)
+                self._follow_availability(z, False)
         self.probed = []
 
-    def _counts_h(self, zone: int) -> float:
-        """Hours of age that a probe adds: what it is billed over the price of spot. The released code takes the whole
-        tick's bill where on-demand runs in the same zone; without that the figures are not met."""
+    def _probe_age_h(self, zone: int) -> float:
+        """Return the hours of age that a probe adds: its bill over the spot price.
+
+        The released code takes the whole tick's bill where on-demand runs in the same zone; without that its figures
+        are not reproduced.
+        """
         return self.on_demand[zone] * self.tick_h / self.price[zone] if zone == self.beside else PROBE_S / HOUR_S
 
     def _launched(self, zone: int) -> None:
@@ -195,11 +207,11 @@ class _Job:
         self.lives[zone].launched()
         self.spot, self.given_up = zone, False
 
-    def _imagine_no_more(self, zone: int) -> None:
+    def _stop_imagining(self, zone: int) -> None:
         self.imagined.discard(zone)
         self.lives[zone].imagined(None)
 
-    def _follow(self, zone: int, up: bool) -> None:
+    def _follow_availability(self, zone: int, up: bool) -> None:
         if not self.rule.follows or zone == self.spot or (was := self.seen[zone]) == up:
             return
         self.seen[zone] = up
@@ -216,10 +228,10 @@ class _Job:
     def _choose(self, value: float, kind: int) -> tuple[list[int], int]:
         here, ways, d = self.before, self.terms.ways.egress_usd, self.d_h
         origin = here if here is not None else self.last
-        now_worth = 0.0
+        stay_worth = 0.0
         if here is not None:
-            now_worth = value - (self.price[here] if kind == SPOT else self.on_demand[here])
-        least = now_worth + _MARGIN_USD + _MARGIN_GB * self.rule.checkpoint_gb + _MARGIN_V * value
+            stay_worth = value - (self.price[here] if kind == SPOT else self.on_demand[here])
+        least = stay_worth + _MARGIN_USD + _MARGIN_GB * self.rule.checkpoint_gb + _MARGIN_V * value
         gated = self.rule.gated and here is not None
         options: list[tuple[float, int, int]] = [(0.0, IDLE, NOWHERE)]
         for z in self.zones:
@@ -238,7 +250,7 @@ class _Job:
                 options.append((worth, ON_DEMAND, z))
         self.tries, self.rests = [], False
         for worth, what, z in sorted(options, key=lambda o: -o[0]):
-            if worth <= now_worth:
+            if worth <= stay_worth:
                 break
             if what == SPOT:
                 self.tries.append(z)
@@ -247,19 +259,22 @@ class _Job:
             return self.tries, z
         return self.tries, NOWHERE
 
-    def _value(self) -> float:
+    def _hour_value(self) -> float:
         task, done = self.terms.task, self.done_h[-1]
         if self.rule.value is Value.PLAN:
-            return _OVER_PLAN * self._plan()
+            return _OVER_PLAN * self._plan_usd_per_hour()
         planned = task.work_s / task.deadline_s
         so_far = done / self.now if self.rule.value is Value.BARRIER and done > 0 else planned
         return max(min(self.on_demand) * (self.left_h / self.time_h) / so_far, min(self.price))
 
-    def _plan(self) -> float:
-        """Dollars an hour of a plan for the rest: a share on demand, the rest on spot where an hour of work is cheapest
-        first, as much as each zone was available, what is missing on demand, and egress."""
+    def _plan_usd_per_hour(self) -> float:
+        """Return the dollars an hour of a plan for the rest.
+
+        The plan takes a share on demand, the rest on spot where an hour of work is cheapest first, as much as each zone
+        was available, what is missing on demand, and egress.
+        """
         d, demand_usd = self.d_h, min(self.on_demand)
-        on_demand = min(1.0, max(0.0, self._share())) * self.left_h
+        on_demand = min(1.0, max(0.0, self._on_demand_share())) * self.left_h
         target = self.left_h - on_demand
         zones = []
         for z in self.zones:
@@ -278,8 +293,11 @@ class _Job:
         usd += on_demand * demand_usd + max(0, places - 1) * self.rule.checkpoint_gb * _PLAN_EGRESS_USD
         return usd / max(self.left_h, _CLOSE)
 
-    def _share(self) -> float:
-        """On demand: where the line of recent progress meets the last moment for on-demand, T - (C - cp) - 2d."""
+    def _on_demand_share(self) -> float:
+        """Return the share to run on demand.
+
+        It follows from where the line of recent progress meets the last moment for on-demand, T - (C - cp) - 2d.
+        """
         t, done, task = self.now, self.done_h[-1], self.terms.task
         if t <= 0:
             return 0.0
@@ -292,7 +310,7 @@ class _Job:
         return 0.0 if meets >= end else 1.0 if meets <= 0 else (end - meets) / (end - t)
 
     def _recent_rate(self) -> float:
-        """Work done an hour over the last ten hours, or since the beginning."""
+        """Return the work done an hour over the last ten hours, or since the beginning."""
         done, t = self.done_h[-1], self.now
         if t * HOUR_S < _FIRST_S:
             return done / t

@@ -1,6 +1,7 @@
-"""Uniform Progress over zones that have to be asked, and the cheapest spot, as the released simulator of SkyNomad (NSDI
-2027) has them: "UP(S)", "UP(A)", "UP(AP)". They need the net of
-:attr:`router.spot.simulator.blind_simulator.Guard.PUBLISHED`.
+"""Uniform Progress over zones that have to be asked, "UP(S)", "UP(A)" and "UP(AP)", and the cheapest spot.
+
+They follow the released simulator of SkyNomad (NSDI 2027) and need the guard
+:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
 
 C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. Idle: spot is tried zone
 by zone; where there is none, on demand if cp < ep(t); on demand at once where C + 2d does not fit any more. On demand:
@@ -20,19 +21,19 @@ from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints
 
-_UNKNOWN: Final = 0.5  # success rate of a zone that never answered
-_SAMPLES: Final = 5  # that UP(A) remembers of each zone
+_UNKNOWN: Final = 0.5  # success rate assumed of a zone that never answered
+_SAMPLES: Final = 5  # number of answers that UP(A) remembers of each zone
 _TOLERANCE: Final = 1e-6
 _GOOD_ENOUGH: Final = 0.9  # share of the best score at which UP(AP) stays
 
 
 @dataclass(frozen=True, slots=True)
 class CheapestSpot:
-    """Spot when there is any, the cheapest; else wait."""
+    """A policy that takes the cheapest spot whenever there is any, and else waits."""
 
     def begin(self, _: Terms, /) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Cheapest()
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _CheapestSession()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +41,39 @@ class FailoverProgress:
     """UP(S): the cheapest zone first, the region of the zone where it last was for a whole tick last."""
 
     def begin(self, terms: Terms) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Failover(terms)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _FailoverSession(terms)
 
 
 @dataclass(frozen=True, slots=True)
 class RateProgress:
-    """UP(A): the zone with the best share of successes among its last five answers first; leaves spot for a better one.
-    Asks one zone at a time, each every ``interval_s``, while it runs on spot."""
+    """UP(A): the zone with the best share of successes among its last five answers first.
+
+    It leaves spot for a better zone. While it runs on spot it asks one zone at a time, each every ``interval_s``.
+    """
 
     interval_s: int = 2 * HOUR_S
 
     def begin(self, terms: Terms) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _Rated(terms, self.interval_s)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _RateSession(terms, self.interval_s)
 
 
 @dataclass(frozen=True, slots=True)
 class RatePerUsdProgress:
-    """UP(AP): as UP(A), by share of all answers over price; leaves spot only for one a ninth better. Asks all zones
-    that are due."""
+    """UP(AP): as UP(A), by share of all answers over price.
+
+    It leaves spot only for a zone a ninth better, and asks all zones that are due.
+    """
 
     interval_s: int = HOUR_S
 
     def begin(self, terms: Terms) -> Player:
-        """See :class:`~router.spot.simulator.blind_policy.Explorer`."""
-        return _PerUsd(terms, self.interval_s)
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _RatePerUsdSession(terms, self.interval_s)
 
 
-class _Cheapest:
+class _CheapestSession:
     def act(self, known: Known) -> Wish:
         wish = Wish.nothing(known)
         wish.spot = np.where(known.kind == IDLE, known.spot_usd, np.inf)
@@ -78,9 +83,11 @@ class _Cheapest:
         return None
 
 
-def _progress(terms: Terms, known: Known, order: Floats, place: Ints) -> tuple[Wish, Bools]:
-    """What uniform progress wishes for, spot in ``order`` and on-demand in ``place``; and where it is spot that it
-    wants, or has."""
+def _request_uniform_progress(terms: Terms, known: Known, order: Floats, place: Ints) -> tuple[Wish, Bools]:
+    """Return the request of uniform progress, and where it wants spot or has it.
+
+    Spot is tried in ``order``, and on-demand runs in ``place``.
+    """
     task, d = terms.task, terms.task.changeover_s
     done, passed = (task.work_s - known.left_s) * task.deadline_s, known.tick * terms.tick_s
     ahead = done > (passed + 2 * d) * task.work_s
@@ -92,7 +99,7 @@ def _progress(terms: Terms, known: Known, order: Floats, place: Ints) -> tuple[W
     return Wish(spot, demand, leave), wants | (known.kind == SPOT)
 
 
-class _Failover:
+class _FailoverSession:
     def __init__(self, terms: Terms) -> None:
         names = list(dict.fromkeys(terms.regions))
         self.terms, self.region = terms, np.array([names.index(name) for name in terms.regions])
@@ -103,20 +110,23 @@ class _Failover:
         self.last[known.window[runs]] = self.region[known.zone[runs]]
         was = self.region[:, None] == self.last[known.window]
         order = known.spot_usd + np.where(was, known.spot_usd.max(), 0.0)
-        return _progress(self.terms, known, order, np.maximum(known.home, 0))[0]
+        return _request_uniform_progress(self.terms, known, order, np.maximum(known.home, 0))[0]
 
     def look(self, _: Known, /) -> Bools | None:
         return None
 
 
-class _Rated:
-    """``kept`` [zone, window, sample]: 1 up, 0 down, -1 nothing yet, newest last."""
+class _RateSession:
+    """The session of UP(A).
+
+    ``samples`` [zone, window, sample] is 1 up, 0 down, -1 nothing yet, newest last.
+    """
 
     def __init__(self, terms: Terms, interval_s: int) -> None:
         shape = len(terms.zones), terms.starts.size
         self.terms = terms
         self.every = max(1, round(interval_s / terms.tick_s))
-        self.kept = np.full((*shape, _SAMPLES), -1, dtype=np.int8)
+        self.samples = np.full((*shape, _SAMPLES), -1, dtype=np.int8)
         self.next_probe, self.next_sample = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         self.probed = np.zeros(shape, dtype=bool)
         self.wanted = np.empty(0, dtype=bool)
@@ -132,7 +142,7 @@ class _Rated:
         self.record(known.zone[due], known.window[due], np.ones(due.size, dtype=bool))
         self.next_sample[known.zone[due], known.window[due]] = known.tick + self.every
         score = self.score(known)
-        wish, self.wanted = _progress(self.terms, known, -score, self.place(known))
+        wish, self.wanted = _request_uniform_progress(self.terms, known, -score, self.place(known))
         rows = np.arange(known.window.size)
         leaves = (known.kind == SPOT) & ~self.good(score[known.zone, rows], score.max(axis=0))
         wish.spot = np.where(leaves, -score, wish.spot)
@@ -152,13 +162,15 @@ class _Rated:
         return due
 
     def record(self, zone: Ints, window: Ints, up: Bools) -> None:
-        """One more answer each; no zone twice."""
-        self.kept[zone, window] = np.concatenate([self.kept[zone, window, 1:], up[:, None].astype(np.int8)], axis=1)
+        """Record one more answer each; no zone twice."""
+        self.samples[zone, window] = np.concatenate(
+            [self.samples[zone, window, 1:], up[:, None].astype(np.int8)], axis=1
+        )
 
     def score(self, known: Known) -> Floats:
-        kept = self.kept[:, known.window]
-        count = (kept >= 0).sum(axis=2)
-        return np.where(count > 0, (kept == 1).sum(axis=2) / np.maximum(count, 1), _UNKNOWN)
+        samples = self.samples[:, known.window]
+        count = (samples >= 0).sum(axis=2)
+        return np.where(count > 0, (samples == 1).sum(axis=2) / np.maximum(count, 1), _UNKNOWN)
 
     def good(self, own: Floats, best: Floats) -> Bools:
         good: Bools = own >= best - _TOLERANCE
@@ -169,18 +181,18 @@ class _Rated:
         return at
 
     def due(self, known: Known) -> Bools:
-        """The one with the fewest answers of those that are due."""
+        """Return the zone with the fewest answers of those that are due."""
         rows = np.arange(known.window.size)
         ready: Bools = (known.tick >= self.next_probe[:, known.window]) & (known.kind == SPOT) & self.wanted
         ready[known.zone, rows] &= known.kind != SPOT
-        count = np.where(ready, (self.kept[:, known.window] >= 0).sum(axis=2), _SAMPLES + 1)
+        count = np.where(ready, (self.samples[:, known.window] >= 0).sum(axis=2), _SAMPLES + 1)
         first = np.argmin(count, axis=0)
         ready &= np.arange(len(ready))[:, None] == first
         return ready
 
 
-class _PerUsd(_Rated):
-    """``next_sample`` is ``next_probe``: an answer of any kind counts."""
+class _RatePerUsdSession(_RateSession):
+    """The session of UP(AP); ``next_sample`` is ``next_probe``, for an answer of any kind counts."""
 
     def __init__(self, terms: Terms, interval_s: int) -> None:
         super().__init__(terms, interval_s)

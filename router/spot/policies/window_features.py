@@ -1,6 +1,7 @@
-"""What :class:`~router.spot.policies.foresight_policies.Foreseen` sees of a scene's weather: worked out for many
-windows and
-ticks at once, each from what was until its own tick."""
+"""Regression inputs of :class:`~router.spot.policies.foresight_policies.ForesightPolicy` for many windows and ticks.
+
+They are computed at once, each from the availability until its own tick.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +20,16 @@ from router.spot.simulator.simulation import Now
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 _MEMORY_H: Final = 48.0
-_AT_ONCE: Final = 40_000  # windows times ticks
+_AT_ONCE: Final = 40_000  # windows times ticks of one block
 
 
 @dataclass(eq=False, slots=True)
 class _Block:
-    """Ticks ``first`` and those after it of the windows ``row`` [window] says (-1: not among them): what is seen
-    [row of row, tick], flat, by the ``fit`` at the prices there, and whether that ``changed``."""
+    """Ticks ``first`` and those after it, of the windows in ``row`` [window] (-1: not among them).
+
+    ``seen`` are the inputs of [row of row, tick], flat, ``fit`` the number of the fit at the prices there, and
+    ``changed`` says whether that changed.
+    """
 
     first: int
     ticks: int
@@ -36,36 +40,42 @@ class _Block:
 
 
 class Weathers:
-    """Of one scene; asked tick by tick. Windows that start at the same tick of the series have the same weather."""
+    """The regression inputs of one simulation, asked tick by tick.
 
-    def __init__(self, mind: Foresight, scene: Scene) -> None:
-        self.mind, self.scene, self.fits = mind, scene, Repriced(mind)
+    Windows that start at the same tick of the series have the same availability.
+    """
+
+    def __init__(self, model: Foresight, scene: Scene) -> None:
+        self.model, self.scene, self.fits = model, scene, Repriced(model)
         self.starts, self.which = np.unique(scene.starts, return_inverse=True)
         self.had_past = (self.starts > 0)[:, None]
         self.hours = scene.tick_s / HOUR_S
         begin = replace(scene, starts=self.starts, begins=None)
         count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(self.starts.max(initial=0))))
-        up, known = (a[mind.spots] for a in begin.before(count))
-        self.sky = Sky(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
-        self.lately = Lately.nothing(self.sky.up.shape)
+        up, known = (a[model.spots] for a in begin.before(count))
+        self.state = Sky(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
+        self.lately = Lately.nothing(self.state.up.shape)
         rows = np.arange(self.starts.size)
         for i in range(1, count):
-            self._pass(rows, up[..., i].T, known[..., i - 1].T)
+            self._advance(rows, up[..., i].T, known[..., i - 1].T)
         self._fit = np.full(self.starts.size, -1)
         self._block: _Block | None = None
 
     def of(self, now: Now) -> tuple[Callable[[Ints], Sight], Ints, Bools]:
-        """What makes the sight of these of the windows of ``now``; [window] the fit by which it is; and whether
-        something changed since the tick before: whether spot is there, for how long that is so, or its price."""
+        """Return the inputs of these windows as a function of rows, their fits, and whether something changed.
+
+        The fit is by [window]. A change is since the tick before: whether spot is there, the class of its age, or its
+        price.
+        """
         begins, block = self.scene.begins, self._block
         if block is None or (begins is None and now.tick >= block.first + block.ticks):
-            block = self._block = self._next(now)
+            block = self._block = self._compute_block(now)
         passed = now.tick if begins is None else now.tick - begins[now.window]
         at = block.row[self.which[now.window]] * block.ticks + (passed - block.first)
         return (lambda rows: block.seen.at(at[rows])), block.fit[at], block.changed[at]
 
-    def _next(self, now: Now) -> _Block:
-        """With windows that begin at different ticks: all of them, and all ticks."""
+    def _compute_block(self, now: Now) -> _Block:
+        """Compute the next block; with windows that begin at different ticks: all of them, and all ticks."""
         scene = self.scene
         if scene.begins is None:
             rows, first = np.unique(self.which[now.window]), now.tick
@@ -75,48 +85,46 @@ class Weathers:
         row = np.full(self.starts.size, -1)
         row[rows] = np.arange(rows.size)
         at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, scene.series.ticks - 1)
-        up = scene.up[self.mind.spots][:, at].transpose(1, 2, 0)
+        up = scene.up[self.model.spots][:, at].transpose(1, 2, 0)
         usd = scene.spot_usd[:, at].transpose(1, 2, 0)
-        skies, times = self._passed(rows, up[:, 1:], first)
-        fit = self._fitted(rows, usd[:, 1:])
-        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.mind.spots] != usd[:, :-1, self.mind.spots])
-        kind = age_class(skies.age_h)
+        states, times = self._states_at(rows, up[:, 1:], first)
+        fit = self._fits_at(rows, usd[:, 1:])
+        changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.model.spots] != usd[:, :-1, self.model.spots])
+        kind = age_class(states.age_h)
         changed[:, 1:] |= kind[:, 1:] != kind[:, :-1]
         changed[:, 0] = True
-        look = look_at(skies).reshape(-1, up.shape[-1], 2, CLASSES)
-        seen = self._sight(look, times.reshape(-1, up.shape[-1], 2), fit)
+        look = look_at(states).reshape(-1, up.shape[-1], 2, CLASSES)
+        seen = self._inputs(look, times.reshape(-1, up.shape[-1], 2), fit)
         return _Block(first, ticks, row, seen, fit, changed.any(axis=-1).ravel())
 
-    def _fitted(self, rows: Ints, usd: Floats) -> Ints:
-        """[row, tick], flat: the fit at these prices [row, tick, zone]."""
-        found = np.empty(usd.shape[:2], dtype=np.int64)
+    def _fits_at(self, rows: Ints, usd: Floats) -> Ints:
+        """Return by [row, tick], flat, the fit at these prices [row, tick, zone]."""
+        fits = np.empty(usd.shape[:2], dtype=np.int64)
         moves = np.concatenate([[True], (usd[:, 1:] != usd[:, :-1]).any(axis=(0, 2))])
         for i in range(usd.shape[1]):
-            self._fit[rows] = found[:, i] = (
-                self.fits.fits(usd[:, i].T, self._fit[rows]) if moves[i] else self._fit[rows]
-            )
-        return found.ravel()
+            self._fit[rows] = fits[:, i] = self.fits.fits(usd[:, i].T, self._fit[rows]) if moves[i] else self._fit[rows]
+        return fits.ravel()
 
-    def _sight(self, look: Floats, times: Floats, fit: Ints) -> Sight:
-        """Of [row of row, tick], flat."""
+    def _inputs(self, look: Floats, times: Floats, fit: Ints) -> Sight:
+        """Return the inputs of [row of row, tick], flat."""
         which = np.unique(fit)
         parts = [np.flatnonzero(fit == one) for one in which]
-        seen = [self.fits[one].mind.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
+        seen = [self.fits[one].model.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
         return seen[0] if len(seen) == 1 else Sight.joined(seen, np.argsort(np.concatenate(parts)))
 
-    def _passed(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
-        """[row, tick, spot]: the sky at each tick, and [.., up] how much more often than expected it changed."""
+    def _states_at(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
+        """Return by [row, tick, spot] the state at each tick, and [.., up] the ratio of seen to expected changes."""
         ages = np.empty_like(up, dtype=np.float64)
         times = np.moveaxis(np.empty((2, up.shape[2], *up.shape[:2])), (0, 1), (-1, -2))
         for i in range(up.shape[1]):
             known = self.had_past[rows] | (first + i > 0)
-            self._pass(rows, up[:, i], known)
-            ages[:, i], times[:, i] = self.sky.age_h[rows], self.lately.of(rows).times
+            self._advance(rows, up[:, i], known)
+            ages[:, i], times[:, i] = self.state.age_h[rows], self.lately.of(rows).times
         return Sky(up, ages), times
 
-    def _pass(self, rows: Ints, up: Bools, known: Bools) -> None:
-        sky, lately = Sky(self.sky.up[rows], self.sky.age_h[rows]), self.lately.of(rows)
-        lately.see(sky, up, self.mind.prospects.hazards, self.hours, known)
-        sky.pass_on(up, self.hours)
-        self.sky.up[rows], self.sky.age_h[rows] = up, np.where(known, sky.age_h, self.hours)
+    def _advance(self, rows: Ints, up: Bools, known: Bools) -> None:
+        state, lately = Sky(self.state.up[rows], self.state.age_h[rows]), self.lately.of(rows)
+        lately.see(state, up, self.model.features.hazards, self.hours, known)
+        state.pass_on(up, self.hours)
+        self.state.up[rows], self.state.age_h[rows] = up, np.where(known, state.age_h, self.hours)
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen

@@ -1,1 +1,1 @@
-"""Jobs played against weather: what they are given, what a policy sees or asks for, what it came to. Pure."""
+"""Simulator of jobs on spot availability traces: inputs, the views a policy gets, its requests, and outcomes. Pure."""

@@ -1,5 +1,7 @@
-"""What a policy that does not see the weather is told and what it may ask for
-(:mod:`router.spot.simulator.blind_simulator`)."""
+"""The interface of a policy that does not see spot availability: what it is told, and what it may request.
+
+The simulator that plays such policies is :mod:`router.spot.simulator.blind_simulator`.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,14 @@ NEVER: Final = -1
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Terms:
-    """What a policy knows before it begins: the job and the places, nothing of the weather. ``starts``: the tick of the
-    series at which each window begins; ``on_demand_usd``: [zone], of the whole gang, dollars an hour, infinite where it
-    is not sold. ``speed`` and ``launch_s``: those of the scene, see :func:`router.spot.simulator.inputs.paces`;
-    ValueError
-    for any that it refuses."""
+    """The specification given to a policy before it begins: the job and the zones, but no availability.
+
+    ``starts`` is the tick of the series at which each window begins. ``on_demand_usd`` is by [zone], in dollars an hour
+    of the whole gang, infinite where on-demand is not sold.
+
+    ``speed`` and ``launch_s`` are those of the simulation inputs, see
+    :func:`router.spot.simulator.inputs.validate_speeds`, which raises ValueError for those that it refuses.
+    """
 
     task: Task
     tick_s: int
@@ -38,7 +43,7 @@ class Terms:
 
     @classmethod
     def of(cls, scene: Scene) -> Terms:
-        """Of ``scene``."""
+        """Return the specification of these simulation inputs."""
         zones = tuple(z.zone for z in scene.series.zones)
         ways, usd = scene.ways, scene.on_demand_usd.copy()
         return cls(
@@ -55,24 +60,30 @@ class Terms:
 
     @property
     def ticks(self) -> int:
-        """Ticks of a window."""
+        """The number of ticks of a window."""
         return self.task.ticks(self.tick_s)
 
     @property
     def worst_s(self) -> int:
-        """d: seconds of the longest launch."""
+        """d: the seconds of the longest launch."""
         return self.task.changeover_s + self.ways.longest_s + int(self.launch_s.max())
 
 
 @dataclass(eq=False, slots=True)
 class Known:
-    """One entry a window, zones in the series' order. To be read, not written to.
+    """The start of a tick as a blind policy sees it, with one entry a window.
 
-    ``tick``: of the window; ``ticks`` before the deadline. ``window`` numbers the windows of the terms; those that are
-    done are gone. ``zone``: where it runs, or last ran; ``lost``: its spot instance was taken at the start of this
-    tick. ``home``: where the checkpoint is, ``NOWHERE`` at first. ``delay_s``: of the changeover, still to pass.
-    ``since``: the tick of the last launch. [zone, window]: ``spot_usd``; ``asked``: the tick of the zone's last answer,
-    or ``NEVER``; ``was_up``: what it said; ``tried``: where spot was tried in this tick, before that in the last one.
+    Zones are in the order of the series. The arrays are read-only for the policy.
+
+    ``tick`` is the tick of the window, of ``ticks`` before the deadline. ``window`` numbers the windows of the
+    specification; finished windows are removed. ``left_s`` is the seconds of work left. ``zone`` is where the job runs,
+    or last ran. ``lost`` says whether its spot instance was preempted at the start of this tick. ``home`` is where the
+    checkpoint is, ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``since`` is
+    the tick of the last launch.
+
+    The others are by [zone, window]: ``spot_usd``; ``asked``, the tick of the zone's last answer, or ``NEVER``;
+    ``was_up``, that answer; ``tried``, where spot was tried in this tick or, before the launches of this tick, in the
+    last one.
     """
 
     tick: int
@@ -91,7 +102,7 @@ class Known:
     tried: Bools
 
     def at(self, rows: Ints) -> Known:
-        """Of these of its windows."""
+        """Return the view of these rows of its windows."""
         own = {name: getattr(self, name)[rows] for name in OF_WINDOWS}
         zones = {name: getattr(self, name)[:, rows] for name in OF_ZONES}
         return Known(self.tick, self.ticks, **own, **zones)
@@ -103,11 +114,12 @@ OF_ZONES: Final = ("spot_usd", "asked", "was_up", "tried")
 
 @dataclass(eq=False, slots=True)
 class Wish:
-    """What a policy wants of a tick, in each window.
+    """The launches that a policy requests for a tick, in each window.
 
-    ``spot``: [zone, window] spot is tried where it is finite, least first, until one launches; the spot instance that
-    runs counts as launched. If none does: on demand in zone ``demand``, unless that is ``NOWHERE``; else what runs goes
-    on. ``leave``: what runs is stopped first, whatever comes of it.
+    ``spot`` is by [zone, window]: spot is tried where it is finite, the least first, until one launches; a spot
+    instance that runs counts as launched. If none launches, the job goes on demand in zone ``demand``, unless that is
+    ``NOWHERE``; else what runs goes on. Where ``leave`` is set, what runs is stopped first, whatever comes of the
+    request.
     """
 
     spot: Floats
@@ -116,7 +128,7 @@ class Wish:
 
     @classmethod
     def nothing(cls, known: Known) -> Wish:
-        """Go on as it is."""
+        """Return a request that changes nothing."""
         count = known.window.size
         return cls(
             np.full(known.spot_usd.shape, np.inf), np.full(count, NOWHERE, dtype=np.int64), np.zeros(count, dtype=bool)
@@ -124,44 +136,50 @@ class Wish:
 
 
 class Player(Protocol):
-    """Decides in one scene, tick by tick."""
+    """One policy at work in one simulation, called tick by tick."""
 
     def act(self, known: Known, /) -> Wish:
-        """At the start of a tick."""
+        """Return the launches requested at the start of a tick."""
         ...
 
     def look(self, known: Known, /) -> Bools | None:
-        """Once the tick's launches are known: [zone, window] which zones to probe; None: none. The answers are in
-        ``known`` at the next tick; where none could be had, ``asked`` there is older than this tick. Where spot runs a
-        probe is neither made nor paid."""
+        """Return by [zone, window] which zones to probe once the tick's launches are known; None for none.
+
+        The answers are in ``known`` at the next tick; where no answer could be obtained, ``asked`` there is older than
+        this tick. Where spot runs, a probe is neither made nor paid.
+        """
         ...
 
 
 @runtime_checkable
 class Hearer(Player, Protocol):
-    """A player that can be told what was without deciding anything about it: nothing that it decides depends on what
-    it wished for before, nor on what was tried."""
+    """A session that can be shown the past without deciding anything about it.
+
+    Nothing that it decides depends on what it requested before, nor on what was tried.
+    """
 
     def hear(self, known: Known, /) -> None:
-        """In place of :meth:`Player.act`, at the start of a tick."""
+        """Take in the start of a tick, in place of :meth:`PolicySession.act`."""
         ...
 
     def recall(self, other: object, /) -> bool:
-        """Takes over what ``other`` has heard. False, and nothing is taken over, where that heard otherwise."""
+        """Take over what ``other`` has observed; return False, and take over nothing, where that does not fit."""
         ...
 
 
 class Explorer(Protocol):
-    """A policy for many windows at once."""
+    """A policy that has to ask zones for spot, for many windows at once."""
 
     def begin(self, terms: Terms, /) -> Player:
-        """What decides in a scene of these terms."""
+        """Return the session that decides in a simulation of this specification."""
         ...
 
 
 def on_demand_place(terms: Terms, known: Known) -> Ints:
-    """[window]: where the rest is cheapest on demand, price times work left plus egress; where it runs on demand
-    already, there."""
+    """Return by [window] the zone where the rest is cheapest on demand: price times work left plus egress.
+
+    Where the job runs on demand already, it is the zone where it runs.
+    """
     home = np.maximum(known.home, 0)
     egress = np.where(known.home == NOWHERE, 0.0, terms.ways.egress_usd[home].T)
     best = np.argmin(known.left_s / HOUR_S * terms.on_demand_usd[:, None] + egress, axis=0)

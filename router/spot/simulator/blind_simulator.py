@@ -1,13 +1,16 @@
-"""Jobs against weather that they do not see: what a policy knows of a zone is what it last answered, and when.
+"""Simulator of jobs that do not see spot availability: a policy knows only what each zone last answered, and when.
 
-Rules (SkyNomad, NSDI 2027, and its released simulator), on top of :mod:`router.spot.simulator.simulation`'s:
+Rules (SkyNomad, NSDI 2027, and its released simulator), on top of those of :mod:`router.spot.simulator.simulation`:
 
-* A launch of spot says whether the zone is up; one that fails is free, and the next zone is tried in the same tick.
-* A probe says so too, without launching. One that succeeds is billed for a minute of spot, one that fails is not.
-* A spot instance that runs says each tick that its zone is up, or, when it is taken, that it is not. Prices are known.
-* Every launch takes the changeover again, in the same zone too. Egress is paid from where it last ran a tick.
-* The net goes on demand to the end when ceil((C + d) / tick) >= ticks left: in the zone where it runs, off a healthy
-  spot instance too, else where the rest is cheapest.
+* A launch of spot says whether the zone is up. One that fails is free, and the next zone is tried in the same tick.
+* A probe says so too, without launching. One that succeeds is billed for a minute of spot, one that fails is not
+  billed.
+* A spot instance that runs says each tick that its zone is up or, when it is preempted, that it is not. Prices are
+  known.
+* Every launch takes the changeover again, in the same zone too. Egress is paid from the zone where the job last ran a
+  tick.
+* The deadline guard goes on demand to the end when ceil((C + d) / tick) >= ticks left: in the zone where the job runs,
+  off a healthy spot instance too, else where the rest is cheapest.
 """
 
 from __future__ import annotations
@@ -37,8 +40,12 @@ PROBE_S: Final = 60
 
 
 class Guard(Enum):
-    """``PUBLISHED``: the net above. ``EXACT``: overrules a policy only where, whatever the weather, one more tick of
-    what it wants could leave too little time for C + d; a spot instance past that rides on. ``NONE``: it is trusted."""
+    """The deadline guard of the blind simulator.
+
+    ``PUBLISHED`` is the guard described above. ``EXACT`` overrules a policy only where, whatever the availability, one
+    more tick of what it requests could leave too little time for C + d; a spot instance past that moment goes on.
+    ``NONE`` trusts the policy.
+    """
 
     PUBLISHED = "published"
     EXACT = "exact"
@@ -47,20 +54,26 @@ class Guard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """Seconds of the zone's spot price that a probe costs: one that finds it up, and one that does not."""
+    """The cost of a probe, in seconds of the zone's spot price.
+
+    ``up_s`` is billed for a probe that finds the zone up, ``down_s`` for one that does not.
+    """
 
     up_s: int = PROBE_S
     down_s: int = 0
 
     def __post_init__(self) -> None:
         if self.up_s < 0 or self.down_s < 0:
-            raise ValueError("a probe costs at least nothing")
+            raise ValueError("a probe must not cost less than zero seconds")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bill:
-    """One entry a window. ``usd``: all, with ``egress_usd`` and ``probe_usd``; ``probes`` made, and ``probes_up`` that
-    found a zone up. ``finish_tick``: the first after the last billed one; ``late``: that is beyond the deadline.
+    """The outcome of a blind simulation, one entry a window.
+
+    ``usd`` is the whole cost, ``egress_usd`` and ``probe_usd`` included. ``probes`` were made, of which ``probes_up``
+    found a zone up. ``finish_tick`` is the first tick after the last billed one; ``late`` says that it is beyond the
+    deadline.
     """
 
     usd: Floats
@@ -82,10 +95,13 @@ def explore(
     fees: Fees | None = None,
     watch: Callable[[Known], None] | None = None,
 ) -> Bill:
-    """Plays all windows of ``scene``. What is not done at the deadline goes on on demand, late. ``watch`` is shown each
-    tick once it has passed, with what ran in it. ValueError where zones are not of one speed."""
+    """Play all windows of ``scene`` and return what they cost.
+
+    Work that is not done at the deadline goes on on demand, late. ``watch`` is called with each tick once it has
+    passed, with what ran in it. Raise ValueError where zones differ in speed.
+    """
     if not scene.alike:
-        raise ValueError("who asks for the weather knows zones of one speed only")
+        raise ValueError("the blind simulator supports zones of one speed only")
     run = _Run(scene, guard, fees or Fees())
     player = explorer.begin(run.terms)
     for tick in range(scene.ticks):
@@ -100,7 +116,10 @@ def explore(
 
 
 class _Run:
-    """Windows that are not done, in ``known``; of all, what they cost so far."""
+    """The simulation of one set of inputs.
+
+    ``known`` holds the windows that are not done; the totals are of all windows.
+    """
 
     def __init__(self, scene: Scene, guard: Guard, fees: Fees) -> None:
         count, zones = scene.starts.size, len(scene.series.zones)
@@ -129,11 +148,11 @@ class _Run:
         self.probes, self.probes_up, self.done = zeros.copy(), zeros.copy(), np.full(count, NEVER)
 
     def begin(self, tick: int) -> bool:
-        """Takes what the weather takes; False where no window is left."""
+        """Apply the preemptions of this tick; return False where no window is left."""
         known = self.known
         known.tick = tick
         if tick:
-            self._keep(known.left_s > 0)
+            self._keep_rows(known.left_s > 0)
         at = self.scene.starts[known.window] + tick
         self.up, known.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
         rows = np.flatnonzero(known.kind == SPOT)
@@ -146,40 +165,40 @@ class _Run:
         if self.guard is Guard.PUBLISHED:
             must = known.left_s + self.terms.worst_s > (known.ticks - tick - 1) * self.g
             if must.any():
-                self._to_the_end(must)
+                self._finish_on_demand(must)
         return known.window.size > 0
 
     def launch(self, wish: Wish) -> None:
-        """Tries what is wished for."""
+        """Try the launches that are requested."""
         known = self.known
         rows = np.arange(known.window.size)
         order, demand, leave = wish.spot, wish.demand, wish.leave
         if self.guard is Guard.EXACT:
-            order, demand, leave = self._safe(order, demand, leave)
+            order, demand, leave = self._apply_exact_guard(order, demand, leave)
         hits = np.where(self.up, order, np.inf)
         first = np.argmin(hits, axis=0)
         least = hits[first, rows]
         got = np.isfinite(least)
         zones = np.arange(len(order))[:, None]
         known.tried = np.isfinite(order) & ((order < least) | ((order == least) & (zones <= first)))
-        self._answer(known.tried)
+        self._record_answers(known.tried)
         wanted = ~got & (demand != NOWHERE)
         kind = np.where(got, SPOT, np.where(wanted, ON_DEMAND, np.where(leave, IDLE, known.kind))).astype(np.int8)
         zone = np.where(got, first, np.where(wanted, demand, known.zone))
         fresh = (kind != IDLE) & ((kind != known.kind) | (zone != known.zone) | leave)
         known.kind, known.zone = kind, zone
         known.delay_s = np.where(kind == IDLE, 0, known.delay_s)
-        self._launched(np.flatnonzero(fresh))
+        self._record_launches(np.flatnonzero(fresh))
 
     def probe(self, looks: Bools | None) -> None:
-        """Asks these zones, and bills it."""
+        """Probe these zones and bill it."""
         if looks is None or not looks.any():
             return
         known = self.known
         looks = looks.copy()
         rows = np.flatnonzero(known.kind == SPOT)
         looks[known.zone[rows], rows] = False
-        self._answer(looks)
+        self._record_answers(looks)
         found = looks & self.up
         seconds = np.where(found, self.fees.up_s, self.fees.down_s) * looks
         self.probe_usd[known.window] += (seconds * known.spot_usd).sum(axis=0) / HOUR_S
@@ -187,7 +206,7 @@ class _Run:
         self.probes_up[known.window] += found.sum(axis=0)
 
     def finish(self) -> None:
-        """Bills the tick, and does its work."""
+        """Bill the tick and do its work."""
         known, rows = self.known, np.arange(self.known.window.size)
         spot, demand = known.kind == SPOT, known.kind == ON_DEMAND
         runs = spot | demand
@@ -202,12 +221,12 @@ class _Run:
         self.done[known.window[known.left_s == 0]] = known.tick + 1
 
     def bill(self) -> Bill:
-        """Once all is played."""
+        """Return the outcome once all ticks are played."""
         known = self.known
         known.tick = self.scene.ticks
-        self._keep(known.left_s > 0)
+        self._keep_rows(known.left_s > 0)
         if known.window.size:
-            self._to_the_end(np.ones(known.window.size, dtype=bool))
+            self._finish_on_demand(np.ones(known.window.size, dtype=bool))
         usd = self.run_usd + self.egress + self.probe_usd
         return Bill(
             usd,
@@ -222,11 +241,11 @@ class _Run:
             self.probes_up,
         )
 
-    def _safe(self, order: Floats, demand: Ints, leave: Bools) -> tuple[Floats, Ints, Bools]:
-        """The same without what could be too late."""
+    def _apply_exact_guard(self, order: Floats, demand: Ints, leave: Bools) -> tuple[Floats, Ints, Bools]:
+        """Return the request without what could miss the deadline."""
         known, worst = self.known, self.terms.worst_s
         after = (known.ticks - known.tick - 1) * self.g
-        spare = after - known.left_s - worst  # seconds, if this tick did nothing
+        spare = after - known.left_s - worst  # seconds of slack if this tick does no work
         runs = known.kind != IDLE
         stays = spare + np.maximum(self.g - known.delay_s, 0) >= 0
         stays |= (known.left_s + known.delay_s <= self.g) | (known.kind == ON_DEMAND)
@@ -238,15 +257,17 @@ class _Run:
         moves = (known.kind == ON_DEMAND) & (demand != known.zone) & (spare + self.g < 0)
         leave = leave & ~((known.kind == ON_DEMAND) & (spare + self.g < 0))
         demand = np.where(moves, NOWHERE, demand)
-        idles = np.where(runs & ~leave, stays, spare >= 0)  # whether it may go without on-demand if nothing launches
+        idles = np.where(
+            runs & ~leave, stays, spare >= 0
+        )  # True where it may go on without on-demand if nothing launches
         return order, np.where(~idles & (demand == NOWHERE), on_demand_place(self.terms, known), demand), leave
 
-    def _answer(self, which: Bools) -> None:
+    def _record_answers(self, which: Bools) -> None:
         known = self.known
         known.asked = np.where(which, known.tick, known.asked)
         known.was_up = np.where(which, self.up, known.was_up)
 
-    def _launched(self, which: Ints) -> None:
+    def _record_launches(self, which: Ints) -> None:
         known, ways = self.known, self.terms.ways
         known.delay_s[which] = self.terms.task.changeover_s
         known.since[which] = known.tick
@@ -256,21 +277,21 @@ class _Run:
         known.delay_s[moved] += ways.transfer_s[there]
         self.egress[known.window[moved]] += ways.egress_usd[there]
 
-    def _to_the_end(self, which: Bools) -> None:
-        """On demand from now on until the work is done; those windows are over."""
+    def _finish_on_demand(self, which: Bools) -> None:
+        """Run these windows on demand from now on until their work is done, and remove them."""
         known = self.known
         zone = np.where(known.kind == IDLE, on_demand_place(self.terms, known), known.zone)
         fresh = np.flatnonzero(which & (known.kind != ON_DEMAND))
         known.zone = np.where(which, zone, known.zone)
-        self._launched(fresh)
+        self._record_launches(fresh)
         more = -(-(known.left_s + known.delay_s) // self.g)[which]
         window = known.window[which]
         self.demand[window] += more
         self.run_usd[window] += more * self.terms.on_demand_usd[known.zone[which]] * self.g / HOUR_S
         self.done[window] = known.tick + more
-        self._keep(~which)
+        self._keep_rows(~which)
 
-    def _keep(self, which: Bools) -> None:
+    def _keep_rows(self, which: Bools) -> None:
         known = self.known
         if which.all():
             return

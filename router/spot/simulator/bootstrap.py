@@ -1,4 +1,4 @@
-"""How sure a mean over windows is that overlap: resampled by whole groups (block bootstrap)."""
+"""Block bootstrap: the interval of a mean over overlapping windows, resampled by whole groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean with its interval. ``effective``: so many independent values would be as sure; at most all of them."""
+    """A mean with its interval.
+
+    ``effective`` is the number of independent values that would give the same certainty; at most the number of values.
+    """
 
     mean: float
     low: float
@@ -22,10 +25,13 @@ class Interval:
 
 
 def interval(values: Floats, groups: Ints, level: float = 0.9, draws: int = 2000, seed: int = 0) -> Interval:
-    """Of the mean of ``values``, drawing whole groups with replacement. ValueError without values, or where the arrays
-    differ in length. One group alone gives no interval: it is the mean itself, one effective value."""
+    """Return the block bootstrap interval of the mean of ``values``, drawing whole groups with replacement.
+
+    Raise ValueError without values, or where the arrays differ in length. One group alone gives no interval: it is the
+    mean itself, with one effective value.
+    """
     if values.ndim != 1 or values.shape != groups.shape or not values.size:
-        raise ValueError("a mean needs values, each in a group")
+        raise ValueError("give at least one value, and the group of each value")
     _, which = np.unique(groups, return_inverse=True)
     sums, counts = np.bincount(which, values), np.bincount(which)
     mean = float(values.mean())

@@ -1,7 +1,7 @@
-"""How long work takes in zones of different speeds, and how soon on-demand would be done. All in whole seconds, exact.
+"""Durations of work in zones of different speeds, and the time until on-demand would finish it.
 
-A speed counts to a millionth; what a tick leaves of a second of work is kept for the next one, so that n seconds in
-one zone do at least floor(n * speed) of work.
+All is in whole seconds and exact. A speed counts to a millionth; the fraction of a second of work that a tick leaves
+over is carried into the next tick, so that n seconds in one zone do at least floor(n * speed) of work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_SOLD_S = 2**61  # longer than any window
 
 
 class Paces:
-    """Of the zones of one scene."""
+    """The speeds and launch times of the zones of one simulation."""
 
     def __init__(self, scene: Scene) -> None:
         self.pace: Ints = np.rint(scene.speed * MILLION).astype(np.int64)
@@ -26,32 +26,41 @@ class Paces:
         self.sold = np.isfinite(scene.on_demand_usd)
 
     def takes_s(self, left_s: Ints, zone: Ints, kept: Ints | int = 0) -> Ints:
-        """Seconds that so much work takes in ``zone``, less what was kept of it; all are broadcast."""
-        found: Ints = -((kept - left_s * MILLION) // self.pace[zone])
-        return found
+        """Return the seconds that this work takes in ``zone``, less the carried fraction.
+
+        All arguments are broadcast.
+        """
+        seconds: Ints = -((kept - left_s * MILLION) // self.pace[zone])
+        return seconds
 
     def soonest_s(self, left_s: Ints) -> Ints:
-        """[window]: seconds until on-demand is done with it, wherever the checkpoint is now."""
+        """Return by [window] the seconds until on-demand has done the work, wherever the checkpoint is now."""
         zones = np.arange(self.pace.size)[:, None]
         whole = self.from_afar_s[:, None] + self.takes_s(left_s, zones)
-        found: Ints = np.where(self.sold[:, None], whole, NOT_SOLD_S).min(axis=0)
-        return found
+        soonest: Ints = np.where(self.sold[:, None], whole, NOT_SOLD_S).min(axis=0)
+        return soonest
 
     def done_s(self, seconds: Ints, zone: Ints, kept: Ints) -> tuple[Ints, Ints]:
-        """Work of so many seconds in ``zone``, and what is kept of it, in millionths, for the next tick."""
+        """Return the work done in these seconds in ``zone``, and the fraction carried to the next tick.
+
+        The fraction is in millionths of a second.
+        """
         whole = seconds * self.pace[zone] + kept
         return whole // MILLION, whole % MILLION
 
 
 @lru_cache(maxsize=4)
 def paces_of(scene: Scene) -> Paces:
-    """Remembered for the scenes that were asked for last: policies ask at every tick."""
+    """Return the speeds of these inputs, cached for the last inputs: policies ask at every tick."""
     return Paces(scene)
 
 
 def best_zone(scene: Scene, paces: Paces, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats) -> Ints:
-    """[window]: of the zones whose on-demand is done within ``rest_s``, the one that does the work for least; the
-    soonest done where none is in time. ``transfer_s`` and ``egress_usd``: [zone, window], of the checkpoint."""
+    """Return by [window] the zone where on-demand does the work at the least cost within ``rest_s``.
+
+    Where none is in time, it is the zone that is done soonest. ``transfer_s`` and ``egress_usd`` are by [zone, window],
+    of the checkpoint.
+    """
     zones = np.arange(paces.pace.size)[:, None]
     needs = paces.launch_s[:, None] + transfer_s + paces.takes_s(left_s, zones)
     needs = np.where(paces.sold[:, None], needs, NOT_SOLD_S)

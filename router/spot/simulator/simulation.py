@@ -1,13 +1,13 @@
-"""A policy against the weather of many windows at once, tick by tick.
+"""Simulator of a policy that sees spot availability, over many windows at once, tick by tick.
 
 Rules (Wu et al., "Can't Be Late", NSDI 2024, section 3, and its released simulator):
 
-* At the start of a tick a spot instance whose zone has no machines is lost. What it did in earlier ticks is kept.
-* The policy decides; the safety net may overrule it. Starting anything bills at once and makes no progress for the
-  changeover delay d (plus the transfer); stopping is free. Starting spot where there is none does nothing, free.
-* On-demand that is not sold in a zone does nothing, free. A second's work is the zone's speed.
+* At the start of a tick a spot instance whose zone has no machines is lost. The work of earlier ticks is kept.
+* The policy decides; the deadline guard may overrule it. Starting anything is billed at once and makes no progress for
+  the changeover delay d (plus the transfer); stopping is free. Starting spot where there is none does nothing, free.
+* Starting on-demand where it is not sold does nothing, free. A second's work is the zone's speed.
 * A tick is billed whole at the price of what runs in it, the last one too; a delay is billed like work.
-* When the work is done it stops (thrifty).
+* When the work is done the job stops (thrifty).
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ Kinds = NDArray[np.int8]
 
 
 class Net(Enum):
-    """What overrules a policy so that the deadline is met. Both go on demand while there is just time for it.
+    """The deadline guard: when a policy is overruled so that the deadline is met.
 
-    ``PUBLISHED``: idle or on on-demand, at the first tick where, counted in whole ticks, R <= C + 2d; a spot instance
-    past its delay rides to R = C + d and beyond; of zones that are alike only. ``EXACT``: at the first tick where,
-    whatever the weather, one more tick of what the policy wants could leave less time than on-demand needs, there or
-    in the soonest zone; spot that runs goes on instead where one more tick of that could not. ``NONE``: the policy is
-    trusted (bounds, other simulators).
+    Both guards go on demand while there is just time for it.
+
+    ``PUBLISHED`` acts, where the job is idle or on demand, at the first tick where, counted in whole ticks, R <= C +
+    2d; a spot instance past its delay goes on to R = C + d and beyond. It is for zones of one speed only. ``EXACT``
+    acts at the first tick where, whatever the availability, one more tick of what the policy wants could leave less
+    time than on-demand needs, there or in the zone that is done soonest; spot that runs goes on instead where one more
+    tick of it is safe. ``NONE`` trusts the policy (bounds, other simulators).
     """
 
     PUBLISHED = "published"
@@ -48,11 +50,14 @@ class Net(Enum):
 
 @dataclass(eq=False, slots=True)
 class Now:
-    """The start of a tick, one entry a window, zones in the series' order. To be read, not written to.
+    """The start of a tick with all availability: one entry a window, zones in the order of the series.
 
-    ``up`` and ``spot_usd`` are [zone, window]. ``home``: where the checkpoint is; ``last``: where it last ran;
-    both ``NOWHERE`` at first. ``delay_s``: of the changeover, still to pass. ``window`` numbers the scene's windows.
-    ``kept``: work of less than a second, in millionths of one, where zones are not alike.
+    The arrays are read-only for the policy.
+
+    ``up`` and ``spot_usd`` are by [zone, window]. ``home`` is where the checkpoint is, ``last`` where the job last ran;
+    both are ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``window`` numbers
+    the windows of the inputs. ``kept`` is work of less than a second, in millionths of one, where zones differ in
+    speed.
     """
 
     tick: int
@@ -69,7 +74,7 @@ class Now:
     spot_usd: Floats
 
     def at(self, rows: Ints) -> Now:
-        """Of these of its windows."""
+        """Return the view of these rows of its windows."""
         own = {name: getattr(self, name)[rows] for name in _OF_WINDOWS}
         return Now(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
 
@@ -81,22 +86,26 @@ Watch = Callable[[Now], None]
 
 
 class VectorPolicy(Protocol):
-    """What decides, for many windows at once."""
+    """A policy that sees availability, for many windows at once."""
 
     def begin(self, scene: Scene) -> Player:
-        """What decides in this scene: the kind of instance and its zone for the tick, for each window of ``Now``.
-        Asking for what runs already keeps it."""
+        """Return the session of these inputs, which chooses for each window the kind of instance and its zone.
+
+        The session is called with each tick's view. Requesting what runs already keeps it.
+        """
         ...
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Outcome:
-    """One entry a window. ``usd``: all, ``egress_usd`` and ``spot_usd`` among it. ``finish_tick``: the
-    first after the last billed one, from where the window begins.
+    """The outcome of a simulation, one entry a window.
 
-    A window that is ``late`` ends on demand after its deadline; what that costs is in it. Where none is sold in any
-    zone it never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late. ``spare_s``: seconds
-    of the last tick after the work was done, whose ``spare_usd`` are in ``usd`` too.
+    ``usd`` is the whole cost, of which ``egress_usd`` and ``spot_usd`` are parts. ``finish_tick`` is the first tick
+    after the last billed one, counted from where the window begins.
+
+    A window that is ``late`` ends on demand after its deadline; the cost of that is included. Where on-demand is sold
+    in no zone such a window never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
+    ``spare_s`` is the seconds of the last tick after the work was done; their ``spare_usd`` are in ``usd`` too.
     """
 
     usd: Floats
@@ -114,9 +123,12 @@ class Outcome:
 def simulate(
     scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None, watch: Watch | None = None
 ) -> Outcome:
-    """Plays all windows of ``scene``. ``work_s``: of each window, where they are not all as large as the task.
-    ``watch`` is shown each tick once it has passed, with what ran in it. ValueError for the published net over zones
-    that are not alike."""
+    """Play all windows of ``scene`` and return their outcome.
+
+    ``work_s`` is the work of each window, where it differs from the task's. ``watch`` is called with each tick once it
+    has passed, with what ran in it. Raise ValueError for the published guard where zones differ in speed or launch
+    time.
+    """
     run = _Run(scene, net, work_s)
     player = policy.begin(scene)
     for tick in range(scene.ticks):
@@ -140,20 +152,20 @@ class _Run:
         self.worst_s = task.changeover_s + scene.ways.longest_s
         self.paces = None if scene.alike else paces_of(scene)
         if self.paces is not None and net is Net.PUBLISHED:
-            raise ValueError("the published net knows zones of one speed only")
+            raise ValueError("the published guard supports zones of one speed only; use the exact one")
         self.sold = np.isfinite(scene.on_demand_usd)
         usd = float(scene.on_demand_usd[0])
         self.one_price = usd * self.g / HOUR_S if self.sold[0] and (scene.on_demand_usd == usd).all() else None
         zeros = np.zeros(count, dtype=np.int64)
         self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
-        self.now = self._new(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
+        self.now = self._initial_view(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
         self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
         self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
         self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
         self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
 
-    def _new(self, window: Ints) -> Now:
-        """These, before anything ran."""
+    def _initial_view(self, window: Ints) -> Now:
+        """Return the view of these windows before anything ran."""
         zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
         return Now(
             tick=0,
@@ -171,15 +183,15 @@ class _Run:
         )
 
     def begin(self, tick: int) -> bool:
-        """Shows the tick's weather to the windows that have begun and are not done; False where there is none."""
+        """Show this tick to the windows that have begun and are not done; return False where there is none."""
         now = self.now
-        left = now.left_s > 0
-        if not left.all():
+        unfinished = now.left_s > 0
+        if not unfinished.all():
             for name in _OF_WINDOWS:
-                setattr(now, name, getattr(now, name)[left])
+                setattr(now, name, getattr(now, name)[unfinished])
         begins = self.scene.begins
         if begins is not None and tick and (begins == tick).any():
-            new = self._new(np.flatnonzero(begins == tick))
+            new = self._initial_view(np.flatnonzero(begins == tick))
             for name in _OF_WINDOWS:
                 setattr(now, name, np.concatenate([getattr(now, name), getattr(new, name)]))
         if not now.window.size:
@@ -187,43 +199,43 @@ class _Run:
         now.tick = tick
         at = self.scene.starts[now.window] + (tick if begins is None else tick - begins[now.window])
         now.up, now.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
-        there = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
-        now.kind[(now.kind == SPOT) & ~there] = IDLE
+        zone_up = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
+        now.kind[(now.kind == SPOT) & ~zone_up] = IDLE
         return True
 
     def finish(self, kind: Kinds, zone: Ints) -> None:
-        """Carries a tick out."""
+        """Apply the actions of one tick."""
         now, scene = self.now, self.scene
         rows = np.arange(zone.size)
         kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
         if not self.sold.all():
             kind = np.where((kind == ON_DEMAND) & ~self.sold[zone], IDLE, kind)
-        guarded = self._guarded if self.paces is None else self._guarded_paces
+        guarded = self._guard if self.paces is None else self._guard_by_speed
         kind, zone = guarded(kind.astype(np.int8), zone)
         runs = kind != IDLE
         fresh = runs & ((kind != now.kind) | (zone != now.zone))
         if fresh.any():
             self._launch(np.flatnonzero(fresh), zone)
         self._bill(kind, zone, rows)
-        passed = np.minimum(now.delay_s, self.g)
-        worked = self.g - passed
+        delay_passed_s = np.minimum(now.delay_s, self.g)
+        worked = self.g - delay_passed_s
         if self.paces is not None:
             worked, kept = self.paces.done_s(worked, zone, now.kept)
             now.kept = np.where(runs, kept, now.kept)
         spare_s = (worked - now.left_s) / scene.speed[zone]
         now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
-        now.delay_s = np.where(runs, now.delay_s - passed, 0)
+        now.delay_s = np.where(runs, now.delay_s - delay_passed_s, 0)
         now.kind = kind
         now.zone = np.where(runs, zone, now.zone)
         now.last = now.zone if runs.all() else np.where(runs, zone, now.last)
         now.home = np.where(runs & (now.delay_s == 0), zone, now.home)
-        over = now.left_s == 0
-        if over.any():
-            self._done(np.flatnonzero(over), spare_s)
-        if now.tick + 1 == scene.ticks and not over.all():
-            self._late(np.flatnonzero(~over))
+        finished = now.left_s == 0
+        if finished.any():
+            self._record_finished(np.flatnonzero(finished), spare_s)
+        if now.tick + 1 == scene.ticks and not finished.all():
+            self._finish_late(np.flatnonzero(~finished))
 
-    def _done(self, which: Ints, spare_s: Floats) -> None:
+    def _record_finished(self, which: Ints, spare_s: Floats) -> None:
         now = self.now
         window, zone = now.window[which], now.zone[which]
         self.done_tick[window] = now.tick + 1
@@ -254,8 +266,11 @@ class _Run:
         if self.one_price is None:
             self.demand_usd[now.window] += np.where(demand, self.scene.on_demand_usd[zone] * share, 0.0)
 
-    def _guarded(self, kind: Kinds, zone: Ints) -> Actions:
-        """What the net makes of it. All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g."""
+    def _guard(self, kind: Kinds, zone: Ints) -> Actions:
+        """Return the actions after the deadline guard.
+
+        All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g.
+        """
         if self.net is Net.NONE:
             return kind, zone
         now, g, task = self.now, self.g, self.scene.task
@@ -278,16 +293,16 @@ class _Run:
             kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
             forced &= ~goes_on
         stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
-        return self._forced(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
+        return self._force_on_demand(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
 
-    def _guarded_paces(self, kind: Kinds, zone: Ints) -> Actions:
-        """The exact net over zones that are not alike."""
+    def _guard_by_speed(self, kind: Kinds, zone: Ints) -> Actions:
+        """Return the actions after the exact guard, for zones of different speeds."""
         paces, now, task = self.paces, self.now, self.scene.task
         if self.net is Net.NONE or paces is None:
             return kind, zone
         rest = (now.ticks - now.tick - 1) * self.g
         if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
-            return kind, zone  # time enough whatever is done with this tick
+            return kind, zone  # there is time enough whatever this tick does
         stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
         moves = np.where(now.home == NOWHERE, 0, self.scene.ways.transfer_s[np.maximum(now.home, 0), zone])
         delay = np.where(stays, now.delay_s, task.changeover_s + self.scene.launch_s[zone] + moves)
@@ -299,10 +314,10 @@ class _Run:
         safe = (on >= now.left_s) | (paces.soonest_s(np.maximum(now.left_s - on, 0)) <= rest)
         goes_on = risky & (kind != ON_DEMAND) & (now.kind == SPOT) & safe
         kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
-        return self._forced(kind, zone, risky & ~to_the_end & ~goes_on)
+        return self._force_on_demand(kind, zone, risky & ~to_the_end & ~goes_on)
 
-    def _forced(self, kind: Kinds, zone: Ints, which: Bools) -> Actions:
-        """On demand where it is best, in these windows; where none is sold, as it is."""
+    def _force_on_demand(self, kind: Kinds, zone: Ints, which: Bools) -> Actions:
+        """Return the actions with these windows on demand in their best zone; unchanged where none is sold."""
         at = np.flatnonzero(which)
         if at.size and self.sold.any():
             kind, zone = kind.copy(), zone.copy()
@@ -310,8 +325,8 @@ class _Run:
             zone[at] = on_demand_zone(self.scene, self.now, at)
         return kind, zone
 
-    def _late(self, which: Ints) -> None:
-        """Goes on demand after the deadline until it is done."""
+    def _finish_late(self, which: Ints) -> None:
+        """Run these windows on demand after the deadline until their work is done."""
         now = self.now
         zone = on_demand_zone(self.scene, now, which)
         on = now.kind[which] == ON_DEMAND
@@ -330,10 +345,10 @@ class _Run:
         self.done_tick[window] = self.scene.ticks + more
 
     def outcome(self) -> Outcome:
-        """Once all is played."""
+        """Return the outcome once all ticks are played."""
         scene = self.scene
         if not scene.ticks:
-            self._late(np.arange(scene.starts.size))
+            self._finish_late(np.arange(scene.starts.size))
         demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
@@ -353,12 +368,15 @@ class _Run:
 
 
 def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
-    """Where the rest is cheapest on demand for the windows ``which`` of ``now``: where it runs on demand already; else
-    the least of price times work left plus egress, the checkpoint's own zone where it is no dearer. Where zones are not
-    alike the launch is paid too, and it must be in time if any is; else it is the soonest."""
+    """Return the zone where the rest is cheapest on demand, for the windows ``which`` of ``now``.
+
+    Where a window runs on demand already, it stays there. Else the zone has the least price times work left plus
+    egress; the checkpoint's own zone is taken where it costs no more than the best. Where zones differ in speed, the
+    launch is paid too, and the zone must be in time if any is; else it is the one done soonest.
+    """
     home = now.home[which]
     if not scene.alike:
-        return _soon_enough(scene, now, which)
+        return _on_demand_zone_by_speed(scene, now, which)
     dollars = now.left_s[which] / HOUR_S * scene.on_demand_usd[:, None]
     dollars = dollars + np.where(home == NOWHERE, 0.0, scene.ways.egress_usd[np.maximum(home, 0)].T)
     best: Ints = np.argmin(dollars, axis=0)
@@ -367,7 +385,7 @@ def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
     return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
 
 
-def _soon_enough(scene: Scene, now: Now, which: Ints) -> Ints:
+def _on_demand_zone_by_speed(scene: Scene, now: Now, which: Ints) -> Ints:
     paces, left, at = paces_of(scene), now.left_s[which], np.maximum(now.home[which], 0)
     nowhere = now.home[which] == NOWHERE
     rest = (now.ticks - now.tick) * scene.tick_s
