@@ -35,8 +35,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.apportion import exact_sum
-from router.showback.apportion import split
+from router.showback.apportion import exact_sum, split
 from router.showback.reconcile.aggregates import WORDS, Grain, Side
 from router.showback.reconcile.rounding import rounded
 
