@@ -136,7 +136,7 @@ def _fetch_results(
         if more > 0:
             problems[_MOST_PROBLEMS:] = [Problem(str(path), "", f"and {more} more of the kind")]
         raise InvalidInputError(problems)
-    harvests = {}
+    results = {}
     for cloud, reading in readings.items():
         entry = catalogued().get(cloud)
         terms = Terms(
@@ -147,11 +147,11 @@ def _fetch_results(
             list_all=entry is not None and form in entry.list_all_in,
             markets=entry.markets if entry is not None and form == GPUHUNT else _BOTH,
         )
-        harvests[cloud] = harvest_of(reading, book, terms)
-    if not any(harvest.offers for harvest in harvests.values()):
-        why = "; ".join(sorted({d.why for h in harvests.values() for d in h.dropped})[:3])
+        results[cloud] = harvest_of(reading, book, terms)
+    if not any(harvest.offers for harvest in results.values()):
+        why = "; ".join(sorted({d.why for h in results.values() for d in h.dropped})[:3])
         raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
-    return harvests
+    return results
 
 
 def _table_error(path: Path, error: NotACatalogueError) -> InvalidInputError:

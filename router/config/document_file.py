@@ -1,4 +1,4 @@
-"""Read a file of one YAML document that is one value of a model, with the place of everything that is wrong."""
+"""Read a file of one YAML document into a model, with the place of everything that is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Define which secrets of the machine that applies the job files of a team may refer to, as the deploy file says it."""
+"""Define the secrets that job files of a team may refer to, as the deploy file lists them.
+
+They are secrets of the machine that applies.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,9 @@ def _zone(
     tick = _tick(where, metadata, problems)
     data = content.get("data")
     if not isinstance(data, list) or not data:
-        problems.add(where, "data", "is missing or empty", "a list of how many machines could be had, tick by tick")
+        problems.add(
+            where, "data", "is missing or empty", "a list of how many machines could be obtained, tick by tick"
+        )
         return None
     counts = problems.counts(where, "data", data, holes)
     name = str(metadata.get("zone") or file.stem.split("_")[0])

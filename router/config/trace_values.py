@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 class Holes(Enum):
-    """What a tick without an answer counts as: nothing (the files are refused), no machine, or the count before it."""
+    """The count of a tick without an answer: none (the files are refused), no machine, or the count before it."""
 
     REFUSE = "refuse"
     DOWN = "down"

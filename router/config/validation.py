@@ -1,4 +1,7 @@
-"""Turn what a model refuses into problems with file, line and column, the field as the user wrote it, and a remedy."""
+"""Turn what a model refuses into problems.
+
+Each has file, line and column, the field as the user wrote it, and a remedy.
+"""
 
 from __future__ import annotations
 

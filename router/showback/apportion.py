@@ -54,9 +54,9 @@ def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decim
         exact = [Fraction(1)] * len(exact)
     places = max(places, places_of(total))
     units, whole = int(abs(Fraction(total)) * 10**places), sum(exact)
-    wanted = [units * weight / whole for weight in exact]
-    parts = [share.numerator // share.denominator for share in wanted]
-    by_loss = sorted(range(len(parts)), key=lambda at: (parts[at] - wanted[at], at))
+    exact_parts = [units * weight / whole for weight in exact]
+    parts = [share.numerator // share.denominator for share in exact_parts]
+    by_loss = sorted(range(len(parts)), key=lambda at: (parts[at] - exact_parts[at], at))
     for at in by_loss[: units - sum(parts)]:
         parts[at] += 1
     return tuple(_decimal(part, places, negative=total < 0) for part in parts)

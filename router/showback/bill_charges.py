@@ -51,7 +51,7 @@ _AMOUNTS: Final = ("billed", "effective", "list", "on_demand", "quantity", "gpu_
 Fact = Mapping[str, Any]
 
 
-def charges_of_row(row: Mapping[str, Any], alone: Fact, pieces: Sequence[Fact]) -> Iterator[Charge]:
+def charges_of_row(row: Mapping[str, Any], row_fact: Fact, pieces: Sequence[Fact]) -> Iterator[Charge]:
     """Yield a charge for each of the ``pieces`` that a row of a bill counts as.
 
     ``pieces`` are those of :mod:`router.showback.reconcile.actual`. ``row`` has the columns of FOCUS 1.4 and ours by
@@ -60,9 +60,9 @@ def charges_of_row(row: Mapping[str, Any], alone: Fact, pieces: Sequence[Fact]) 
     fields = _row_fields(row)
     merged = _merge_by_words(pieces)
     for piece in merged:
-        costs = _costs(fields, alone, piece, whole=len(merged) == 1)
+        costs = _costs(fields, row_fact, piece, whole=len(merged) == 1)
         if costs is not None:
-            yield Charge(**{**fields, **costs, **_words(fields, alone, piece)})
+            yield Charge(**{**fields, **costs, **_words(fields, row_fact, piece)})
 
 
 def charge_of_correction(fact: Fact, account: Account) -> Charge:
@@ -172,7 +172,7 @@ def _row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **cells}
 
 
-def _costs(fields: Mapping[str, Any], alone: Fact, piece: Fact, *, whole: bool) -> dict[str, Any] | None:
+def _costs(fields: Mapping[str, Any], row_fact: Fact, piece: Fact, *, whole: bool) -> dict[str, Any] | None:
     billed, effective = piece["billed"], piece["effective"]
     if billed is None and effective is None:
         return None
@@ -181,7 +181,7 @@ def _costs(fields: Mapping[str, Any], alone: Fact, piece: Fact, *, whole: bool) 
     if whole:
         row_costs = {name: fields.get(name, billed) for name in ("list_cost", "contracted_cost")}
         return {**costs, **row_costs, "pricing_currency_effective_cost": fields.get(_PRICED_IN, effective)}
-    share = _share(alone, piece)
+    share = _share(row_fact, piece)
     scaled = {name: _scaled(fields[name], share, _QUANTITY_PLACES) for name in _SCALED if name in fields}
     quantity = scaled.get("pricing_quantity")
     for cost in ("list", "contracted"):
@@ -208,16 +208,16 @@ def _costs(fields: Mapping[str, Any], alone: Fact, piece: Fact, *, whole: bool) 
 _PRICED_IN: Final = "pricing_currency_effective_cost"
 
 
-def _share(alone: Fact, piece: Fact) -> Fraction:
+def _share(row_fact: Fact, piece: Fact) -> Fraction:
     """Return which part of the row the piece is: of its quantity, else of its money, else of its time."""
     for name in ("quantity", "effective", "billed"):
-        if alone[name] and piece[name] is not None:
-            return Fraction(piece[name]) / Fraction(alone[name])
-    whole = alone["end"] - alone["start"]
+        if row_fact[name] and piece[name] is not None:
+            return Fraction(piece[name]) / Fraction(row_fact[name])
+    whole = row_fact["end"] - row_fact["start"]
     return Fraction((piece["end"] - piece["start"]) / whole) if whole else Fraction(1)
 
 
-def _words(fields: Mapping[str, Any], alone: Fact, piece: Fact) -> dict[str, Any]:
+def _words(fields: Mapping[str, Any], row_fact: Fact, piece: Fact) -> dict[str, Any]:
     waste_kind = piece["use"] if piece["use"] != Use.WORK else None
     return {
         "x_plan_id": piece["plan"],
@@ -230,16 +230,16 @@ def _words(fields: Mapping[str, Any], alone: Fact, piece: Fact) -> dict[str, Any
         "x_useful_units": piece["useful"],
         "x_useful_unit": piece["useful_unit"] if piece["useful"] is not None else None,
         "x_on_demand_equivalent_cost": piece["on_demand"],
-        "tags": _tagged(fields.get("tags"), alone, piece),
-        "allocated_tags": _tagged(fields["allocated_tags"], alone, piece) if fields.get("allocated_tags") else None,
+        "tags": _tagged(fields.get("tags"), row_fact, piece),
+        "allocated_tags": _tagged(fields["allocated_tags"], row_fact, piece) if fields.get("allocated_tags") else None,
     }
 
 
-def _tagged(tags: Json | None, alone: Fact, piece: Fact) -> Json | None:
+def _tagged(tags: Json | None, row_fact: Fact, piece: Fact) -> Json | None:
     """Return the bill's tags, with the owner replaced where metering knows better."""
     merged = dict(tags or {})
     for name, keys in _OWNERS.items():
-        if piece[name] != alone[name]:
+        if piece[name] != row_fact[name]:
             merged = {key: value for key, value in merged.items() if owner_key(key) not in keys}
             if piece[name] is not None:
                 merged[name] = piece[name]

@@ -56,9 +56,9 @@ def import_bills(
     """
     before = [_seal(path) for path in paths]
     digests = [digest for digest, _ in before]
-    twice = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
-    if twice is not None:
-        raise InvalidInputError.single("is given twice: its rows would count twice", where=twice)
+    repeated = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    if repeated is not None:
+        raise InvalidInputError.single("is given twice: its rows would count twice", where=repeated)
     with store.incoming() as incoming:
         stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
         for old in reversed(store.deliveries()):
@@ -135,10 +135,10 @@ def _read_delivery(
             gaps += file_gaps
         parts.finish()
         bills = [_bill(owner, part, incoming, digest_of_all) for owner, part in parts.parts.items()]
-        twice = hashes.find(_reread_rows(paths, extras, limits))
+        duplicate_rows = hashes.find(_reread_rows(paths, extras, limits))
     bills.sort(key=lambda bill: tuple(each or "" for each in bill.key))
     return _ReadDelivery(
-        Delivery(number, digest_of_all, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), twice
+        Delivery(number, digest_of_all, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), duplicate_rows
     )
 
 
@@ -161,16 +161,16 @@ def _extra_columns(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
 
     DuckDB ignores case, so that names that differ in case alone get a prefix.
     """
-    taken = {column.name.lower() for column in written_columns(NEWEST)}
+    used_names = {column.name.lower() for column in written_columns(NEWEST)}
     stored_names: dict[str, str] = {}
     for path in paths:
         with open_feed(path, limits) as feed:
             for name in recognised(feed, str(path)).unknown:
                 if name not in stored_names:
                     stored = name
-                    while stored.lower() in taken:
+                    while stored.lower() in used_names:
                         stored = f"x_{stored}"
-                    taken.add(stored.lower())
+                    used_names.add(stored.lower())
                     stored_names[name] = stored
     return stored_names
 
@@ -181,9 +181,9 @@ def _read_file(
     tally, rows = Tally(1), 0
     with open_feed(path, limits) as feed:
         opened = recognised(feed, str(path))
-        for batch, found in survey(feed, opened, tally, absent=True):
-            _refuse_lost_costs(path, batch, found, opened)
-            table = _table(batch, found, extras)
+        for batch, typed_rows in survey(feed, opened, tally, absent=True):
+            _refuse_lost_costs(path, batch, typed_rows, opened)
+            table = _table(batch, typed_rows, extras)
             parts.add(table, path.name)
             hashes.add(table)
             rows += batch.rows

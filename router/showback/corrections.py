@@ -89,9 +89,9 @@ def named(number: int, state: str) -> str:
     return f"correction-{state}-{number:06}"
 
 
-def damaged(found: Sequence[Correction], store: Corrections) -> Correction | None:
+def damaged(corrections: Sequence[Correction], store: Corrections) -> Correction | None:
     """Return the first correction whose facts are not as they were written."""
-    return next((each for each in found if not store.whole(each)), None)
+    return next((each for each in corrections if not store.whole(each)), None)
 
 
 def _sync_and_rename(part: Path, path: Path) -> None:

@@ -93,17 +93,17 @@ def row_hashes() -> Iterator[RowHashes]:
         yield RowHashes(engine)
 
 
-def together(twice: Twice) -> str:
+def together(duplicates: Twice) -> str:
     """Return how many rows stand twice, and what was billed for them."""
-    sums = " and ".join(f"{amount:,.2f} {currency}".strip() for currency, amount in sorted(twice.billed.items()))
-    return f"{twice.rows:,} {'row stands' if twice.rows == 1 else 'rows stand'} there twice, {sums} billed"
+    sums = " and ".join(f"{amount:,.2f} {currency}".strip() for currency, amount in sorted(duplicates.billed.items()))
+    return f"{duplicates.rows:,} {'row stands' if duplicates.rows == 1 else 'rows stand'} there twice, {sums} billed"
 
 
-def refusal(twice: Twice) -> InvalidInputError:
+def refusal(duplicates: Twice) -> InvalidInputError:
     """Return the error that names the first rows, and the sum of all."""
     remedy = "take the rows out; or, where the cloud means both, import with --allow-duplicates"
-    problems = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in twice.first]
-    return InvalidInputError([*problems, Problem("", "", together(twice), remedy)])
+    problems = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in duplicates.first]
+    return InvalidInputError([*problems, Problem("", "", together(duplicates), remedy)])
 
 
 def same_rows(first: Path, second: Path) -> bool:

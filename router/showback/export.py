@@ -111,7 +111,7 @@ def _entries(store: Store, part: Part, closed: Month | None) -> Iterator[tuple[l
 def _counted_charges(
     store: Store, accounts: Showback, unpriced: Left, part: Part, matched: Matched, closed: Month | None
 ) -> Iterator[Charge]:
-    """Yield what is on no bill, in the order of the ledger, then the rows of each bill and correction in theirs."""
+    """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
     known: dict[str, Account] = {}
 
     def account(cloud: str) -> Account:
@@ -151,20 +151,20 @@ def _charges_of_bill(bill: str, path: Path, part: Part, matched: Matched) -> Ite
             table = pa.Table.from_batches([batch])
             pieces = _pieces(matched, bill, first, first + batch.num_rows - 1, part)
             if pieces:
-                alone = facts_of_charges(table, bill, first, str(path))
-                for number, (row, fact) in enumerate(_rows(table, alone), first):
+                row_facts = facts_of_charges(table, bill, first, str(path))
+                for number, (row, fact) in enumerate(_rows(table, row_facts), first):
                     if number in pieces:
                         yield from charges_of_row(row, fact, pieces[number])
             first += batch.num_rows
 
 
-def _rows(table: pa.Table, alone: pa.Table) -> Iterator[tuple[Fact, Fact]]:
+def _rows(table: pa.Table, row_facts: pa.Table) -> Iterator[tuple[Fact, Fact]]:
     """Yield the rows of both tables, as values."""
     import duckdb
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(alone)), strict=True)
+        yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(row_facts)), strict=True)
 
 
 def _pieces(matched: Matched, origin: str, first: int, last: int, part: Part = Part()) -> dict[int, list[Fact]]:

@@ -30,7 +30,7 @@ class Source(StrEnum):
 
 
 class State(StrEnum):
-    """How final an amount is (x_RecordState)."""
+    """The finality of an amount (x_RecordState)."""
 
     ESTIMATED = "Estimated"
     PROVISIONAL = "Provisional"

@@ -169,8 +169,8 @@ def _resources(column_of: Reader) -> dict[str, pa.Array]:
     count = _map_texts(details, _gpus, ())
     gpus = pa.array(
         [
-            None if each is None or some is None else each * int(some)
-            for each, some in zip(hours.to_pylist(), count.to_pylist(), strict=True)
+            None if each is None or gpu_count is None else each * int(gpu_count)
+            for each, gpu_count in zip(hours.to_pylist(), count.to_pylist(), strict=True)
         ],
         AMOUNT,
     )
@@ -311,13 +311,13 @@ def _tag(text: str, keys: Sequence[str]) -> str | None:
 
 
 def _detail(text: str, keys: Sequence[str]) -> str | None:
-    found = _object(text).get(keys[0])
-    return None if found in (None, "") else str(found)
+    value = _object(text).get(keys[0])
+    return None if value in (None, "") else str(value)
 
 
 def _gpus(text: str, _keys: Sequence[str]) -> str | None:
-    found = _object(text).get("GpuCount")
-    return str(found) if isinstance(found, int | Decimal) and found == int(found) and found > 0 else None
+    count = _object(text).get("GpuCount")
+    return str(count) if isinstance(count, int | Decimal) and count == int(count) and count > 0 else None
 
 
 @lru_cache(maxsize=_CACHED)

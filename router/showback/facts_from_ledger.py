@@ -128,17 +128,17 @@ def _amounts(rows: Columns, shared: dict[str, pa.Array]) -> dict[str, Any]:
     ]
     quantity = _products(quantities, itertools.repeat(1))
     hours = quantity if set(counts) == {1} else _products(quantities, [counts[place] for place in rows.places])
-    steps, lost = (pa.array(rows.single[name], pa.int64()) for name in ("steps", "lost_steps"))
+    steps, lost_steps = (pa.array(rows.single[name], pa.int64()) for name in ("steps", "lost_steps"))
     useful = pc.if_else(pc.greater(steps, 0), steps, None)
-    lost = pc.if_else(pc.greater(lost, 0), lost, None)
-    some = pc.or_(pc.is_valid(useful), pc.is_valid(lost))
+    lost_steps = pc.if_else(pc.greater(lost_steps, 0), lost_steps, None)
+    has_steps = pc.or_(pc.is_valid(useful), pc.is_valid(lost_steps))
     return {
         "quantity": quantity,
         "hours": pc.if_else(machine, hours, None),
         "gpu_hours": pc.if_else(machine, _products(quantities, [accelerators[place] for place in rows.places]), None),
         "useful": useful,
-        "lost": lost,
-        "useful_unit": pc.if_else(some, pa.scalar(USEFUL_UNIT), None),
+        "lost": lost_steps,
+        "useful_unit": pc.if_else(has_steps, pa.scalar(USEFUL_UNIT), None),
         "billed": usd,
         "effective": usd,
         "list": usd,

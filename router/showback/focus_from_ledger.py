@@ -52,7 +52,7 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What decides whether an entry is a correction.
+    """The closed month and corrected entries, which decide whether an entry is a correction.
 
     ``closed`` is the month up to which books are closed (None: no month is). ``months`` has the month of each entry
     that others correct, by key.

@@ -23,7 +23,7 @@ _PLACES = 9
 
 
 class Method(StrEnum):
-    """How a pot is shared."""
+    """The ways to share a pot."""
 
     NONE = "none"  # not shared: it stays on its own line
     WEIGHTED = "weighted"  # in proportion to what each group cost by itself
@@ -107,10 +107,10 @@ def summed(rows: Sequence[Row], places: Sequence[int]) -> tuple[Row, ...]:
 
     A pot that came in several ways has an entry for each.
     """
-    found: dict[Group, list[Row]] = {}
+    rows_by_group: dict[Group, list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row.group[place] for place in places), []).append(row)
-    return tuple(_sum_group(group, found[group]) for group in sorted(found))
+        rows_by_group.setdefault(tuple(row.group[place] for place in places), []).append(row)
+    return tuple(_sum_group(group, rows_by_group[group]) for group in sorted(rows_by_group))
 
 
 def share(
@@ -189,13 +189,13 @@ def _share_pot(
 ) -> tuple[dict[Group, Received], list[Kept]]:
     if not keys:
         return {}, [Kept(pot, amount, why or _REST)]
-    rest = 1 - sum(keys.values())
-    *parts, unshared = split(amount, [*keys.values(), rest], _PLACES)
+    remainder = 1 - sum(keys.values())
+    *parts, unshared = split(amount, [*keys.values(), remainder], _PLACES)
     used = Method.EVEN if why == _NO_WEIGHT else method
     portions = {
         group: Received(pot, part, ratio, used, why) for (group, ratio), part in zip(keys.items(), parts, strict=True)
     }
-    return portions, [Kept(pot, unshared, _REST)] if rest else []
+    return portions, [Kept(pot, unshared, _REST)] if remainder else []
 
 
 def _sum_group(group: Group, rows: Sequence[Row]) -> Row:

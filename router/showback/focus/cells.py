@@ -1,4 +1,4 @@
-"""Convert a charge into the cells of a row, in the columns of any written version, and a row into a charge. Pure."""
+"""Convert a charge into the cells of a row of any written version, and a row into a charge. Pure."""
 
 from __future__ import annotations
 

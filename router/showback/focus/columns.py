@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Level(StrEnum):
-    """Whether a column must be in a file; CONDITIONAL: when the provider has what it is about."""
+    """The requirement of a column in a file; CONDITIONAL: when the provider has what it is about."""
 
     MANDATORY = "mandatory"
     CONDITIONAL = "conditional"
@@ -54,10 +54,10 @@ class Column:
     field: str = dataclass_field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
+        is_own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
         # Computed once, for it is read with every cell that is written.
-        object.__setattr__(self, "field", f"x_{snake}" if own else snake)
+        object.__setattr__(self, "field", f"x_{snake}" if is_own else snake)
 
 
 # In the order in which they are written.

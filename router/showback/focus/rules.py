@@ -18,7 +18,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Rows of a batch that break a rule, by their index in it, in one column as the file names it."""
+    """Rows of a batch that break a rule in one column, as the file names it, by their index in the batch."""
 
     rule: str
     column: str

@@ -46,8 +46,8 @@ class Typed:
 
     def column(self, name: str) -> pa.Array:
         """Return the column; nulls where the file has no such column."""
-        found = self.columns.get(name)
-        return pa.nulls(self.rows, arrow_type(BY_NAME[name])) if found is None else found
+        column = self.columns.get(name)
+        return pa.nulls(self.rows, arrow_type(BY_NAME[name])) if column is None else column
 
 
 def typed(batch: Batch, sources: Mapping[str, str]) -> Typed:
@@ -133,10 +133,10 @@ def _json_fault(text: str, column: str) -> str:
         elements = content.get("Elements")
         if not isinstance(elements, list) or not all(isinstance(each, dict) for each in elements):
             return "json"
-        own = _has_own_keys(content, frozenset({"Elements"})) or any(
+        has_own = _has_own_keys(content, frozenset({"Elements"})) or any(
             _has_own_keys(each, words.ALLOCATION_DETAILS) for each in elements
         )
-        return "json-key" if own else ""
+        return "json-key" if has_own else ""
     return ""
 
 

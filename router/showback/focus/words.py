@@ -9,7 +9,7 @@ PRICING_CATEGORIES = frozenset({"Standard", "Dynamic", "Committed", "Other"})
 COMMITMENT_CATEGORIES = frozenset({"Spend", "Usage"})
 STATUSES = frozenset({"Used", "Unused"})
 
-# How final an amount is: metered by us, on a bill that may still be restated, invoiced.
+# The finality of an amount: metered by us, on a bill that may still be restated, invoiced.
 RECORD_STATES = frozenset({"Estimated", "Provisional", "Invoiced"})
 WASTE_KINDS = frozenset(
     {

@@ -80,7 +80,7 @@ def _piece_on_stretch() -> dict[str, str]:
 
 
 def _unmatched_row() -> dict[str, str]:
-    """Return the SQL of a bill's row (r) that lies on no stretch, with its owner (o) as far as known."""
+    """Return the SQL of a bill's row (r) on no stretch, with its owner (o) as far as known."""
     return {name: f'r."{name}"' for name in COLUMNS.names} | {
         name: f"coalesce(r.{name}, o.{name})" for name in _OWNER_COLUMNS
     }

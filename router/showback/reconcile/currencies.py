@@ -19,7 +19,10 @@ _PLACES = 24
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One unit of a currency is ``rate`` of ``into``, as of a day and a source that reports have to name."""
+    """A rate of exchange: one unit of a currency is ``rate`` of ``into``.
+
+    Reports have to name its day and its source.
+    """
 
     into: str
     rate: Decimal

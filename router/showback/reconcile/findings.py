@@ -67,7 +67,7 @@ def findings(variances: Iterable[Variance], outcome: Outcome, tolerance: Toleran
     overdue = [each for each in outcome.unbilled if each.due]
     # Credits and taxes are in a bucket of their own, and would hide what was charged behind them.
     charged = [each for each in outcome.unmatched if each.category not in _MONEY_ALONE]
-    every = [
+    all_findings = [
         *_plan_findings(variances, tolerance),
         *_price_findings(outcome, tolerance),
         *_alone_findings(Kind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"),
@@ -75,7 +75,9 @@ def findings(variances: Iterable[Variance], outcome: Outcome, tolerance: Toleran
     ]
     order = list(Kind)
     return tuple(
-        sorted(every, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where))
+        sorted(
+            all_findings, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where)
+        )
     )
 
 
@@ -113,9 +115,9 @@ def _price_findings(outcome: Outcome, tolerance: Tolerance) -> Iterator[Finding]
             yield Finding(Kind.PRICE, where, each.currency, difference, each.metered, why)
 
 
-def _alone_findings(kind: Kind, alone: Sequence[Alone], tolerance: Tolerance, why: str) -> Iterator[Finding]:
+def _alone_findings(kind: Kind, items: Sequence[Alone], tolerance: Tolerance, why: str) -> Iterator[Finding]:
     groups: defaultdict[tuple[str, str], list[Alone]] = defaultdict(list)
-    for each in alone:
+    for each in items:
         groups[_joined_words((each.cloud, each.account, each.what)), each.currency].append(each)
     for (where, currency), group in groups.items():
         amount = exact_sum(each.amount for each in group if each.amount is not None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Level(StrEnum):
-    """How a row was matched, the surest first."""
+    """The level at which a row was matched, the surest first."""
 
     RESOURCE = "resource"
     """The provider's id of the resource, and hours that overlap."""

@@ -69,7 +69,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What bills charge for metered time, and what the meter computes for the same time.
+    """The billed and the metered money of the same time.
 
     ``invoiced`` is in ``currency``; ``metered`` is at our prices, in ``metered_currency``.
     """
@@ -189,6 +189,6 @@ def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
 
 
-def total(found: tuple[Alone, ...], currency: str) -> Decimal:
+def total(items: tuple[Alone, ...], currency: str) -> Decimal:
     """Return the sum of the items whose price is known."""
-    return exact_sum(each.amount for each in found if each.currency == currency and each.amount is not None)
+    return exact_sum(each.amount for each in items if each.currency == currency and each.amount is not None)

@@ -77,13 +77,13 @@ def unusual(days: Mapping[int, Day], number: int) -> dict[str, Cell] | None:
     if len(numbers) < LEAST:
         return None
     past = [days.get(n, Day(Decimal(0), Decimal(0), 0)) for n in numbers]
-    usual = median(day.cost for day in past)
-    spread = _WIDE.multiply(_NORMAL, median(abs(day.cost - usual) for day in past))
-    above = _WIDE.subtract(today.cost, usual)
+    median_cost = median(day.cost for day in past)
+    spread = _WIDE.multiply(_NORMAL, median(abs(day.cost - median_cost) for day in past))
+    above = _WIDE.subtract(today.cost, median_cost)
     if above <= max(FLOOR, _WIDE.multiply(SPREADS, spread)):
         return None
     cause, times = _cause(today, past)
-    return {"cost": today.cost, "usual": usual, "above": above, "cause": cause, "times": times}
+    return {"cost": today.cost, "usual": median_cost, "above": above, "cause": cause, "times": times}
 
 
 def _cause(today: Day, past: Sequence[Day]) -> tuple[str, Decimal | None]:

@@ -13,9 +13,9 @@ from router.showback.report.rollup_tables import Cubes
 from router.showback.report.values import Cell, Report, Section, plain
 
 
-def make_report(cubes: Cubes, asked: Asked, beside: Beside) -> Report:
+def make_report(cubes: Cubes, query: Asked, inputs: Beside) -> Report:
     """Return all sections of the month. The same rollups and query give the same report."""
-    context = Setting(cubes, asked, beside)
+    context = Setting(cubes, query, inputs)
     by_group, shared = groups.groups(context)
     sections = (
         totals.head(context),
@@ -37,7 +37,7 @@ def make_report(cubes: Cubes, asked: Asked, beside: Beside) -> Report:
         spending.corrections(context),
         daily.days(context),
     )
-    return Report(f"Showback {asked.month}", tuple(_normalise_section(section) for section in sections))
+    return Report(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
 
 
 def _normalise_section(section: Section) -> Section:
