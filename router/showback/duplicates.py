@@ -108,9 +108,8 @@ def refusal(duplicates: Twice) -> InvalidInputError:
 
 def same_rows(first: Path, second: Path) -> bool:
     """Return whether two bills have the same rows, in any order; a column that only one of them has may be empty."""
-    sides = (
-        f"SELECT *, 1 AS side FROM {parquet([first])} UNION ALL BY NAME SELECT *, -1 AS side FROM {parquet([second])}"
-    )
+    first_rows, second_rows = parquet([first]), parquet([second])
+    sides = f"SELECT *, 1 AS side FROM {first_rows} UNION ALL BY NAME SELECT *, -1 AS side FROM {second_rows}"
     balance = f"SELECT * EXCLUDE (side), sum(side) AS rest FROM ({sides}) GROUP BY ALL"
     with connect() as connection:
         return connection.execute(f"SELECT 1 FROM ({balance}) WHERE rest <> 0 LIMIT 1").fetchone() is None

@@ -96,7 +96,8 @@ def _budget_notes(context: Setting) -> Iterator[str]:
         "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
     )
     for row in others:
-        yield f"In no budget, for it is in another currency: {short(row['cost'], Kind.MONEY)} {row['currency']}."
+        amount = short(row["cost"], Kind.MONEY)
+        yield f"In no budget, for it is in another currency: {amount} {row['currency']}."
 
 
 def quotes(context: Setting) -> Section:
