@@ -1,1 +1,1 @@
-"""The files that users write: YAML with positions, jobs and limits read from it, problems with their place."""
+"""Read the files that users write: YAML with positions, jobs and limits, problems with their place."""

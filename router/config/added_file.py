@@ -1,4 +1,4 @@
-"""Entries that people add to the ledger: fees, credits, taxes, adjustments, from a YAML or a CSV file."""
+"""Read entries that people add to the ledger: fees, credits, taxes, adjustments, from a YAML or a CSV file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from router.ledger.month import Month
 _MOST_BYTES = 10_000_000
 _DIGITS_OF_A_KEY = 32
 _CSV = ".csv"
-_WHENEVER = Month(1970, 1).begins
+_ANY_TIME = Month(1970, 1).begins
 
 
 def _month(value: object) -> Month:
@@ -83,7 +83,7 @@ class Added(Spec):
     instance_type: Text | None = None
 
     @model_validator(mode="after")
-    def _has_a_time(self) -> Added:
+    def _check_times(self) -> Added:
         if self.period is None and self.start is None:
             raise RefusedError("needs `period`, or `start` and `end`", at=("period",))
         if (self.start is None) != (self.end is None):
@@ -93,31 +93,33 @@ class Added(Spec):
         if (self.quantity is None) != (self.unit is None):
             raise RefusedError("`quantity` and `unit` come together", at=("quantity",))
         try:
-            _entry(self, "whoever", _WHENEVER)
+            _entry(self, "whoever", _ANY_TIME)
         except ValueError as error:
             raise RefusedError(str(error).partition(": ")[2]) from None
         return self
 
 
 class Ledger(Spec):
-    """A file of them."""
+    """A file of entries to add to the ledger."""
 
     entries: tuple[Added, ...]
 
 
 def read_added(path: Path, who: str, at: datetime) -> tuple[Entry, ...]:
-    """The entries of a file, each added by ``who`` at that time. The same row again has the same key. InvalidInputError
-    carries everything that is wrong, each with file and line."""
-    rows = _of_csv(path) if path.suffix.lower() == _CSV else read_one(path, Ledger).entries
+    """Return the entries of a file, each added by ``who`` at that time. The same row again has the same key.
+
+    InvalidInputError carries everything that is wrong, each with file and line.
+    """
+    rows = _read_csv(path) if path.suffix.lower() == _CSV else read_one(path, Ledger).entries
     entries = tuple(_entry(row, who, at) for row in rows)
-    twice = [key for key, count in Counter(entry.key for entry in entries).items() if count > 1]
-    if twice:
-        what, remedy = f"{len(twice)} entries stand in it twice", "give each an `id` where both are meant"
+    duplicates = [key for key, count in Counter(entry.key for entry in entries).items() if count > 1]
+    if duplicates:
+        what, remedy = f"{len(duplicates)} entries stand in it twice", "give each an `id` where both are meant"
         raise InvalidInputError.single(what, where=str(path), remedy=remedy)
     return entries
 
 
-def _of_csv(path: Path) -> tuple[Added, ...]:
+def _read_csv(path: Path) -> tuple[Added, ...]:
     try:
         content = path.read_bytes()[: _MOST_BYTES + 1]
         text = content.decode("utf-8-sig")
@@ -131,22 +133,22 @@ def _of_csv(path: Path) -> tuple[Added, ...]:
         raise InvalidInputError.single("is larger than 10 MB", where=str(path), remedy="split it")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     problems: list[Problem] = []
-    found: list[Added] = []
+    entries: list[Added] = []
     try:
-        for given in reader:
+        for cells in reader:
             where = f"{path}:{reader.line_num}"
-            if None in given or None in given.values():
+            if None in cells or None in cells.values():
                 problems.append(Problem(where, "", "has not as many values as the first line has names"))
                 continue
             try:
-                found.append(Added.model_validate({k.strip(): v for k, v in given.items() if v.strip()}))
+                entries.append(Added.model_validate({k.strip(): v for k, v in cells.items() if v.strip()}))
             except ValidationError as error:
                 problems += _problems(where, error)
     except csv.Error as error:
         problems.append(Problem(f"{path}:{reader.line_num}", "", f"is not CSV: {error}"))
     if problems:
         raise InvalidInputError(problems)
-    return tuple(found)
+    return tuple(entries)
 
 
 def _problems(where: str, error: ValidationError) -> Iterator[Problem]:
@@ -162,9 +164,9 @@ def _problems(where: str, error: ValidationError) -> Iterator[Problem]:
 
 def _entry(row: Added, who: str, at: datetime) -> Entry:
     month = row.period if row.start is None else Month.of(row.start)
-    assert month is not None  # it has a time
+    assert month is not None  # The model checks that it has a time.
     start, end = (row.start, row.end) if row.start is not None and row.end is not None else (month.begins, month.ends)
-    more: dict[str, Any] = {
+    words: dict[str, Any] = {
         name: getattr(row, name) or ""
         for name in ("corrects", "reference", "team", "job", "cloud", "region", "instance_type")
     }
@@ -184,12 +186,12 @@ def _entry(row: Added, who: str, at: datetime) -> Entry:
         cost_center=row.cost_center,
         who=who,
         reason=row.reason,
-        **more,
+        **words,
     )
 
 
 def _key(row: Added) -> str:
     if row.id is not None:
         return f"added {row.id}"
-    said = {name: str(value) for name in sorted(Added.model_fields) if (value := getattr(row, name)) is not None}
-    return f"added {hashlib.sha256(json.dumps(said).encode()).hexdigest()[:_DIGITS_OF_A_KEY]}"
+    fields = {name: str(value) for name in sorted(Added.model_fields) if (value := getattr(row, name)) is not None}
+    return f"added {hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:_DIGITS_OF_A_KEY]}"

@@ -1,4 +1,4 @@
-"""What a job or limits file names and the price book has never heard of: regions, accelerators, gang sizes, machines.
+"""Check the names of a job or limits file against the price book: regions, accelerators, gang sizes, machines.
 
 A typing error here would not fail but quietly drop every offer, or limit nothing, so it is an error with its place.
 """
@@ -22,16 +22,16 @@ from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
 
-Finding = tuple[tuple[str | int, ...], str, str]  # path, what, remedy
+Finding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 
 
-def _meant(word: str, known: Collection[str]) -> str:
+def _suggest(word: str, known: Collection[str]) -> str:
     return suggestion(word, known, most=40) or "`stepfare offers` lists what there is"
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What a book knows."""
+    """The names that a book knows."""
 
     book: PriceBook
 
@@ -45,7 +45,7 @@ class _Names:
 
     @cached_property
     def sizes(self) -> dict[str, frozenset[int]]:
-        """Accelerators a machine, by accelerator."""
+        """The accelerators of a machine, by accelerator."""
         sizes: dict[str, set[int]] = {}
         for machine in self.book.machines:
             sizes.setdefault(machine.accelerator, set()).add(machine.accelerator_count)
@@ -53,11 +53,11 @@ class _Names:
 
     def accelerator(self, path: tuple[str | int, ...], name: str) -> Iterator[Finding]:
         if name not in self.accelerators:
-            yield path, f"no accelerator of the price book is called {name!r}", _meant(name, self.accelerators)
+            yield path, f"no accelerator of the price book is called {name!r}", _suggest(name, self.accelerators)
 
     def cloud(self, path: tuple[str | int, ...], name: str) -> Iterator[Finding]:
         if name not in self.clouds:
-            yield path, f"no cloud of the price book is called {name!r}", _meant(name, self.clouds)
+            yield path, f"no cloud of the price book is called {name!r}", _suggest(name, self.clouds)
 
     def region(self, path: tuple[str | int, ...], region: RegionId) -> Iterator[Finding]:
         if self.book.region(region) is not None:
@@ -66,29 +66,37 @@ class _Names:
             yield from self.cloud(path, region.cloud)
             return
         known = {str(r.id) for r in self.book.regions if r.id.cloud == region.cloud}
-        yield path, f"the price book knows no region {region}", _meant(str(region), known)
+        yield path, f"the price book knows no region {region}", _suggest(str(region), known)
 
     def machine(self, path: tuple[str | int, ...], cloud: str | None, name: str) -> Iterator[Finding]:
         known = {m.instance_type for m in self.book.machines if cloud in (None, m.cloud)}
         if name not in known:
-            of = f" of {cloud}" if cloud else ""
-            yield path, f"the price book knows no machine{of} called {name!r}", _meant(name, known)
+            owner = f" of {cloud}" if cloud else ""
+            yield path, f"the price book knows no machine{owner} called {name!r}", _suggest(name, known)
 
 
 def check_against_book(loaded: LoadedJobs, book: PriceBook) -> None:
-    """InvalidInputError with every name in the jobs that the book does not know, and every gang size that no machine
-    of the book divides. What is known but not on sale today is for the plan to say."""
+    """Check every name in the jobs against the book.
+
+    InvalidInputError with every name that the book does not know, and every gang size that no machine of the book
+    divides. What is known but not on sale today is reported by the plan.
+    """
     names = _Names(book)
-    problems = [_problem(document, finding) for job, document in loaded for finding in _in_job(job, document, names)]
+    problems = [
+        _problem(document, finding) for job, document in loaded for finding in _job_findings(job, document, names)
+    ]
     if problems:
         raise InvalidInputError(problems)
 
 
 def check_limits_against_book(loaded: LoadedLimits, book: PriceBook) -> None:
-    """InvalidInputError with every name in the limits that the book does not know: such a limit would limit nothing."""
+    """Check every name in the limits against the book.
+
+    InvalidInputError with every name that the book does not know: such a limit would limit nothing.
+    """
     if loaded.document is None:
         return
-    problems = [_problem(loaded.document, finding) for finding in _in_limits(loaded, _Names(book))]
+    problems = [_problem(loaded.document, finding) for finding in _limits_findings(loaded, _Names(book))]
     if problems:
         raise InvalidInputError(problems)
 
@@ -98,7 +106,7 @@ def _problem(document: Document, finding: Finding) -> Problem:
     return Problem(document.where(path), dotted(path), what, remedy)
 
 
-def _in_job(job: Job, document: Document, names: _Names) -> Iterator[Finding]:
+def _job_findings(job: Job, document: Document, names: _Names) -> Iterator[Finding]:
     for path, option in _options_with_places(document):
         yield from names.accelerator(path, option.accelerator)
         sold = names.sizes.get(option.accelerator)
@@ -119,22 +127,24 @@ def _in_job(job: Job, document: Document, names: _Names) -> Iterator[Finding]:
         if (running := job.status.running) is not None:
             yield from names.region(("status", "running", "region"), running.region_id)
             yield from names.machine(("status", "running", "instance_type"), running.cloud, running.instance_type)
-    yield from _in_residency(job, names)
+    yield from _residency_findings(job, names)
 
 
-def _in_residency(job: Job, names: _Names) -> Iterator[Finding]:
+def _residency_findings(job: Job, names: _Names) -> Iterator[Finding]:
     unknown = dict(unknown_tokens(job.residency, names.book.regions))
     for side, rules in (("allow", job.residency.allow), ("deny", job.residency.deny)):
         for index, rule in enumerate(rules):
             if str(rule) in unknown:
-                near = unknown[str(rule)]
+                suggested = unknown[str(rule)]
                 remedy = (
-                    f"did you mean {near}?" if near else "a cloud, cloud/region, a country such as DE, or EU, EEA, UK"
+                    f"did you mean {suggested}?"
+                    if suggested
+                    else "a cloud, cloud/region, a country such as DE, or EU, EEA, UK"
                 )
                 yield ("residency", side, index), f"the price book knows no place {str(rule)!r}", remedy
 
 
-def _in_limits(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
+def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
     limits = loaded.limits
     for index, cloud in enumerate(limits.clouds or ()):
         yield from names.cloud(("clouds", index), cloud)
@@ -143,13 +153,13 @@ def _in_limits(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
         if limit.cloud is not None:
             yield from names.cloud((*at, "cloud"), limit.cloud)
         if limit.region is not None:
-            yield from _region_name((*at, "region"), limit.cloud, limit.region, names)
+            yield from _region_findings((*at, "region"), limit.cloud, limit.region, names)
         if limit.accelerator is not None:
             yield from names.accelerator((*at, "accelerator"), limit.accelerator)
         if limit.instance_type is not None:
             yield from names.machine((*at, "instance_type"), limit.cloud, limit.instance_type)
         for family in limit.family:
-            yield from _family((*at, "family"), limit.cloud, family, names)
+            yield from _family_findings((*at, "family"), limit.cloud, family, names)
     for index, reservation in enumerate(limits.reservations):
         at = ("reservations", index)
         yield from names.region((*at, "region"), RegionId(reservation.cloud, reservation.region))
@@ -157,55 +167,55 @@ def _in_limits(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
     for index, discount in enumerate(limits.discounts):
         yield from names.cloud(("discounts", index, "cloud"), discount.cloud)
         if discount.family is not None:
-            yield from _family(("discounts", index, "family"), discount.cloud, discount.family, names)
+            yield from _family_findings(("discounts", index, "family"), discount.cloud, discount.family, names)
     for cloud in limits.egress_month_to_date_gb:
         yield from names.cloud(("egress_month_to_date_gb", cloud), cloud)
 
 
-def _region_name(path: tuple[str | int, ...], cloud: str | None, region: str, names: _Names) -> Iterator[Finding]:
+def _region_findings(path: tuple[str | int, ...], cloud: str | None, region: str, names: _Names) -> Iterator[Finding]:
     known = {r.id.region for r in names.book.regions if cloud in (None, r.id.cloud)}
     if region not in known and (cloud is None or cloud in names.clouds):
-        yield path, f"the price book knows no region {region!r}", _meant(region, known)
+        yield path, f"the price book knows no region {region!r}", _suggest(region, known)
 
 
-def _family(path: tuple[str | int, ...], cloud: str | None, family: str, names: _Names) -> Iterator[Finding]:
+def _family_findings(path: tuple[str | int, ...], cloud: str | None, family: str, names: _Names) -> Iterator[Finding]:
     known = {m.family for m in names.book.machines if cloud in (None, m.cloud)}
     if family not in known and (cloud is None or cloud in names.clouds):
-        yield path, f"no machine of the price book is of family {family!r}", _meant(family, known)
+        yield path, f"no machine of the price book is of family {family!r}", _suggest(family, known)
 
 
 def _next_size(count: int, sold: Iterable[int]) -> int:
-    """The smallest gang of at least ``count`` that whole machines make."""
+    """Return the smallest gang of at least ``count`` that whole machines make."""
     return min(-(-count // size) * size for size in sold)
 
 
 def _options_with_places(document: Document) -> Iterator[tuple[tuple[str | int, ...], GangOption]]:
-    """The gang's options as written, each with its path; the model has sorted them and lost it."""
+    """Yield the gang's options as written, each with its path; the model has sorted them and lost it."""
     gang = document.plain().get("gang")
     for word in ("accelerators", "any_of", "options"):
         if isinstance(gang, dict) and word in gang:
-            yield from _walk(gang[word], ("gang", word))
+            yield from _walk_options(gang[word], ("gang", word))
 
 
-def _walk(value: Any, path: FieldPath) -> Iterator[tuple[tuple[str | int, ...], GangOption]]:
+def _walk_options(value: Any, path: FieldPath) -> Iterator[tuple[tuple[str | int, ...], GangOption]]:
     here = tuple(path)
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _walk(item, (*here, index))
+            yield from _walk_options(item, (*here, index))
     elif isinstance(value, dict):
         for name, counts in value.items():
-            if name == "accelerators":  # one entry of any_of
-                yield from _walk(counts, (*here, name))
+            if name == "accelerators":  # An entry of any_of.
+                yield from _walk_options(counts, (*here, name))
             else:
                 for index, count in enumerate(counts if isinstance(counts, list) else [counts]):
                     place = (*here, name, index) if isinstance(counts, list) else (*here, name)
-                    yield from ((place, option) for option in _parsed({name: count}))
+                    yield from ((place, option) for option in _parse_options({name: count}))
     else:
-        yield from ((here, option) for option in _parsed(value))
+        yield from ((here, option) for option in _parse_options(value))
 
 
-def _parsed(value: Any) -> list[GangOption]:
+def _parse_options(value: Any) -> list[GangOption]:
     try:
         return list(parse_accelerators(value))
-    except RefusedError:  # the model has refused it already
+    except RefusedError:  # The model has refused it already.
         return []

@@ -1,7 +1,7 @@
-"""Price catalogues that a user gives as a file: SkyPilot's ``vms.csv``, gpuhunt's CSV, and offers in our own form.
+"""Read price catalogues that a user gives as a file: SkyPilot's ``vms.csv``, gpuhunt's CSV, and offers in our own form.
 
-The form is known by the header. What is malformed refuses the file whole, with every place; what a catalogue holds
-besides (machines without accelerators, accelerators that no book knows) is left out and counted.
+The form is known by the header. A malformed file is refused whole, with every place. Other content of a catalogue
+(machines without accelerators, accelerators that no book knows) is left out and counted.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _FORMS = "SkyPilot's vms.csv, gpuhunt's catalogue or offers in our own columns"
 def read_catalogue(
     path: Path, book: PriceBook, today: date, *, cloud: str | None = None, as_of: date | None = None
 ) -> Mapping[str, Harvest]:
-    """The file's offers, by cloud; ``book`` knows the words (machines, accelerators, regions).
+    """Return the file's offers, by cloud; ``book`` knows the words (machines, accelerators, regions).
 
-    Whose prices they are: ``cloud`` (a key of the registry), else a column that says so, else the file's or its
-    folder's name (``lambdalabs.csv``, ``aws/vms.csv``). ``as_of`` dates all prices; without it a public catalogue is
-    undated, thus weak, while our own form dates each row. A public catalogue covers every region it names, our own
+    The owner of the prices is ``cloud`` (a key of the registry), else the one that a column names, else the file's or
+    its folder's name (``lambdalabs.csv``, ``aws/vms.csv``). ``as_of`` dates all prices; without it a public catalogue
+    is undated, thus weak, while our own form dates each row. A public catalogue covers every region it names, our own
     form covers nothing: it may hold a few rows only. InvalidInputError carries everything that is wrong.
     """
     if as_of is not None and as_of > today:
         raise InvalidInputError.single(f"{as_of} lies in the future", field="as-of", remedy=f"today is {today}")
     if cloud is not None:
-        _known(cloud, "--cloud")
-    text = _text(path)
+        _check_cloud(cloud, "--cloud")
+    text = _read_text(path)
     header = {name.strip() for name in next(csv.reader([text.partition("\n")[0]]), [])}
     if "InstanceType" in header:
-        return _read_vms(path, text, book, cloud or _by_name(path), today, as_of)
+        return _read_vms(path, text, book, cloud or _cloud_of_path(path), today, as_of)
     if "instance_name" in header:
         return _read_gpuhunt(path, text, book, cloud, today, as_of)
     if len(header & set(COLUMNS)) >= len(COLUMNS) // 2:
@@ -59,12 +59,12 @@ def read_catalogue(
     )
 
 
-def _known(cloud: str, where: str) -> None:
+def _check_cloud(cloud: str, where: str) -> None:
     if cloud not in CLOUDS:
         raise InvalidInputError.single(f"unknown cloud {cloud!r}", where=where, remedy=did_you_mean(cloud, CLOUDS))
 
 
-def _by_name(path: Path) -> str:
+def _cloud_of_path(path: Path) -> str:
     for name in (path.stem, path.absolute().parent.name):
         if cloud_of(name) in CLOUDS:
             return cloud_of(name)
@@ -75,7 +75,7 @@ def _by_name(path: Path) -> str:
     )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -93,48 +93,50 @@ def _read_vms(
     try:
         reading = skypilot.read_vms(io.StringIO(text, newline=""), machines)
     except NotACatalogueError as error:
-        raise _no_table(path, error) from None
-    return _harvests(path, {cloud: reading}, book, SKYPILOT, today, as_of)
+        raise _table_error(path, error) from None
+    return _fetch_results(path, {cloud: reading}, book, SKYPILOT, today, as_of)
 
 
 def _read_gpuhunt(
     path: Path, text: str, book: PriceBook, cloud: str | None, today: date, as_of: date | None
 ) -> Mapping[str, Harvest]:
     def naming_of(provider: str) -> Naming:
-        entry = catalogued().get(cloud_of(provider) if provider else cloud or _by_name(path))
+        entry = catalogued().get(cloud_of(provider) if provider else cloud or _cloud_of_path(path))
         return entry.naming if entry else Naming()
 
     try:
-        found = catalogue.read_catalogue(io.StringIO(text, newline=""), naming_of)
+        readings_by_provider = catalogue.read_catalogue(io.StringIO(text, newline=""), naming_of)
     except NotACatalogueError as error:
-        raise _no_table(path, error) from None
+        raise _table_error(path, error) from None
     readings: dict[str, Reading] = {}
     left_out: list[Dropped] = []
-    for provider, reading in found.items():
-        name = cloud_of(provider) if provider else cloud or _by_name(path)
+    for provider, reading in readings_by_provider.items():
+        name = cloud_of(provider) if provider else cloud or _cloud_of_path(path)
         if name not in CLOUDS or cloud not in {None, name}:
             left_out += [Dropped(f"{x.instance_type} of {provider}", OTHER_CLOUD) for x in reading.listings]
         else:
             readings[name] = reading
     for reading in list(readings.values())[:1]:
         reading.left_out += left_out
-    return _harvests(path, readings, book, GPUHUNT, today, as_of)
+    return _fetch_results(path, readings, book, GPUHUNT, today, as_of)
 
 
-def _harvests(
+def _fetch_results(
     path: Path, readings: Mapping[str, Reading], book: PriceBook, form: str, today: date, as_of: date | None
 ) -> Mapping[str, Harvest]:
     problems = [
-        Problem(f"{path}:{bad.line}", bad.column, f"{bad.cell!r} {bad.what}" if bad.column else bad.what)
+        Problem(
+            f"{path}:{faulty.line}", faulty.column, f"{faulty.cell!r} {faulty.what}" if faulty.column else faulty.what
+        )
         for reading in readings.values()
-        for bad in reading.bad
+        for faulty in reading.bad
     ]
     if problems:
         more = len(problems) - _MOST_PROBLEMS
         if more > 0:
             problems[_MOST_PROBLEMS:] = [Problem(str(path), "", f"and {more} more of the kind")]
         raise InvalidInputError(problems)
-    harvests = {}
+    results = {}
     for cloud, reading in readings.items():
         entry = catalogued().get(cloud)
         terms = Terms(
@@ -145,14 +147,14 @@ def _harvests(
             list_all=entry is not None and form in entry.list_all_in,
             markets=entry.markets if entry is not None and form == GPUHUNT else _BOTH,
         )
-        harvests[cloud] = harvest_of(reading, book, terms)
-    if not any(harvest.offers for harvest in harvests.values()):
-        why = "; ".join(sorted({d.why for h in harvests.values() for d in h.dropped})[:3])
+        results[cloud] = harvest_of(reading, book, terms)
+    if not any(harvest.offers for harvest in results.values()):
+        why = "; ".join(sorted({d.why for h in results.values() for d in h.dropped})[:3])
         raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
-    return harvests
+    return results
 
 
-def _no_table(path: Path, error: NotACatalogueError) -> InvalidInputError:
+def _table_error(path: Path, error: NotACatalogueError) -> InvalidInputError:
     return InvalidInputError.single(error.what, where=f"{path}:{error.line}", field=error.column)
 
 
@@ -161,17 +163,17 @@ def _read_own(path: Path, book: PriceBook, cloud: str | None, as_of: date | None
         raise InvalidInputError.single(
             "is for public catalogues", field="as-of", remedy="this form has a column as_of; write the date there"
         )
-    found = read_book(path)
-    clouds = sorted({offer.cloud for offer in found.offers} & ({cloud} if cloud else CLOUDS.keys()))
+    offers_file = read_book(path)
+    clouds = sorted({offer.cloud for offer in offers_file.offers} & ({cloud} if cloud else CLOUDS.keys()))
     if not clouds:
         raise InvalidInputError.single(f"holds no offer of {cloud}", where=str(path))
     return {
         name: Harvest(
-            offers=tuple(offer for offer in found.offers if offer.cloud == name),
+            offers=tuple(offer for offer in offers_file.offers if offer.cloud == name),
             machines=tuple(
-                m for m in found.machines if m.cloud == name and book.machine(name, m.instance_type) is None
+                m for m in offers_file.machines if m.cloud == name and book.machine(name, m.instance_type) is None
             ),
-            rows_read=sum(offer.cloud == name for offer in found.offers),
+            rows_read=sum(offer.cloud == name for offer in offers_file.offers),
         )
         for name in clouds
     }

@@ -1,4 +1,7 @@
-"""The clouds file: which clouds a refresh asks, as whom, and what it takes for a jump. No secret belongs into it."""
+"""Read the clouds file: which clouds a refresh queries, as whom, and when a price jump is held back.
+
+No secret belongs into it.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +23,35 @@ from router.config.yamlfile import read_documents
 from router.jobs.fields import Flag, Positive, RefusedError, Spec, Text, as_many
 from router.jobs.quantities import Duration
 
-# Clouds whose offers come from a file that the user writes, and what reads it.
+# Clouds whose offers come from a file that the user writes, and the function that reads it.
 _READERS: Mapping[str, str] = MappingProxyType(
     {"static": "router.config.pool_file:read_pool", "sandbox": "router.config.sandbox_file:read_sandbox"}
 )
 
 
 class CloudEntry(Spec):
-    """How one cloud is asked."""
+    """Settings for querying one cloud."""
 
-    enabled: Flag = Field(default=True, description="false: never asked, not even by default.")
-    credentials: Flag = Field(default=True, description="false: public sources only; the account is left alone.")
+    enabled: Flag = Field(default=True, description="false: never query it, not even by default.")
+    credentials: Flag = Field(default=True, description="false: use public sources only, not the account.")
     regions: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
-        default=(), description="Only these; left out: all.", examples=[["us-east-1", "eu-west-1"]]
+        default=(), description="Query only these; left out: all.", examples=[["us-east-1", "eu-west-1"]]
     )
     options: dict[Text, Text] = Field(
         default_factory=dict, description="What the cloud needs besides its own settings: profile, project, ..."
     )
     endpoints: dict[Text, Text] = Field(
-        default_factory=dict, description="Other addresses for its services, as a proxy or a test has them."
+        default_factory=dict, description="Other addresses of its services, for a proxy or a test."
     )
-    file: Text | None = Field(default=None, description="The pool or the script, seen from this file.")
+    file: Text | None = Field(default=None, description="Path of the pool or the script, relative to this file.")
 
 
 class Refresh(Spec):
-    """How a refresh goes about it."""
+    """Settings of a refresh."""
 
-    time_limit: Duration = Field(default=timedelta(minutes=5), description="After it, what is there counts.")
+    time_limit: Duration = Field(default=timedelta(minutes=5), description="After it, what was fetched by then counts.")
     price_jump: Annotated[Positive, Field(gt=1)] = Field(
-        default=3.0, description="A price that moves by more than this factor is held back."
+        default=3.0, description="Hold back a price that moves by more than this factor."
     )
 
 
@@ -60,7 +63,7 @@ class Clouds(Spec):
 
     @field_validator("clouds", mode="before")
     @classmethod
-    def _known(cls, value: Any) -> Any:
+    def _check_clouds(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             raise RefusedError("is not a mapping of clouds", "write `clouds:` and below it `NAME: {}` lines")
         for name in value:
@@ -71,13 +74,13 @@ class Clouds(Spec):
 
 @dataclass(frozen=True)
 class LoadedClouds:
-    """The file's content, and what stands in the files that it names, by cloud."""
+    """The file's content, and the contents of the files that it names, by cloud."""
 
     clouds: Clouds
     documents: Mapping[str, object]
 
     def settings(self, cloud: str) -> Settings:
-        """What the adapter of ``cloud`` is given."""
+        """Return the settings of the adapter of ``cloud``."""
         entry = self.clouds.clouds.get(cloud, CloudEntry())
         return Settings(
             endpoints=entry.endpoints,
@@ -88,18 +91,24 @@ class LoadedClouds:
         )
 
     def asked(self, named: tuple[str, ...]) -> dict[str, bool]:
-        """The clouds to ask, and whether each must answer: those ``named``, else those of the file, which must,
-        and those that are asked by default, which need not."""
+        """Return the clouds to query, and whether each must answer.
+
+        They are those ``named``, else those of the file, which must answer, and those that are queried by default,
+        which need not.
+        """
         if named:
             return dict.fromkeys(named, True)
         written = {name: True for name, entry in self.clouds.clouds.items() if entry.enabled}
-        off = {name for name, entry in self.clouds.clouds.items() if not entry.enabled}
-        by_default = {name: False for name, entry in CLOUDS.items() if entry.by_default and name not in off}
+        disabled = {name for name, entry in self.clouds.clouds.items() if not entry.enabled}
+        by_default = {name: False for name, entry in CLOUDS.items() if entry.by_default and name not in disabled}
         return {**by_default, **written}
 
 
 def load_clouds(path: Path, *, named: bool) -> LoadedClouds:
-    """The clouds file at ``path``; one that was not ``named`` may be missing. InvalidInputError for what is wrong."""
+    """Load the clouds file at ``path``; one that was not ``named`` may be missing.
+
+    InvalidInputError for what is wrong.
+    """
     if not named and not path.exists():
         return LoadedClouds(Clouds(), {})
     documents = read_documents(path)

@@ -1,5 +1,7 @@
-"""The deploy file: how machines are made in each cloud, where they call home, where Terraform keeps its state. No
-secret belongs into it: credentials come from each cloud's own chain."""
+"""Read the deploy file: how machines are made in each cloud, where they call home, where Terraform keeps its state.
+
+No secret belongs into it: credentials come from each cloud's own chain.
+"""
 
 from __future__ import annotations
 
@@ -29,35 +31,35 @@ from terraform.hosts import Host
 _LONGEST = timedelta(days=30)
 
 
-def _a_wait(value: timedelta) -> timedelta:
+def _check_wait(value: timedelta) -> timedelta:
     if not timedelta(0) < value <= _LONGEST:
         raise RefusedError("is no time to wait: more than 0, at most 30 days", "write a duration such as 15m")
     return value
 
 
-Wait = Annotated[Duration, AfterValidator(_a_wait)]
+Wait = Annotated[Duration, AfterValidator(_check_wait)]
 
 
-def _a_folder(value: str) -> str:
+def _check_folder(value: str) -> str:
     if not re.fullmatch(r"/[\w./-]+", value):
         raise RefusedError("is no absolute path of letters, digits and ._-", "write /mnt/scratch")
     return value
 
 
-def _a_public_key(value: str) -> str:
-    # Not shown: somebody may have given the private one.
+def _check_public_key(value: str) -> str:
+    # The value is not shown: somebody may have given the private key.
     if not re.fullmatch(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: .*)?", value):
         raise RefusedError("is not one line of a public key", "write it as in id_ed25519.pub: ssh-ed25519 AAAA... name")
     return value
 
 
-def _no_password(value: str) -> str:
+def _refuse_password(value: str) -> str:
     if ":" in value.partition("://")[2].partition("/")[0].rpartition("@")[0]:
         raise RefusedError("holds a password", "leave it to PGPASSWORD or ~/.pgpass")
     return value
 
 
-def _a_queue(value: str) -> str:
+def _check_queue_url(value: str) -> str:
     if not re.fullmatch(r"https?://[\w.:-]+(?:/[\w.-]+)*/\d{12}/[\w-]{1,80}", value):
         raise RefusedError(
             "is no URL of an SQS queue",
@@ -66,11 +68,11 @@ def _a_queue(value: str) -> str:
     return value
 
 
-PublicKey = Annotated[Text, AfterValidator(_a_public_key)]
+PublicKey = Annotated[Text, AfterValidator(_check_public_key)]
 StoreUrl = Annotated[Text, AfterValidator(a_store)]
 
 
-def _an_absolute_path(value: str) -> str:
+def _check_absolute_path(value: str) -> str:
     if not Path(value).is_absolute() and not value.startswith("~/"):
         raise RefusedError("is no absolute path", "begin it with / or ~/")
     return value
@@ -80,37 +82,37 @@ _URL = "write https://stepfare.example.com:7433"
 
 
 class CoordinatorEntry(Spec):
-    """Where the machines of a gang call home (docs/design/011-node-agent.md)."""
+    """The address where the machines of a gang call home (docs/design/011-node-agent.md)."""
 
     listen: Text = Field(
         default="127.0.0.1:0",
-        description="Address and port of this machine; port 0: a free one, the same each time.",
+        description="Address and port to listen on; port 0: a free one, the same each time.",
         examples=["0.0.0.0:7433"],
     )
     url: Text | None = Field(
         default=None,
-        description="How machines reach it; left out: only those on this machine can.",
+        description="URL by which machines reach it; left out: only those on this machine can.",
         examples=["https://stepfare.example.com:7433"],
     )
-    certificate: Text | None = Field(default=None, description="PEM file; without one it speaks plain http.")
+    certificate: Text | None = Field(default=None, description="PEM file; without one the service speaks plain http.")
     key: Text | None = Field(default=None, description="PEM file of the certificate's key.")
-    ca: Text | None = Field(default=None, description="PEM file of the authority that machines have to trust.")
+    ca: Text | None = Field(default=None, description="PEM file of the authority that machines must trust.")
     metrics_token: Reference | None = Field(
         default=None,
-        description="What a Prometheus server has to show; left out: only one on this machine is answered.",
+        description="Token that a Prometheus server must send; left out: only one on this machine is answered.",
         examples=["env:STEPFARE_METRICS_TOKEN"],
     )
 
     @field_validator("listen")
     @classmethod
-    def _an_address(cls, value: str) -> str:
+    def _check_address(cls, value: str) -> str:
         host, _, port = value.rpartition(":")
         if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
             raise RefusedError("is no address with a port", "write 127.0.0.1:7433")
         return value
 
     @model_validator(mode="after")
-    def _safe(self) -> CoordinatorEntry:
+    def _check_transport(self) -> CoordinatorEntry:
         if (self.certificate is None) != (self.key is None):
             raise RefusedError("a certificate and its key belong together", "give both, or none", at=("certificate",))
         if self.url is not None:
@@ -139,25 +141,25 @@ class CoordinatorEntry(Spec):
 
 
 class NetworkEntry(Spec):
-    """A network that is there already."""
+    """An existing network."""
 
     id: Text
-    subnets: dict[str, Text] = Field(description='By zone, or "" for the whole region.', min_length=1)
+    subnets: dict[str, Text] = Field(description='Subnets by zone, or "" for the whole region.', min_length=1)
 
 
 class RegionEntry(Spec):
-    """What differs from region to region."""
+    """Settings that differ from region to region."""
 
     image: Text | None = None
-    zone: Text | None = Field(default=None, description="For a cloud that asks for one where no price names it.")
+    zone: Text | None = Field(default=None, description="Zone, for a cloud that needs one where no price names it.")
     network: NetworkEntry | None = None
     checkpoint_bucket: Text | None = None
     checkpoint_url: StoreUrl | None = None
-    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = None
+    interruption_queue: Annotated[Text, AfterValidator(_check_queue_url)] | None = None
 
 
 class ReservedEntry(Spec):
-    """Capacity that was bought, as the cloud calls it."""
+    """Reserved capacity, as the cloud calls it."""
 
     id: Text = Field(examples=["cr-0123456789abcdef0", "capacity-block:cr-0123456789abcdef0"])
     region: Text
@@ -166,51 +168,51 @@ class ReservedEntry(Spec):
 
 
 class HostEntry(Spec):
-    """How to log in to one host of one's own."""
+    """Settings for logging in to one host of one's own."""
 
     port: Count = 22
     user: Text = "root"
-    host_key: PublicKey | None = Field(default=None, description="Its public key; without one any key is believed.")
-    private_address: Text | None = Field(default=None, description="How the other hosts reach it.")
+    host_key: PublicKey | None = Field(default=None, description="Its public key; without one any key is accepted.")
+    private_address: Text | None = Field(default=None, description="Address by which the other hosts reach it.")
 
 
 class CloudDeploy(Spec):
-    """How machines are made in one cloud. What is left out is made, or the cloud's own default."""
+    """Settings of machines in one cloud. What is left out is made, or the cloud's own default."""
 
     image: Text | None = Field(default=None, description="Machine image; left out: the cloud's current GPU image.")
-    zone: Text | None = Field(default=None, description="As below `regions`, which is where it mostly belongs.")
+    zone: Text | None = Field(default=None, description="As below `regions`, where it mostly belongs.")
     network: NetworkEntry | None = None
     disk_gib: Annotated[Count, Field(ge=10, le=2048)] = 200
-    checkpoint_bucket: Text | None = Field(default=None, description="What the machines may read and write.")
+    checkpoint_bucket: Text | None = Field(default=None, description="Bucket that the machines may read and write.")
     permissions_boundary: Text | None = Field(
         default=None, description="aws: ARN of the policy that bounds the role made for the bucket (docs/accounts.md)."
     )
     instance_profile: Text | None = Field(
-        default=None, description="aws: name of an instance profile that is there; then no role is made."
+        default=None, description="aws: name of an existing instance profile; then no role is made."
     )
     checkpoint_url: StoreUrl | None = Field(
         default=None,
-        description="Where checkpoints of jobs are kept, each below its job's name; by region, so that they are near.",
+        description="Where checkpoints are stored, each below its job's name; by region, so that they are near.",
         examples=["s3://example-checkpoints-us-east-1/stepfare"],
     )
     ssh_public_key: PublicKey | None = None
-    local_nvme: Annotated[Text, AfterValidator(_a_folder)] | None = Field(
+    local_nvme: Annotated[Text, AfterValidator(_check_folder)] | None = Field(
         default=None, description="Where to mount the machine's own disks.", examples=["/mnt/scratch"]
     )
     reservations: tuple[ReservedEntry, ...] = ()
     regions: dict[Text, RegionEntry] = Field(default_factory=dict)
-    hosts: dict[Text, HostEntry] = Field(default_factory=dict, description="static: by address.")
-    interruption_queue: Annotated[Text, AfterValidator(_a_queue)] | None = Field(
+    hosts: dict[Text, HostEntry] = Field(default_factory=dict, description="static: hosts by address.")
+    interruption_queue: Annotated[Text, AfterValidator(_check_queue_url)] | None = Field(
         default=None,
         description="aws: URL of an SQS queue, for this state alone, that EventBridge feeds (docs/accounts.md).",
         examples=["https://sqs.us-east-1.amazonaws.com/123456789012/stepfare-notices"],
     )
-    private_key_path: Annotated[Text, AfterValidator(_an_absolute_path)] | None = Field(
-        default=None, description="static: file of the key to log in with."
+    private_key_path: Annotated[Text, AfterValidator(_check_absolute_path)] | None = Field(
+        default=None, description="static: file of the private key to log in with."
     )
 
     @model_validator(mode="after")
-    def _hosts_that_can_be_reached(self) -> CloudDeploy:
+    def _check_hosts(self) -> CloudDeploy:
         for address, host in self.hosts.items():
             try:
                 Host(address, host.port, host.user, host.host_key, host.private_address)
@@ -220,29 +222,29 @@ class CloudDeploy(Spec):
 
     @property
     def queues(self) -> dict[str, str]:
-        """URLs of queues of interruptions, by region; "" is for all."""
-        named = {
+        """The URLs of queues of interruptions, by region; "" is for all."""
+        urls = {
             "": self.interruption_queue,
             **{name: region.interruption_queue for name, region in self.regions.items()},
         }
-        return {region: url for region, url in named.items() if url is not None}
+        return {region: url for region, url in urls.items() if url is not None}
 
     def store_of(self, job: str) -> str | None:
-        """The URL below which the checkpoints of a job are kept; None where the training says that itself."""
+        """Return the URL below which the checkpoints of a job are stored; None where the training says that itself."""
         return None if self.checkpoint_url is None else below(self.checkpoint_url, job)
 
     def in_region(self, region: str) -> CloudDeploy:
-        """With what is written for that region in place of what is written for all."""
-        special = self.regions.get(region)
-        if special is None:
+        """Return the settings with those of the region in place of those for all."""
+        overrides = self.regions.get(region)
+        if overrides is None:
             return self
         return self.model_copy(
-            update={name: value for name in RegionEntry.model_fields if (value := getattr(special, name)) is not None}
+            update={name: value for name in RegionEntry.model_fields if (value := getattr(overrides, name)) is not None}
         )
 
 
 class BackendEntry(Spec):
-    """Where Terraform keeps its states; credentials by the environment only."""
+    """The place where Terraform keeps its states; credentials by the environment only."""
 
     kind: Text = Field(default="local", examples=["s3"])
     settings: dict[Text, Text | Flag] = Field(
@@ -250,7 +252,7 @@ class BackendEntry(Spec):
     )
 
     @model_validator(mode="after")
-    def _one_that_works(self) -> BackendEntry:
+    def _check_backend(self) -> BackendEntry:
         try:
             Backend(self.kind, self.settings)
         except ValueError as error:
@@ -260,34 +262,40 @@ class BackendEntry(Spec):
 
 
 class Patience(Spec):
-    """How long to wait for what."""
+    """Timeouts of the controller."""
 
-    apply: Wait = Field(default=timedelta(minutes=30), description="For Terraform to make a gang.")
-    destroy: Wait = Field(default=timedelta(minutes=30), description="For Terraform to release one.")
-    meet: Wait = Field(default=timedelta(minutes=15), description="For all ranks to call home.")
+    apply: Wait = Field(default=timedelta(minutes=30), description="How long Terraform may take to make a gang.")
+    destroy: Wait = Field(default=timedelta(minutes=30), description="How long Terraform may take to release a gang.")
+    meet: Wait = Field(default=timedelta(minutes=15), description="How long to wait for all ranks to call home.")
     carry: Wait = Field(
         default=timedelta(minutes=15),
-        description="For a checkpoint to be copied to where its job goes on; then it is read across regions.",
+        description="How long to copy a checkpoint to where its job resumes; then it is read across regions.",
     )
-    lost: Wait = Field(default=timedelta(minutes=5), description="Without a word a machine is lost.")
-    shortage: Duration = Field(default=timedelta(hours=1), description="For so long a pool is taken to be short.")
+    lost: Wait = Field(
+        default=timedelta(minutes=5), description="A machine that does not report for this long is lost."
+    )
+    shortage: Duration = Field(
+        default=timedelta(hours=1), description="How long a pool counts as short after a refusal."
+    )
     quarantine: Duration = Field(
         default=timedelta(minutes=10),
-        description="For so long a pool is left that took machines back or lost them; twice as long each time again. "
-        "Under policy foresight that is all, of short pools too.",
+        description="How long a pool is avoided after an interruption or a loss; doubles with each repeat. "
+        "Under policy foresight it never doubles, and replaces `shortage` too.",
     )
-    again: Duration = Field(default=timedelta(days=1), description="For so long a job that lost its machines is tried.")
-    tries: Count = Field(default=20, description="Gangs made one after the other that saved nothing, then it is left.")
-    crashes: Count = Field(default=3, description="The same for a training that crashes.")
+    again: Duration = Field(default=timedelta(days=1), description="How long to retry a job that lost its machines.")
+    tries: Count = Field(default=20, description="Give up a job after this many gangs in a row that saved nothing.")
+    crashes: Count = Field(
+        default=3, description="Give up a job after this many crashes of the training in a row that saved nothing."
+    )
     early: Duration = Field(
-        default=timedelta(0), description="So long before its start a gang is made; costs more than was planned."
+        default=timedelta(0), description="Make a gang this long before its start; costs more than was planned."
     )
 
 
 class Deploy(Spec):
     """The deploy file; everything is optional."""
 
-    state: Annotated[Text, AfterValidator(_no_password)] | None = Field(
+    state: Annotated[Text, AfterValidator(_refuse_password)] | None = Field(
         default=None,
         description="URL of the state database; left out: a file in STEPFARE_HOME.",
         examples=["postgresql://stepfare@db.example.com/stepfare"],
@@ -296,22 +304,24 @@ class Deploy(Spec):
     backend: BackendEntry = BackendEntry()
     coordinator: CoordinatorEntry = CoordinatorEntry()
     heed_hints: Flag = Field(
-        default=True, description="Whether gangs move when a cloud only hints that it may take a machine back."
+        default=True, description="Whether gangs move when a cloud only hints that it may preempt a machine."
     )
     policy: Rule = Field(
         default=QUOTED_RULE,
-        description="What decides between spot, on-demand and waiting for jobs with a deadline: docs/policies.md. Left "
+        description="Policy that chooses spot, on-demand or waiting for jobs with a deadline: docs/policies.md. Left "
         "out: the policy that quotes are made for. A job keeps the policy that it was started with.",
     )
-    parallel: Annotated[Count, Field(le=64)] = Field(default=4, description="Gangs that are made at the same time.")
-    plugin_cache: Text | None = Field(default=None, description="Folder in which providers are kept.")
+    parallel: Annotated[Count, Field(le=64)] = Field(
+        default=4, description="The most gangs that are made at the same time."
+    )
+    plugin_cache: Text | None = Field(default=None, description="Folder in which providers are cached.")
     plugin_mirror: Text | None = Field(default=None, description="The only folder to take providers from.")
     pass_environment: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
-        default=(), description="Variables that Terraform gets beside those that the clouds' own tools read."
+        default=(), description="Variables that Terraform gets in addition to those that the clouds' own tools read."
     )
     secrets: dict[Text, SecretsEntry] = Field(
         default_factory=dict,
-        description="By team: what its job files may refer to with secret:env:NAME and secret:file:PATH.",
+        description="By team: secrets that its job files may refer to with secret:env:NAME and secret:file:PATH.",
         examples=[{"research": {"env": ["HF_TOKEN"], "files": ["/etc/stepfare/secrets/research"]}}],
     )
     patience: Patience = Patience()
@@ -320,7 +330,7 @@ class Deploy(Spec):
 
     @field_validator("policy", mode="before")
     @classmethod
-    def _a_rule(cls, value: Any) -> Any:
+    def _check_policy(cls, value: Any) -> Any:
         names = [rule.value for rule in Rule]
         if isinstance(value, str) and value not in names:
             raise RefusedError("is no policy", suggestion(value, names))
@@ -328,13 +338,13 @@ class Deploy(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_sections(cls, value: Any) -> Any:
-        """``coordinator:`` with nothing after it is the same as not writing it."""
+    def _drop_empty_sections(cls, value: Any) -> Any:
+        """Drop empty sections: ``coordinator:`` with nothing after it is the same as not writing it."""
         return {k: item for k, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @field_validator("clouds", mode="before")
     @classmethod
-    def _known(cls, value: Any) -> Any:
+    def _check_clouds(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             raise RefusedError(f"{shown(value)} is not a mapping of clouds", "write e.g. `clouds: {aws: {}}`")
         for name in value:
@@ -345,7 +355,7 @@ class Deploy(Spec):
         return {name: entry if entry is not None else {} for name, entry in value.items()}
 
     @model_validator(mode="after")
-    def _queues_where_they_exist(self) -> Deploy:
+    def _check_queues(self) -> Deploy:
         for name, entry in self.clouds.items():
             if entry.queues and name not in ANNOUNCING_CLOUDS:
                 those = ", ".join(sorted(ANNOUNCING_CLOUDS))
@@ -354,31 +364,37 @@ class Deploy(Spec):
 
     @property
     def names_policy(self) -> bool:
-        """Whether the file names a policy; else the default stands."""
+        """True if the file names a policy; else the default stands."""
         return "policy" in self.model_fields_set
 
     def stores_of(self, job: str) -> set[str]:
-        """Where the checkpoints of a job are kept, in whatever cloud and region."""
+        """Return where the checkpoints of a job are stored, in whatever cloud and region."""
         entries = [entry for cloud in self.clouds.values() for entry in map(cloud.in_region, ("", *cloud.regions))]
         return {store for entry in entries if (store := entry.store_of(job)) is not None}
 
     def secrets_of(self, team: str) -> SecretsEntry:
-        """What job files of the team may refer to."""
+        """Return the secrets that job files of the team may refer to."""
         return self.secrets.get(team, SecretsEntry())
 
     def cloud(self, name: str, region: str) -> CloudDeploy:
-        """What is written for a cloud and region; the defaults where nothing is."""
+        """Return the settings of a cloud and region; the defaults where nothing is written."""
         return self.clouds.get(name, CloudDeploy()).in_region(region)
 
 
 def deploy_path(given: Path | None, home: Path) -> tuple[Path, bool]:
-    """The deploy file to read, and whether somebody named it: as given, ``STEPFARE_DEPLOY``, else in ``home``."""
+    """Return the path of the deploy file, and whether somebody named it.
+
+    The path is as given, ``STEPFARE_DEPLOY``, else in ``home``.
+    """
     named = given or os.environ.get("STEPFARE_DEPLOY")  # noqa: TID251  this module is the edge
     return (Path(named).expanduser(), True) if named else (home / "deploy.yaml", False)
 
 
 def load_deploy(path: Path, *, named: bool) -> Deploy:
-    """The deploy file at ``path``; one that was not ``named`` may be missing. InvalidInputError for what is wrong."""
+    """Load the deploy file at ``path``; one that was not ``named`` may be missing.
+
+    InvalidInputError for what is wrong.
+    """
     if not named and not path.exists():
         return Deploy()
     documents = read_documents(path)

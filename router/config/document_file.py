@@ -1,4 +1,4 @@
-"""A file of one YAML document that is one value of a model: read with the place of everything that is wrong."""
+"""Read a file of one YAML document into a model, with the place of everything that is wrong."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read_one(path: Path, model: type[M]) -> M:
-    """The value in the file. InvalidInputError: no such file, not YAML, no or several documents, what the model
-    refuses; each problem with file, line and column."""
+    """Read the value in the file.
+
+    InvalidInputError: no such file, not YAML, no or several documents, what the model refuses; each problem with file,
+    line and column.
+    """
     kind = model.__name__.lower()
     documents = read_documents(path)
     if not documents:
@@ -39,8 +42,8 @@ def read_one(path: Path, model: type[M]) -> M:
 
 def _problems(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
     details = error.errors(include_url=False)
-    found = [(entry["loc"], entry.get("ctx", {}).get("error")) for entry in details]
-    misplaced = [((*loc, *cause.at), cause) for loc, cause in found if isinstance(cause, MisplacedError)]
-    if len(misplaced) < len(found):
+    causes = [(entry["loc"], entry.get("ctx", {}).get("error")) for entry in details]
+    misplaced = [((*loc, *cause.at), cause) for loc, cause in causes if isinstance(cause, MisplacedError)]
+    if len(misplaced) < len(causes):
         return problems_of(error, document, model)
     return [Problem(document.where(place), dotted(place), str(cause)) for place, cause in misplaced]

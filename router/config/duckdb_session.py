@@ -1,4 +1,4 @@
-"""DuckDB over files: in memory, within bounds, nothing loaded from a net."""
+"""Open DuckDB over files: in memory, within bounds, with nothing loaded from a network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @contextmanager
 def connect(memory: str = MEMORY, *, ordered: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection of one's own; what does not fit into ``memory`` goes to the folder for temporary files. ``ordered``:
-    rows of files keep their order."""
+    """Yield a connection of one's own.
+
+    What does not fit into ``memory`` goes to the folder for temporary files. ``ordered``: rows of files keep their
+    order.
+    """
     import duckdb
 
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -37,13 +40,13 @@ def connect(memory: str = MEMORY, *, ordered: bool = False) -> Iterator[duckdb.D
         try:
             yield connection
         except RuntimeError as error:
-            if "interrupted" in str(error):  # what DuckDB makes of Ctrl-C
+            if "interrupted" in str(error):  # This is how DuckDB reports Ctrl-C.
                 raise KeyboardInterrupt from None
             raise
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    """The rows of a relation by name, exact; moments in UTC."""
+    """Return the rows of a relation by name, exact; moments in UTC."""
     table = relation.to_arrow_table()
     values = [
         _moments(column) if str(column.type).startswith("timestamp") else column.to_pylist() for column in table.columns
@@ -52,7 +55,7 @@ def rows_of(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
 
 
 def _moments(column: pa.ChunkedArray) -> list[datetime | None]:
-    """Arrow would bring pandas along for them, which takes long to import."""
+    """Return the moments of a column. Arrow itself would import pandas for them, which takes long."""
     import pyarrow as pa
 
     since = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
@@ -60,11 +63,11 @@ def _moments(column: pa.ChunkedArray) -> list[datetime | None]:
 
 
 def parquet(paths: Sequence[Path]) -> str:
-    """The files as one relation for a FROM; each must be there, at least one."""
+    """Return the files as one relation for a FROM; each must be there, at least one."""
     names = ", ".join(text(glob.escape(str(path))) for path in paths)
     return f"read_parquet([{names}], hive_partitioning = false, union_by_name = true)"
 
 
 def text(value: str) -> str:
-    """A text within SQL, where no parameter can stand."""
+    """Return a text within SQL, where no parameter can stand."""
     return "'" + value.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""Which files are meant by the paths, folders and globs on a command line."""
+"""Find the files that the paths, folders and globs on a command line mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError, Problem
 
-# These names never hold jobs, so that a folder of jobs may carry its limits.
+# Files of these names never hold jobs, so that a folder of jobs may carry its limits.
 LIMITS_NAMES = frozenset({"limits.yaml", "limits.yml"})
 _SUFFIXES = frozenset({".yaml", ".yml"})
 
@@ -24,21 +24,21 @@ class FoundFiles:
 
 
 def find_files(paths: Sequence[Path | str], *, limits_will_do: bool = False) -> FoundFiles:
-    """Files as given, folders with all below them (hidden ones left out), globs (``**`` too).
+    """Find files as given, folders with all below them (hidden ones left out), globs (``**`` too).
 
-    InvalidInputError names every path that leads nowhere: no such file, a glob without match, a folder without
-    YAML files; and, unless ``limits_will_do``, limits files without a job file.
+    InvalidInputError names every path that leads nowhere: no such file, a glob without match, a folder without YAML
+    files; and, unless ``limits_will_do``, limits files without a job file.
     """
-    found: dict[Path, Path] = {}
+    by_real_path: dict[Path, Path] = {}
     problems: list[Problem] = []
     for path in paths:
         files = list(_expand(str(path)))
         if not files:
-            problems.append(_nothing(str(path)))
+            problems.append(_missing_problem(str(path)))
         for file in files:
-            found.setdefault(file.resolve(), file)
-    jobs = tuple(file for file in found.values() if file.name not in LIMITS_NAMES)
-    limits = tuple(file for file in found.values() if file.name in LIMITS_NAMES)
+            by_real_path.setdefault(file.resolve(), file)
+    jobs = tuple(file for file in by_real_path.values() if file.name not in LIMITS_NAMES)
+    limits = tuple(file for file in by_real_path.values() if file.name in LIMITS_NAMES)
     if not problems and not jobs and not (limits and limits_will_do):
         if limits:
             remedy = "give the limits with --limits, and the job files or their folder as PATH"
@@ -52,7 +52,7 @@ def find_files(paths: Sequence[Path | str], *, limits_will_do: bool = False) -> 
 
 def _expand(path: str) -> Iterator[Path]:
     if Path(path).is_dir():
-        yield from _inside(path)
+        yield from _walk_folder(path)
     elif os.path.lexists(path):
         yield Path(path)
     elif glob.has_magic(path):
@@ -61,7 +61,7 @@ def _expand(path: str) -> Iterator[Path]:
                 yield Path(match)
 
 
-def _inside(folder: str) -> Iterator[Path]:
+def _walk_folder(folder: str) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
@@ -69,7 +69,7 @@ def _inside(folder: str) -> Iterator[Path]:
                 yield Path(place) / name
 
 
-def _nothing(path: str) -> Problem:
+def _missing_problem(path: str) -> Problem:
     if Path(path).is_dir():
         return Problem(path, "", "holds no .yaml or .yml file", "put job files there, or name another folder")
     if glob.has_magic(path):

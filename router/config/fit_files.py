@@ -1,4 +1,4 @@
-"""What was learned of recorded weather, on disk."""
+"""Read the fit of recorded spot availability from disk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from router.spot.availability.fit import WeatherFit, fit_from_json
 
 
 def read_fit(file: Path) -> WeatherFit | None:
-    """None where none was kept. InvalidInputError for a file that is none of ours."""
+    """Return the fit in the file, or None where none was stored. InvalidInputError for a file that is none of ours."""
     if not file.exists():
         return None
     try:
         return fit_from_json(text_of(file))
     except (ValueError, TypeError, KeyError) as error:
         raise InvalidInputError.single(
-            f"is no fit of weather: {error}", where=str(file), remedy="learn it again: stepfare quotes fit"
+            f"is no fit of spot availability: {error}", where=str(file), remedy="learn it again: stepfare quotes fit"
         ) from None

@@ -1,4 +1,4 @@
-"""Jobs from YAML files: everything that is wrong with all of them is collected and raised at once, with its place."""
+"""Read jobs from YAML files; everything that is wrong with all of them is raised at once, with its place."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LoadedJobs:
         return zip(self.jobs, self.documents, strict=True)
 
     def where(self, name: str, path: FieldPath = ()) -> str:
-        """``file:line:column`` of a field of the job of that name; KeyError for another name."""
+        """Return ``file:line:column`` of a field of the job of that name; KeyError for another name."""
         for job, document in self:
             if job.name == name:
                 return document.where(path)
@@ -38,22 +38,22 @@ class LoadedJobs:
 
 
 def read_jobs(paths: Sequence[Path | str], now: datetime) -> tuple[Job, ...]:
-    """The jobs of all files, folders (recursive) and globs; :func:`load_jobs` without the places."""
+    """Return the jobs of all files, folders (recursive) and globs; :func:`load_jobs` without the places."""
     return load_jobs(paths, now).jobs
 
 
 def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
-    """The jobs of all files, folders (recursive) and globs, each with its place. A file may hold several documents,
-    a file named limits.yaml holds none.
+    """Load the jobs of all files, folders (recursive) and globs, each with its place.
 
-    InvalidInputError carries every problem of every file: no such file, not YAML, what the model refuses, two jobs of
-    one name, a deadline that has passed at ``now`` or that lies before the earliest start, a time that is more than a
-    year away; not ``own_deadlines``: deadlines are not looked at, another one counts.
+    A file may hold several documents; a file named limits.yaml holds none. InvalidInputError carries every problem of
+    every file: no such file, not YAML, what the model refuses, two jobs of one name, a deadline that has passed at
+    ``now`` or that lies before the earliest start, a time that is more than a year away. Not ``own_deadlines``:
+    deadlines are not checked, since another one counts.
     """
-    found = find_files(paths)
+    files = find_files(paths)
     problems: list[Problem] = []
     loaded: list[tuple[Job, Document]] = []
-    for file in found.jobs:
+    for file in files.jobs:
         try:
             documents = read_documents(file)
         except InvalidInputError as error:
@@ -64,25 +64,25 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
             problems.append(Problem(str(file), "", "holds no job", remedy))
         for document in documents:
             try:
-                loaded.append((_job(document), document))
+                loaded.append((_read_job(document), document))
             except InvalidInputError as error:
                 problems += error.problems
-    problems += _out_of_time(loaded, now) if own_deadlines else ()
-    problems += _too_far(loaded, now, own_deadlines=own_deadlines)
-    problems += _same_names(loaded)
+    problems += _deadline_problems(loaded, now) if own_deadlines else ()
+    problems += _horizon_problems(loaded, now, own_deadlines=own_deadlines)
+    problems += _name_problems(loaded)
     if problems:
         raise InvalidInputError(problems)
     return LoadedJobs(tuple(job for job, _ in loaded), tuple(document for _, document in loaded))
 
 
-def _job(document: Document) -> Job:
-    """The job of one document; InvalidInputError with everything wrong in it."""
+def _read_job(document: Document) -> Job:
+    """Return the job of one document; InvalidInputError with everything wrong in it."""
     fields: Any = document.plain()
     if not isinstance(fields, dict):
         what = "a job is a mapping of fields" + (", not a list" if isinstance(fields, list) else "")
         remedy = "write jobs one after the other, with a line --- between them"
         raise InvalidInputError.single(what, where=document.where(), remedy=remedy)
-    if foreign := _foreign(fields, document):
+    if foreign := _foreign_problem(fields, document):
         raise InvalidInputError([foreign])
     try:
         return Job.model_validate(fields)
@@ -90,8 +90,8 @@ def _job(document: Document) -> Job:
         raise InvalidInputError(problems_of(error, document, Job)) from None
 
 
-def _foreign(fields: dict[str, Any], document: Document) -> Problem | None:
-    """One problem instead of twenty for a file that is something else."""
+def _foreign_problem(fields: dict[str, Any], document: Document) -> Problem | None:
+    """Return one problem instead of twenty for a file that is something else."""
     if "resources" in fields and not {"gang", "workload"} & set(fields):
         remedy = f"turn it into a job: stepfare import sky {document.file}"
         return Problem(document.where(), "", "looks like a SkyPilot task, not a job", remedy)
@@ -101,7 +101,7 @@ def _foreign(fields: dict[str, Any], document: Document) -> Problem | None:
     return None
 
 
-def _out_of_time(loaded: Sequence[tuple[Job, Document]], now: datetime) -> Iterator[Problem]:
+def _deadline_problems(loaded: Sequence[tuple[Job, Document]], now: datetime) -> Iterator[Problem]:
     for job, document in loaded:
         if job.deadline is None:
             continue
@@ -117,8 +117,10 @@ def _out_of_time(loaded: Sequence[tuple[Job, Document]], now: datetime) -> Itera
             yield Problem(document.where(("deadline",)), "deadline", what, remedy)
 
 
-def _too_far(loaded: Sequence[tuple[Job, Document]], now: datetime, *, own_deadlines: bool) -> Iterator[Problem]:
-    """Report times beyond what is planned: with them a plan would have slots without end."""
+def _horizon_problems(
+    loaded: Sequence[tuple[Job, Document]], now: datetime, *, own_deadlines: bool
+) -> Iterator[Problem]:
+    """Yield a problem for each time beyond what is planned: with them a plan would have slots without end."""
     for job, document in loaded:
         for field, moment in (("earliest_start", job.earliest_start), ("deadline", job.deadline)):
             if moment is None or (field == "deadline" and not own_deadlines):
@@ -130,7 +132,7 @@ def _too_far(loaded: Sequence[tuple[Job, Document]], now: datetime, *, own_deadl
             yield Problem(document.where(("max_wait",)), "max_wait", what, f"write {PLANNING_SPAN.days}d or less")
 
 
-def _same_names(loaded: Sequence[tuple[Job, Document]]) -> Iterator[Problem]:
+def _name_problems(loaded: Sequence[tuple[Job, Document]]) -> Iterator[Problem]:
     first: dict[str, Document] = {}
     for job, document in loaded:
         if job.name in first:

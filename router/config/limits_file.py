@@ -1,4 +1,4 @@
-"""The limits file: quotas, reservations, discounts, budgets, read with the place of everything that is wrong."""
+"""Read the limits file: quotas, reservations, discounts, budgets, with the place of everything that is wrong."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ class LoadedLimits:
 
 
 def read_limits(path: Path) -> Limits:
-    """The limits of a file; :func:`load_limits` without the places."""
+    """Return the limits of a file; :func:`load_limits` without the places."""
     return load_limits(path).limits
 
 
 def load_limits(path: Path) -> LoadedLimits:
-    """The limits of a file of one document; an empty file limits nothing. InvalidInputError carries everything that is
-    wrong: no such file, not YAML, a second document, what the model refuses."""
+    """Load the limits of a file of one document; an empty file limits nothing.
+
+    InvalidInputError carries everything that is wrong: no such file, not YAML, a second document, what the model
+    refuses.
+    """
     documents = read_documents(path)
     if not documents:
         return LoadedLimits(Limits.none(), None)
@@ -56,7 +59,7 @@ def load_limits(path: Path) -> LoadedLimits:
 
 
 def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Problem, ...]:
-    """Report the budgets of teams of which no job is: they limit nothing, and a name may be misspelt.
+    """Return problems for the budgets of teams without a job: they limit nothing, and a name may be misspelt.
 
     A team whose name is near to one of ``teams`` without a budget has a problem of its own; the others share one, since
     a file of limits may serve other nights.
@@ -65,21 +68,21 @@ def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Pr
     if document is None or not teams:
         return ()
     budgeted = {entry.team for entry in loaded.limits.teams}
-    found: list[Problem] = []
-    idle: list[tuple[int, str]] = []
+    problems: list[Problem] = []
+    unknown: list[tuple[int, str]] = []
     for index, entry in enumerate(loaded.limits.teams):
         if entry.team in teams:
             continue
         near = nearest(entry.team, set(teams) - budgeted)
         if near is None:
-            idle.append((index, entry.team))
+            unknown.append((index, entry.team))
             continue
         what = f"no job here is of team {entry.team!r}: its budget limits nothing"
-        found.append(
+        problems.append(
             Problem(document.where(("teams", index, "team")), f"teams[{index}].team", what, f"did you mean {near}?")
         )
-    if idle:
-        names = ", ".join(name for _, name in idle)
-        what = f"no job here is of {'team' if len(idle) == 1 else 'the teams'} {names}: nothing is limited by that"
-        found.append(Problem(document.where(("teams", idle[0][0], "team")), "teams", what, ""))
-    return tuple(found)
+    if unknown:
+        names = ", ".join(name for _, name in unknown)
+        what = f"no job here is of {'team' if len(unknown) == 1 else 'the teams'} {names}: nothing is limited by that"
+        problems.append(Problem(document.where(("teams", unknown[0][0], "team")), "teams", what, ""))
+    return tuple(problems)

@@ -1,4 +1,4 @@
-"""Who is told what, as the deploy file says it; and references to the environment, where secrets are."""
+"""Define the notifications of the deploy file, and references to the environment, where secrets are."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ _PREFIX = "env:"
 _NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
 
 
-def _a_reference(value: str) -> str:
-    # Not shown: somebody may have written the secret itself.
+def _check_reference(value: str) -> str:
+    # The value is not shown: somebody may have written the secret itself.
     if not _NAME.fullmatch(value):
         raise RefusedError("is no reference to the environment", "write env:NAME, and set NAME where the command runs")
     return value
 
 
-Reference = Annotated[Text, AfterValidator(_a_reference)]
+Reference = Annotated[Text, AfterValidator(_check_reference)]
 
 
 def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str:
-    """What ``env:NAME`` stands for. InvalidInputError, without any value, when it is not set or empty."""
+    """Return the value that ``env:NAME`` refers to.
+
+    InvalidInputError, without any value, when it is not set or empty.
+    """
     name = reference.removeprefix(_PREFIX)
     value = environment.get(name, "").strip()
     if not value:
@@ -38,7 +41,7 @@ def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str
 
 
 class Happening(StrEnum):
-    """What people can be told of."""
+    """The kinds of events that people can be notified of."""
 
     FAILED = "failed"
     INTERRUPTED = "interrupted"
@@ -57,9 +60,9 @@ class NotifyEntry(Spec):
         examples=[["env:SLACK_URL", "env:MAIL_URL"]],
     )
     events: Annotated[tuple[Happening, ...], BeforeValidator(as_many)] = Field(
-        default=tuple(Happening), description="What is told; left out: everything."
+        default=tuple(Happening), description="Events to report; left out: all."
     )
 
     def addresses(self, environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The addresses themselves. InvalidInputError for one that is not set."""
+        """Return the addresses themselves. InvalidInputError for one that is not set."""
         return tuple(looked_up(url, environment, f"notify.urls[{i}]") for i, url in enumerate(self.urls))

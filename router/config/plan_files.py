@@ -1,4 +1,4 @@
-"""Plans on disk."""
+"""Read plans from disk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from router.planning.plan_json import plan_from_json
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file. InvalidInputError when it cannot be read, is no plan, or was edited."""
+    """Return the plan in a file. InvalidInputError when it cannot be read, is no plan, or was edited."""
     return plan_from_json(text_of(path), str(path))
 
 
 def text_of(path: Path) -> str:
-    """What is in a file. InvalidInputError when it cannot be read, or is no text."""
+    """Return the text of a file. InvalidInputError when it cannot be read, or is no text."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The static pool's file: hosts of one's own."""
+"""Read the static pool's file: hosts of one's own."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from router.config.document_file import read_one
 
 
 def read_pool(path: Path) -> Pool:
-    """The pool in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
+    """Return the pool in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
     return read_one(path, Pool)

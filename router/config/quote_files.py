@@ -1,4 +1,4 @@
-"""Quotes on disk: a file each in one folder, never changed; beside it what became of it when it was accepted.
+"""Store quotes on disk: a file each in one folder, never changed, and beside it the acceptance when it was accepted.
 
 A file appears whole or not at all, so that any number of commands may write at once.
 """
@@ -21,8 +21,11 @@ _LEAST_PREFIX = 4
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """That a quote was made a plan of: ``at`` (UTC, ISO), by whom, the plan's digest and that of the job in it, and the
-    ceiling of the job's cost in dollars."""
+    """The acceptance of a quote as a plan.
+
+    ``at`` (UTC, ISO) is when, ``who`` by whom; ``plan`` is the plan's digest, ``job_digest`` that of the job in it, and
+    ``ceiling_usd`` the ceiling of the job's cost in dollars.
+    """
 
     quote_id: str
     at: str
@@ -33,47 +36,50 @@ class Acceptance:
 
 
 def keep_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
-    """Stores them; their ids. OSError where the folder cannot be written."""
-    found = []
+    """Store the quotes, and return their ids. OSError where the folder cannot be written."""
+    ids = []
     for quote in quotes:
         name: str = quote_content(quote)["quote_id"]
         _put(folder / f"{name}.json", quote_to_json(quote))
-        found.append(name)
-    return tuple(found)
+        ids.append(name)
+    return tuple(ids)
 
 
 def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, Acceptance | None], ...]:
-    """All of them by the moment at which they were asked, then id. InvalidInputError for a file that is damaged."""
+    """Return all quotes by the moment at which they were asked, then id. InvalidInputError for a damaged file."""
     paths = [p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED)]
-    found = [(path.stem, read_quote(path), acceptance(folder, path.stem)) for path in paths]
-    return tuple(sorted(found, key=lambda each: (each[1].asked_at, each[0])))
+    quotes = [(path.stem, read_quote(path), acceptance(folder, path.stem)) for path in paths]
+    return tuple(sorted(quotes, key=lambda each: (each[1].asked_at, each[0])))
 
 
 def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
-    """By its id, or the first digits of it. InvalidInputError where there is none or are several."""
+    """Find a quote by its id, or the first digits of it. InvalidInputError where there is none or are several."""
     digits = name.removeprefix("quote-")
     known = sorted(p.stem for p in folder.glob("quote-*.json") if not p.name.endswith(_ACCEPTED))
-    fitting = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
-    if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(fitting) != 1:
-        what = f"names {len(fitting)} quotes" if len(fitting) > 1 else "names no stored quote"
+    matches = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
+    if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(matches) != 1:
+        what = f"names {len(matches)} quotes" if len(matches) > 1 else "names no stored quote"
         if len(digits) < _LEAST_PREFIX:
             what = f"is too short: {_LEAST_PREFIX} digits at least"
         raise InvalidInputError.single(f"{name!r} {what}", remedy="`stepfare quotes list` shows them")
-    return fitting[0], read_quote(folder / f"{fitting[0]}.json")
+    return matches[0], read_quote(folder / f"{matches[0]}.json")
 
 
 def read_quote(path: Path) -> Quote:
-    """The quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
+    """Return the quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
     return quote_from_json(text_of(path), str(path))
 
 
 def accept(folder: Path, acceptance: Acceptance) -> None:
-    """Writes down that a quote was accepted; a later acceptance replaces an earlier one."""
+    """Store that a quote was accepted; a later acceptance replaces an earlier one."""
     _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(asdict(acceptance), indent=2, sort_keys=True) + "\n")
 
 
 def acceptance(folder: Path, name: str) -> Acceptance | None:
-    """Of the quote of that id; None where it was not accepted. InvalidInputError for a file that is damaged."""
+    """Return the acceptance of the quote of that id; None where it was not accepted.
+
+    InvalidInputError for a damaged file.
+    """
     path = folder / f"{name}{_ACCEPTED}"
     try:
         return Acceptance(**json.loads(path.read_text(encoding="utf-8")))

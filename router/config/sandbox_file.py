@@ -1,4 +1,4 @@
-"""The sandbox's script: stock, prices and notices over time."""
+"""Read the sandbox's script: stock, prices and notices over time."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from router.config.document_file import read_one
 
 
 def read_sandbox(path: Path) -> Script:
-    """The script in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
+    """Return the script in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
     return read_one(path, Script)

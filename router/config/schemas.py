@@ -1,4 +1,4 @@
-"""The JSON Schema of every YAML file that a user writes, by the word that `stepfare schema` takes."""
+"""Return the JSON Schema of every YAML file that a user writes, by the word that `stepfare schema` takes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from router.config.showback_file import Showback
 from router.jobs.schema import KINDS as JOB_KINDS
 from router.jobs.schema import Schema, or_one, schema_for, schema_of
 
-_MORE: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
+_MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
     {
         "clouds": (Clouds, "A stepfare clouds file"),
         "deploy": (Deploy, "How stepfare makes machines"),
@@ -24,14 +24,14 @@ _MORE: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
         "showback": (Showback, "Whose accounts the clouds bill"),
     }
 )
-KINDS = (*JOB_KINDS, *_MORE)
+KINDS = (*JOB_KINDS, *_MODELS)
 
 
 def schema_of_file(kind: str) -> Schema:
-    """The schema of a file of this kind (one of ``KINDS``); KeyError for another."""
+    """Return the schema of a file of this kind (one of ``KINDS``); KeyError for another."""
     if kind in JOB_KINDS:
         return schema_of(kind)
-    model, title = _MORE[kind]
+    model, title = _MODELS[kind]
     schema = schema_for(model, kind, title)
     if model is Clouds:
         or_one(schema["$defs"]["CloudEntry"]["properties"], "regions")

@@ -1,4 +1,7 @@
-"""Which secrets of the machine that applies the job files of a team may refer to, as the deploy file says it."""
+"""Define the secrets that job files of a team may refer to, as the deploy file lists them.
+
+They are secrets of the machine that applies.
+"""
 
 from __future__ import annotations
 
@@ -9,36 +12,36 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from router.jobs.fields import RefusedError, Spec, Text, as_many
 
-# Every team may name these: whoever applies exported them for jobs.
+# Every team may name these variables: whoever applies exported them for jobs.
 FOR_JOBS = "STEPFARE_JOB_"
 
 
-def _a_variable(value: str) -> str:
+def _check_variable(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", value):
         raise RefusedError("is no name of a variable", "write HF_TOKEN, or RESEARCH_* for all that begin so")
     return value
 
 
-def _a_place(value: str) -> str:
+def _check_path(value: str) -> str:
     if not re.match(r"(?:~?/)[^\0]*[^/\0]", value):
         raise RefusedError("is no absolute path below the root", "write a file or folder: /etc/stepfare/secrets")
     return value
 
 
 class SecretsEntry(Spec):
-    """What job files of one team may refer to, beside variables that begin with ``STEPFARE_JOB_``."""
+    """Secrets that job files of one team may refer to, beside variables that begin with ``STEPFARE_JOB_``."""
 
-    env: Annotated[tuple[Annotated[Text, AfterValidator(_a_variable)], ...], BeforeValidator(as_many)] = Field(
+    env: Annotated[tuple[Annotated[Text, AfterValidator(_check_variable)], ...], BeforeValidator(as_many)] = Field(
         default=(), description="Variables; a * at the end stands for any rest.", examples=[["HF_TOKEN", "RESEARCH_*"]]
     )
-    files: Annotated[tuple[Annotated[Text, AfterValidator(_a_place)], ...], BeforeValidator(as_many)] = Field(
+    files: Annotated[tuple[Annotated[Text, AfterValidator(_check_path)], ...], BeforeValidator(as_many)] = Field(
         default=(),
         description="Files, and folders with all that is below them.",
         examples=[["/etc/stepfare/secrets/research"]],
     )
 
     def allows_variable(self, name: str) -> bool:
-        """Whether a job may refer to the variable."""
+        """Return whether a job may refer to the variable."""
         if name.startswith(FOR_JOBS):
             return True
         return any(

@@ -1,4 +1,7 @@
-"""The showback file: whose accounts the clouds bill, and what their bills call things. No secret belongs into it."""
+"""Read the showback file: whose accounts the clouds bill, and what their bills call things.
+
+No secret belongs into it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from pydantic import Field
 from router.config.document_file import read_one
 from router.jobs.fields import Spec, Text
 
-# What a FOCUS file has to name and nobody said.
+# The value of a field that a FOCUS file must have and nobody gave.
 UNKNOWN = "__unknown__"
 
 
 class Services(Spec):
-    """What the bill calls each service; a name stands for one service alone."""
+    """Names of services on the bill; a name stands for one service alone."""
 
     machine: Text = "Machines"
     disk: Text = "Disks"
@@ -24,21 +27,23 @@ class Services(Spec):
 
 
 class Account(Spec):
-    """Who bills what a cloud sells, to which account."""
+    """The issuer of a cloud's bills, and the account that it bills."""
 
     billing_account_id: Text = Field(description="The payer account, in quotes.", examples=["111122223333"])
-    billing_account_name: Text | None = Field(default=None, description="Left out: its id.")
+    billing_account_name: Text | None = Field(default=None, description="Name of the account; left out: its id.")
     billing_account_type: Text = Field(
-        default="Account", description="In the cloud's own words.", examples=["Payer Account"]
+        default="Account", description="Type of the account, in the cloud's own words.", examples=["Payer Account"]
     )
     sub_account_id: Text | None = Field(default=None, description="The linked account, project or subscription.")
-    sub_account_name: Text | None = Field(default=None, description="Left out: its id.")
+    sub_account_name: Text | None = Field(default=None, description="Name of the account; left out: its id.")
     sub_account_type: Text | None = Field(default=None, examples=["Linked Account"])
     provider: Text | None = Field(
-        default=None, description="Who sells; left out: the name that stepfare has for the cloud.", examples=["AWS"]
+        default=None,
+        description="Name of the seller; left out: the name that stepfare has for the cloud.",
+        examples=["AWS"],
     )
-    host: Text | None = Field(default=None, description="Whose hardware it runs on; left out: the provider's.")
-    issuer: Text | None = Field(default=None, description="Who sends the bill; left out: the provider.")
+    host: Text | None = Field(default=None, description="Owner of the hardware; left out: the provider.")
+    issuer: Text | None = Field(default=None, description="Sender of the bill; left out: the provider.")
     services: Services = Services()
     regions: dict[Text, Text] = Field(
         default_factory=dict,
@@ -50,26 +55,26 @@ class Account(Spec):
 class Showback(Spec):
     """The showback file; everything is optional."""
 
-    accounts: dict[Text, Account] = Field(default_factory=dict, description="By cloud: aws, gcp, ...")
+    accounts: dict[Text, Account] = Field(default_factory=dict, description="Accounts by cloud: aws, gcp, ...")
     otherwise: Account = Field(
         default=Account(billing_account_id=UNKNOWN),
-        description="Of clouds that are not named above, and of what people added without a cloud.",
+        description="Account of clouds that are not named above, and of what people added without a cloud.",
     )
 
     def account(self, cloud: str) -> Account:
-        """Of a cloud ("": of none), with names, provider, host and issuer filled in: FOCUS wants them."""
-        found = self.accounts.get(cloud, self.otherwise)
-        provider = found.provider or cloud or UNKNOWN
-        known = {
-            "billing_account_name": found.billing_account_name or found.billing_account_id,
-            "sub_account_name": found.sub_account_name or found.sub_account_id,
+        """Return the account of a cloud ("": of none), with the names, provider, host and issuer that FOCUS wants."""
+        account = self.accounts.get(cloud, self.otherwise)
+        provider = account.provider or cloud or UNKNOWN
+        defaults = {
+            "billing_account_name": account.billing_account_name or account.billing_account_id,
+            "sub_account_name": account.sub_account_name or account.sub_account_id,
             "provider": provider,
-            "host": found.host or provider,
-            "issuer": found.issuer or provider,
+            "host": account.host or provider,
+            "issuer": account.issuer or provider,
         }
-        return found.model_copy(update=known)
+        return account.model_copy(update=defaults)
 
 
 def read_showback(path: Path) -> Showback:
-    """The file. InvalidInputError carries everything that is wrong, each with file and line."""
+    """Read the file. InvalidInputError carries everything that is wrong, each with file and line."""
     return read_one(path, Showback)

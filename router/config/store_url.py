@@ -1,4 +1,4 @@
-"""URLs of places for checkpoints, as the deploy file names them."""
+"""Validate URLs of checkpoint stores, as the deploy file names them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
 
 
 def a_store(value: str) -> str:
-    """The URL without a slash at its end. RefusedError for what is none, or holds credentials; it shows nothing of
-    them."""
+    """Return the URL without a slash at its end.
+
+    RefusedError for a value that is no such URL, or holds credentials; it shows nothing of them.
+    """
     try:
         parts = urlsplit(value)
     except ValueError:
@@ -28,14 +30,14 @@ def a_store(value: str) -> str:
             raise RefusedError("is no folder of a machine", "write file:///PATH")
     elif not parts.netloc.rpartition("@")[2]:
         raise RefusedError("names no bucket", _WRITE)
-    words = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-    if parts.fragment or words - (S3_WORDS if parts.scheme == "s3" else set()):
+    parameters = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if parts.fragment or parameters - (S3_WORDS if parts.scheme == "s3" else set()):
         raise RefusedError("holds more than a place", f"after ? only s3:// may say {', '.join(sorted(S3_WORDS))}")
     path, mark, query = value.partition("?")
     return f"{path.rstrip('/')}{mark}{query}"
 
 
 def below(url: str, name: str) -> str:
-    """The place of that name inside another."""
+    """Return the URL of that name below another URL."""
     path, mark, query = url.partition("?")
     return f"{path}/{name}{mark}{query}"

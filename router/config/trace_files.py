@@ -1,9 +1,9 @@
-"""Traces of spot availability as JSON, one zone a file, and prices beside them.
+"""Read traces of spot availability as JSON, one zone a file, and prices beside them.
 
 A trace: ``{"metadata": {"gap_seconds": 600, "zone": ..., "spot_price_per_hour": ..., "on_demand_price_per_hour": ...},
-"data": [n0, n1, null, ...]}``: machines that could be had, tick by tick; null: nobody looked. Prices, in a file of the
-same name in another folder: ``{"metadata": {"gap_seconds": ..., "on_demand_price_per_hour": ...}, "changes": [[tick,
-dollars_per_hour], ...]}``. All other metadata but ``first_tick`` are left alone.
+"data": [n0, n1, null, ...]}``: machines that could be obtained, tick by tick; null: nobody looked. Prices, in a file of
+the same name in another folder: ``{"metadata": {"gap_seconds": ..., "on_demand_price_per_hour": ...}, "changes":
+[[tick, dollars_per_hour], ...]}``. All other metadata but ``first_tick`` are ignored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def read_traces(
     holes: Holes = Holes.REFUSE,
     tick_s: int | None = None,
 ) -> Series:
-    """The zones of a trace file, of a folder of them, or of a folder with ``zones.csv``
-    (:mod:`router.config.trace_table`).
+    """Read the zones of a trace file, of a folder of them, or of a folder with ``zones.csv``.
 
-    ``prices``: the folder with a price file for each; ``listed``: for zones that have no price anywhere.
-    InvalidInputError carries all that is wrong: no file, not JSON, fields that are missing or not what they should be,
-    prices that are not above zero, holes unless ``holes`` says what they count as, clocks that do not agree.
+    :mod:`router.config.trace_table` reads the latter. ``prices``: the folder with a price file for each; ``listed``:
+    for zones that have no price anywhere. InvalidInputError carries all that is wrong: no file, not JSON, fields that
+    are missing or not what they should be, prices that are not above zero, holes unless ``holes`` says what they count
+    as, clocks that do not agree.
     """
     if (path / ZONES).is_file():
         return on_one_clock(read_table(path, holes=holes, listed=listed), tick_s)
@@ -43,60 +43,64 @@ def read_traces(
         raise InvalidInputError.single(
             "there is no trace", where=str(path), remedy=f"a folder with *.json, or with {ZONES} and tables"
         )
-    found, parts, first = Found(), [], dict[str, int]()
+    problems, parts, first = Found(), [], dict[str, int]()
     for file in files:
-        content = _read(file, found)
+        content = _read(file, problems)
         priced = prices / file.name if prices is not None else None
-        part = None if content is None else _zone(file, content, priced, listed, holes, found)
+        part = None if content is None else _zone(file, content, priced, listed, holes, problems)
         if part is not None and content is not None:
             parts.append((str(file), *part))
             first[str(file)] = content["metadata"].get("first_tick", 0)
     for name, tick in first.items():
         if tick != (other := next(iter(first.values()))):
-            found.add(name, "metadata.first_tick", f"begins at tick {tick}, others at {other}", "cut them to one time")
-    found.check()
+            problems.add(
+                name, "metadata.first_tick", f"begins at tick {tick}, others at {other}", "cut them to one time"
+            )
+    problems.check()
     return on_one_clock(parts, tick_s)
 
 
-def _read(file: Path, found: Found) -> dict[str, Any] | None:
+def _read(file: Path, problems: Found) -> dict[str, Any] | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        found.add(str(file), "", f"cannot be read: {error.strerror}")
+        problems.add(str(file), "", f"cannot be read: {error.strerror}")
         return None
     except json.JSONDecodeError as error:
-        found.add(f"{file}:{error.lineno}:{error.colno}", "", f"is not JSON: {error.msg}", "is it whole?")
+        problems.add(f"{file}:{error.lineno}:{error.colno}", "", f"is not JSON: {error.msg}", "is it whole?")
         return None
     except ValueError as error:
-        found.add(str(file), "", f"is not JSON: {error}")
+        problems.add(str(file), "", f"is not JSON: {error}")
         return None
     if not isinstance(content, dict) or not isinstance(content.get("metadata"), dict):
-        found.add(str(file), "metadata", "is missing", 'e.g. {"metadata": {"gap_seconds": 600}, "data": [1, 0]}')
+        problems.add(str(file), "metadata", "is missing", 'e.g. {"metadata": {"gap_seconds": 600}, "data": [1, 0]}')
         return None
     return content
 
 
 def _zone(
-    file: Path, content: dict[str, Any], priced: Path | None, listed: ListPrices | None, holes: Holes, found: Found
+    file: Path, content: dict[str, Any], priced: Path | None, listed: ListPrices | None, holes: Holes, problems: Found
 ) -> tuple[int, ZoneSeries] | None:
-    where, metadata, before = str(file), content["metadata"], len(found.problems)
-    tick = _tick(where, metadata, found)
+    where, metadata, before = str(file), content["metadata"], len(problems.problems)
+    tick = _tick(where, metadata, problems)
     data = content.get("data")
     if not isinstance(data, list) or not data:
-        found.add(where, "data", "is missing or empty", "a list of how many machines could be had, tick by tick")
+        problems.add(
+            where, "data", "is missing or empty", "a list of how many machines could be obtained, tick by tick"
+        )
         return None
-    counts = found.counts(where, "data", data, holes)
+    counts = problems.counts(where, "data", data, holes)
     name = str(metadata.get("zone") or file.stem.split("_")[0])
-    spot, demand = _prices(where, metadata, priced, listed, counts.size, tick, found)
-    if len(found.problems) > before:
+    spot, demand = _prices(where, metadata, priced, listed, counts.size, tick, problems)
+    if len(problems.problems) > before:
         return None
     return tick, ZoneSeries(name, region_of(name), counts, spot, demand)
 
 
-def _tick(where: str, metadata: Mapping[str, Any], found: Found) -> int:
+def _tick(where: str, metadata: Mapping[str, Any], problems: Found) -> int:
     value = metadata.get("gap_seconds")
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
-        found.add(where, "metadata.gap_seconds", f"{value!r} is not a whole number of seconds", "e.g. 600")
+        problems.add(where, "metadata.gap_seconds", f"{value!r} is not a whole number of seconds", "e.g. 600")
         return 1
     return int(value)
 
@@ -108,32 +112,36 @@ def _prices(
     listed: ListPrices | None,
     ticks: int,
     tick: int,
-    found: Found,
+    problems: Found,
 ) -> tuple[Floats, float]:
-    nothing = np.full(ticks, np.nan), float("nan")
+    no_prices = np.full(ticks, np.nan), float("nan")
     if priced is not None:
-        content = _read(priced, found)
-        return nothing if content is None else _changes(str(priced), content, ticks, tick, found)
+        content = _read(priced, problems)
+        return no_prices if content is None else _changes(str(priced), content, ticks, tick, problems)
     if "spot_price_per_hour" in metadata or "on_demand_price_per_hour" in metadata:
         names = ("spot_price_per_hour", "on_demand_price_per_hour")
-        spot, demand = (found.price(where, f"metadata.{name}", metadata.get(name)) for name in names)
+        spot, demand = (problems.price(where, f"metadata.{name}", metadata.get(name)) for name in names)
         return np.full(ticks, spot), demand
     if listed is None:
-        found.add(where, "metadata.spot_price_per_hour", "is missing", "name a folder of price files, or list prices")
-        return nothing
-    spot = found.price("", "spot price", listed.spot_usd_per_hour)
-    return np.full(ticks, spot), found.price("", "on-demand price", listed.on_demand_usd_per_hour)
+        problems.add(
+            where, "metadata.spot_price_per_hour", "is missing", "name a folder of price files, or list prices"
+        )
+        return no_prices
+    spot = problems.price("", "spot price", listed.spot_usd_per_hour)
+    return np.full(ticks, spot), problems.price("", "on-demand price", listed.on_demand_usd_per_hour)
 
 
-def _changes(where: str, content: dict[str, Any], ticks: int, tick: int, found: Found) -> tuple[Floats, float]:
+def _changes(where: str, content: dict[str, Any], ticks: int, tick: int, problems: Found) -> tuple[Floats, float]:
     metadata, changes = content["metadata"], content.get("changes")
-    demand = found.price(where, "metadata.on_demand_price_per_hour", metadata.get("on_demand_price_per_hour"))
-    if (own := _tick(where, metadata, found)) != tick:
-        found.add(where, "metadata.gap_seconds", f"{own} s, but the trace has {tick} s", "prices on the trace's clock")
+    demand = problems.price(where, "metadata.on_demand_price_per_hour", metadata.get("on_demand_price_per_hour"))
+    if (own_tick := _tick(where, metadata, problems)) != tick:
+        problems.add(
+            where, "metadata.gap_seconds", f"{own_tick} s, but the trace has {tick} s", "prices on the trace's clock"
+        )
     if not isinstance(changes, list) or not changes or not all(_is_change(c) for c in changes):
-        found.add(where, "changes", "is not a list of [tick, dollars an hour]", "e.g. [[0, 0.918], [599, 0.9184]]")
+        problems.add(where, "changes", "is not a list of [tick, dollars an hour]", "e.g. [[0, 0.918], [599, 0.9184]]")
         return np.full(ticks, np.nan), demand
-    pairs = [(int(at), found.price(where, f"changes[{i}]", usd)) for i, (at, usd) in enumerate(changes)]
+    pairs = [(int(at), problems.price(where, f"changes[{i}]", usd)) for i, (at, usd) in enumerate(changes)]
     return held(pairs, ticks), demand
 
 

@@ -1,4 +1,4 @@
-"""Several sets of traces as they are named on a command line: files, folders, globs."""
+"""Read several sets of traces as they are named on a command line: files, folders, globs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from router.spot.simulator.traces import Series
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TraceSet:
-    """One set: zones on one clock. ``alike``: several files are of one zone, as of two types of machine there, so that
-    their zones, which are then named after the files, cannot be used together."""
+    """One set: zones on one clock.
+
+    ``alike``: several files are of one zone, as of two types of machine there, so that their zones, which are then
+    named after the files, cannot be used together.
+    """
 
     name: str
     series: Series
@@ -32,10 +35,13 @@ def read_trace_sets(
     holes: Holes = Holes.REFUSE,
     tick_s: int | None = None,
 ) -> tuple[TraceSet, ...]:
-    """A set for each path. A file or a folder is read as :func:`router.config.trace_files.read_traces` does, files of a
-    glob one by one. InvalidInputError carries all that is wrong with all of them."""
+    """Read a set for each path.
+
+    A file or a folder is read as :func:`router.config.trace_files.read_traces` does, files of a glob one by one.
+    InvalidInputError carries all that is wrong with all of them.
+    """
     problems: list[Problem] = []
-    found = []
+    sets = []
     for path in paths:
         matches = [] if Path(path).exists() else [Path(file) for file in sorted(glob.glob(path))]  # noqa: PTH207
         parts = []
@@ -46,15 +52,15 @@ def read_trace_sets(
                 problems += error.problems
         if parts and not problems:
             try:
-                found.append(_joined(path, parts))
+                sets.append(_join_series(path, parts))
             except InvalidInputError as error:
                 problems += error.problems
     if problems:
         raise InvalidInputError(problems)
-    return tuple(found)
+    return tuple(sets)
 
 
-def _joined(path: str, parts: Sequence[tuple[Path, Series]]) -> TraceSet:
+def _join_series(path: str, parts: Sequence[tuple[Path, Series]]) -> TraceSet:
     first, series = parts[0]
     for file, other in parts:
         if (other.tick_s, other.ticks) != (series.tick_s, series.ticks):
@@ -66,6 +72,6 @@ def _joined(path: str, parts: Sequence[tuple[Path, Series]]) -> TraceSet:
             )
     zones = [(file, zone) for file, part in parts for zone in part.zones]
     alike = max(Counter(zone.zone for _, zone in zones).values()) > 1
-    named = tuple(replace(zone, zone=file.stem) if alike else zone for file, zone in zones)
+    named_zones = tuple(replace(zone, zone=file.stem) if alike else zone for file, zone in zones)
     name = Path(path).stem if len(parts) == 1 else path
-    return TraceSet(name, Series(series.tick_s, named), alike)
+    return TraceSet(name, Series(series.tick_s, named_zones), alike)

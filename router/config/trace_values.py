@@ -1,4 +1,4 @@
-"""What trace files of every form share: numbers checked, holes filled or refused, clocks made one."""
+"""Share what trace files of every form need: numbers checked, holes filled or refused, clocks aligned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 5
 
 
 class Holes(Enum):
-    """What a tick without an answer counts as: nothing (the files are refused), no machine, or what was before."""
+    """The count of a tick without an answer: none (the files are refused), no machine, or the count before it."""
 
     REFUSE = "refuse"
     DOWN = "down"
@@ -36,21 +36,21 @@ class ListPrices:
 
 @dataclass(slots=True)
 class Found:
-    """Everything wrong so far."""
+    """Every problem found so far."""
 
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, where: str, name: str, what: str, remedy: str = "") -> None:
-        """One more."""
+        """Add one problem."""
         self.problems.append(Problem(where, name, what, remedy))
 
     def check(self) -> None:
-        """InvalidInputError if there is any."""
+        """Raise InvalidInputError if there is any problem."""
         if self.problems:
             raise InvalidInputError(self.problems)
 
     def price(self, where: str, name: str, value: object) -> float:
-        """A price, above zero; NaN and a problem for anything else."""
+        """Return a price, above zero; NaN and a problem for anything else."""
         number = _number(value)
         if number is None or not isfinite(number) or number <= 0:
             self.add(where, name, f"{value!r} is not a price above zero", "dollars an hour, e.g. 0.918")
@@ -58,7 +58,7 @@ class Found:
         return number
 
     def counts(self, where: str, name: str, values: Sequence[object], holes: Holes) -> Ints:
-        """Whole numbers of machines, at least 0; None and empty text are holes."""
+        """Return whole numbers of machines, at least 0; None and empty text are holes."""
         filled = np.zeros(len(values), dtype=np.int64)
         missing, last = [], 0
         for tick, value in enumerate(values):
@@ -78,7 +78,7 @@ class Found:
         return filled
 
     def hole(self, where: str, name: str, ticks: Sequence[int]) -> None:
-        """Ticks without an answer that nobody said what to make of."""
+        """Add a problem for ticks without an answer, where nobody said what a hole counts as."""
         shown = ", ".join(map(str, ticks[:_SHOWN])) + (", ..." if len(ticks) > _SHOWN else "")
         what = f"{len(ticks)} ticks have no answer: {shown}"
         self.add(where, name, what, "--holes says what a hole counts as: down (no machine) or last (as before it)")
@@ -95,41 +95,44 @@ def _number(value: object) -> float | None:
 
 
 def region_of(zone: str) -> str:
-    """The region of a zone of AWS or Google by its name; a name of another form is its own region."""
-    found = _ZONE.fullmatch(zone)
-    return zone if found is None else found["region"] or found["google"]
+    """Return the region of a zone of AWS or Google by its name; a name of another form is its own region."""
+    match = _ZONE.fullmatch(zone)
+    return zone if match is None else match["region"] or match["google"]
 
 
 def held(changes: Iterable[tuple[int, float]], ticks: int) -> Floats:
-    """[tick]: prices that hold from their tick to the next change; the first one from the beginning."""
+    """Return [tick]: prices that hold from their tick to the next change; the first one from the beginning."""
     at, prices = zip(*sorted(changes), strict=True)
     return np.array(prices)[np.maximum(np.searchsorted(np.array(at), np.arange(ticks), side="right") - 1, 0)]
 
 
 def on_one_clock(parts: Sequence[tuple[str, int, ZoneSeries]], tick_s: int | None) -> Series:
-    """``parts``: file, seconds of its tick, series. With ``tick_s`` a faster clock is looked at every so many ticks.
+    """Return the series on one clock. With ``tick_s`` a faster clock is read at every N-th tick.
 
-    InvalidInputError: ticks that are not the same, or do not divide ``tick_s``; different lengths; a zone twice.
+    ``parts`` has file, seconds of its tick, and series. InvalidInputError: ticks that are not the same, or do not
+    divide ``tick_s``; different lengths; a zone twice.
     """
-    found, zones, seen = Found(), [], dict[str, str]()
-    own = sorted({tick for _, tick, _ in parts})
-    if tick_s is None and len(own) > 1:
-        named = ", ".join(f"{where} ({tick} s)" for where, tick, _ in parts[:_SHOWN])
-        found.add("", "gap_seconds", f"different ticks: {named}", f"ask for a common one, e.g. {lcm(*own)} s")
-        found.check()
-    target = tick_s or own[0]
+    problems, zones, seen = Found(), [], dict[str, str]()
+    ticks = sorted({tick for _, tick, _ in parts})
+    if tick_s is None and len(ticks) > 1:
+        shown = ", ".join(f"{where} ({tick} s)" for where, tick, _ in parts[:_SHOWN])
+        problems.add("", "gap_seconds", f"different ticks: {shown}", f"ask for a common one, e.g. {lcm(*ticks)} s")
+        problems.check()
+    target = tick_s or ticks[0]
     for where, tick, zone in parts:
         if target % tick:
-            found.add(where, "gap_seconds", f"a tick of {tick} s does not divide {target} s", f"ask for {lcm(*own)} s")
+            problems.add(
+                where, "gap_seconds", f"a tick of {tick} s does not divide {target} s", f"ask for {lcm(*ticks)} s"
+            )
         elif zone.zone in seen:
-            found.add(where, "zone", f"{zone.zone} is in {seen[zone.zone]} too", "read one of them")
+            problems.add(where, "zone", f"{zone.zone} is in {seen[zone.zone]} too", "read one of them")
         else:
             seen[zone.zone] = where
             zones.append((where, Series(tick, (zone,)).every(target // tick).zones[0]))
     for where, zone in zones[1:]:
         if zone.counts.size != (size := zones[0][1].counts.size):
-            found.add(
+            problems.add(
                 where, "data", f"{zone.counts.size} ticks, but {zones[0][0]} has {size}", "cut them to the same time"
             )
-    found.check()
+    problems.check()
     return Series(target, tuple(zone for _, zone in zones))

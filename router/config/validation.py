@@ -1,4 +1,7 @@
-"""What a model refuses, as problems with file, line and column, the field as the user wrote it, and a remedy."""
+"""Turn what a model refuses into problems.
+
+Each has file, line and column, the field as the user wrote it, and a remedy.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ _KINDS = {
 
 
 def suggestion(word: object, known: Iterable[str], *, most: int = 12) -> str:
-    """``did you mean X?``; else the known words, when there are few; else nothing."""
+    """Return ``did you mean X?``; else the known words, when there are few; else nothing."""
     names = sorted(known)
     if near := nearest(str(word), names):
         return f"did you mean {near}?"
@@ -51,27 +54,27 @@ def suggestion(word: object, known: Iterable[str], *, most: int = 12) -> str:
 
 
 def dotted(path: FieldPath) -> str:
-    """``gang.accelerators.H100[1]``; entries of lists count from 0."""
+    """Return the path as ``gang.accelerators.H100[1]``; entries of lists count from 0."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
 def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
-    """One problem for each thing that ``model`` refused in ``document``, in the order of the file's fields."""
+    """Return a problem for each thing that ``model`` refused in ``document``, in the order of the file's fields."""
     problems: list[Problem] = []
     for details in error.errors(include_url=False):
         # A model that refuses its input before reading the fields has not got to the misspelt ones, the likely cause.
-        misspelt = list(_misspelt(details, document, model))
+        misspelt = list(_misspelt_problems(details, document, model))
         problems += misspelt or [_problem(details, document, model)]
     return problems
 
 
-def _misspelt(details: ErrorDetails, document: Document, model: type[BaseModel]) -> Iterator[Problem]:
-    path, given = details["loc"], details["input"]
+def _misspelt_problems(details: ErrorDetails, document: Document, model: type[BaseModel]) -> Iterator[Problem]:
+    path, fields = details["loc"], details["input"]
     owner = model_at(model, path)
-    if details["type"] != "value_error" or owner is None or not isinstance(given, dict):
+    if details["type"] != "value_error" or owner is None or not isinstance(fields, dict):
         return
-    for name in given:
+    for name in fields:
         if name not in _names_in(owner):
             yield _unknown_field((*path, str(name)), document, model)
 
@@ -100,7 +103,7 @@ def _problem(details: ErrorDetails, document: Document, model: type[BaseModel]) 
 
 
 def _hint_to_fill_in(value: Any) -> object:
-    """What `stepfare import sky` left for the user to write, if ``value`` is such a place."""
+    """Return the hint that `stepfare import sky` left at ``value`` for the user to fill in, if any."""
     return value.get(FILL_IN) if isinstance(value, dict) and len(value) == 1 else None
 
 
@@ -115,16 +118,16 @@ def _unknown_field(path: tuple[str | int, ...], document: Document, model: type[
 
 def _explain(details: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
-    given = "the value" if secret else shown(value)
+    shown_value = "the value" if secret else shown(value)
     if kind in {"literal_error", "enum"}:
         known = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-        return f"{given} is not one of {', '.join(known)}", suggestion(value, known, most=0)
+        return f"{shown_value} is not one of {', '.join(known)}", suggestion(value, known, most=0)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"must be {words} {context[key]}, not {given}", ""
+        return f"must be {words} {context[key]}, not {shown_value}", ""
     if kind in _KINDS:
         remedy = "put it in quotes" if kind == "string_type" and isinstance(value, int | float) else ""
-        return f"{given} is not {_KINDS[kind]}", remedy
+        return f"{shown_value} is not {_KINDS[kind]}", remedy
     if kind in {"string_too_short", "too_short"}:
         return "is empty", ""
     message = details["msg"].removeprefix("Value error, ")
@@ -140,19 +143,19 @@ def _example(path: Sequence[str | int], model: type[BaseModel]) -> str:
 
 
 def model_at(model: type[BaseModel], path: Sequence[str | int]) -> type[BaseModel] | None:
-    """The model of the value at ``path`` inside ``model``; None where there is no model."""
-    found: type[BaseModel] | None = model
-    mapped = False
+    """Return the model of the value at ``path`` inside ``model``; None where there is no model."""
+    owner: type[BaseModel] | None = model
+    in_mapping = False
     for step in path:
         if isinstance(step, int):
-            continue  # an entry of a list has the model that the list's field names
-        if mapped:
-            mapped = False  # a key of a mapping: its value has the model that the mapping's field names
+            continue  # An entry of a list has the model that the list's field names.
+        if in_mapping:
+            in_mapping = False  # A key of a mapping: its value has the model that the mapping's field names.
             continue
-        field = found.model_fields.get(step) if found else None
-        found = next(_models_in(field.annotation), None) if field else None
-        mapped = field is not None and get_origin(field.annotation) is dict
-    return None if mapped else found
+        field = owner.model_fields.get(step) if owner else None
+        owner = next(_models_in(field.annotation), None) if field else None
+        in_mapping = field is not None and get_origin(field.annotation) is dict
+    return None if in_mapping else owner
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -1,4 +1,4 @@
-"""YAML files with positions: every value knows its line and column, and nothing in a file is executed or expanded.
+"""Read YAML files with positions: every value knows its line and column, and nothing is executed or expanded.
 
 PyYAML parses; what its events mean is decided here, because its own reading is YAML 1.1 (``NO`` is false, ``7e9`` is
 text), keeps the last of two equal keys and expands aliases without a limit.
@@ -38,8 +38,10 @@ _REMEDIES = (
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value where it stands (``line`` and ``column`` from 1). ``size`` counts the nodes in it with aliases
-    expanded, and a long text once for every hundred characters."""
+    """A value at its place (``line`` and ``column`` from 1).
+
+    ``size`` counts the nodes in it with aliases expanded, and a long text once for every hundred characters.
+    """
 
     line: int
     column: int
@@ -47,7 +49,7 @@ class Node:
     size: int = 1
 
     def plain(self) -> Any:
-        """The value as dicts, lists and scalars."""
+        """Return the value as dicts, lists and scalars."""
         if isinstance(self.content, dict):
             return {name: value.plain() for name, (_, value) in self.content.items()}
         if isinstance(self.content, tuple):
@@ -63,11 +65,11 @@ class Document:
     root: Node
 
     def plain(self) -> Any:
-        """The value as dicts, lists and scalars."""
+        """Return the value as dicts, lists and scalars."""
         return self.root.plain()
 
     def value(self, path: FieldPath) -> Any:
-        """What is written at ``path``; None where nothing is."""
+        """Return the value at ``path``; None where nothing is."""
         node = self.root
         for step in path:
             content = node.content
@@ -80,7 +82,7 @@ class Document:
         return node.plain()
 
     def where(self, path: FieldPath = (), *, key: bool = False) -> str:
-        """``file:line:column`` of the value at ``path``, or of the deepest part of ``path`` that is written there.
+        """Return ``file:line:column`` of the value at ``path``, or of the deepest part of it that is written.
 
         With ``key`` the place of the field's name instead of its value.
         """
@@ -98,8 +100,11 @@ class Document:
 
 
 def read_documents(path: Path) -> tuple[Document, ...]:
-    """The documents of a file that are not empty. InvalidInputError: no such file, not text, over 2 MB, not YAML, a
-    key twice in one mapping, too deep, or over 100,000 nodes in all its documents once aliases are expanded."""
+    """Return the documents of a file that are not empty.
+
+    InvalidInputError: no such file, not text, over 2 MB, not YAML, a key twice in one mapping, too deep, or over
+    100,000 nodes in all its documents once aliases are expanded.
+    """
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -126,7 +131,7 @@ def read_documents(path: Path) -> tuple[Document, ...]:
 
 
 def parse_documents(text: str, file: str) -> tuple[Document, ...]:
-    """As :func:`read_documents`, from text; ``file`` is the name that messages show."""
+    """Parse text as :func:`read_documents` does; ``file`` is the name that messages show."""
     builder = _Builder(file)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -145,23 +150,26 @@ def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
     where = file if mark is None else f"{file}:{mark.line + 1}:{mark.column + 1}"
     what = f"is not YAML: {error.problem or error.context or 'syntax error'}"
     if error.problem and error.context:
-        began = error.context_mark
-        what += f" {error.context}" + ("" if began is None else f" that begins in line {began.line + 1}")
+        beginning = error.context_mark
+        what += f" {error.context}" + ("" if beginning is None else f" that begins in line {beginning.line + 1}")
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in what), "")
     return Problem(where, "", what, remedy)
 
 
 def _character_problem(error: yaml.YAMLError, text: str, file: str) -> Problem:
-    """For characters that YAML does not allow at all; the position counts characters or, in C, bytes before it."""
-    bad = next((i for i, c in enumerate(text) if not (c.isprintable() or c.isspace())), None)
-    if bad is None:
+    """Return the problem of a character that YAML does not allow at all.
+
+    The position counts characters or, in C, bytes before it.
+    """
+    position = next((i for i, c in enumerate(text) if not (c.isprintable() or c.isspace())), None)
+    if position is None:
         return Problem(file, "", f"is not YAML: {error}")
-    where = f"{file}:{text.count(chr(10), 0, bad) + 1}:{bad - text.rfind(chr(10), 0, bad)}"
-    return Problem(where, "", f"has the character {text[bad]!r}, which YAML does not allow", "remove it")
+    where = f"{file}:{text.count(chr(10), 0, position) + 1}:{position - text.rfind(chr(10), 0, position)}"
+    return Problem(where, "", f"has the character {text[position]!r}, which YAML does not allow", "remove it")
 
 
 class _Open:
-    """A collection whose end has not been seen."""
+    """A collection whose end has not been read."""
 
     def __init__(self, event: Any) -> None:
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
@@ -174,18 +182,18 @@ class _Open:
 
 
 class _Builder:
-    """Makes nodes of parser events without recursion; an alias is the node of its anchor once more."""
+    """Build nodes of parser events without recursion; an alias is the node of its anchor once more."""
 
     def __init__(self, file: str) -> None:
         self.roots: list[Node] = []
         self.problems: list[Problem] = []
         self._file = file
-        self._size = 0  # of the documents so far
+        self._size = 0  # The size of the documents so far.
         self._open: list[_Open] = []
         self._anchors: dict[str, Node] = {}
 
     def take(self, event: Any) -> None:
-        """One event of the parser, in order."""
+        """Process one event of the parser, in order."""
         if isinstance(event, yaml.DocumentStartEvent):
             self._anchors = {}
         elif isinstance(event, yaml.ScalarEvent):
@@ -254,7 +262,7 @@ class _Builder:
                 self.problems.append(Problem(self._at(name), "", what, "keep one of the two"))
             else:
                 fields[key] = (name, value)
-        for source in merged:  # YAML's merge key: what the mapping says itself wins, then the first source
+        for source in merged:  # YAML's merge key: the mapping's own fields win, then the first source's.
             if isinstance(source.content, dict):
                 fields = source.content | fields
             else:

@@ -1,4 +1,4 @@
-"""Plain YAML scalars by the core schema of YAML 1.2: ``NO`` is text, ``7e9`` a number, a date stays text."""
+"""Parse plain YAML scalars by the core schema of YAML 1.2: ``NO`` is text, ``7e9`` a number, a date stays text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 40
 
 
 def plain_scalar(text: str) -> Scalar:
-    """The value of an unquoted scalar; ValueError for a number that is not finite or absurdly long."""
+    """Return the value of an unquoted scalar; ValueError for a number that is not finite or absurdly long."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

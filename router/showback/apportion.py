@@ -1,8 +1,8 @@
-"""An amount, or a charge, split by weights into parts that add up to it to the last digit. Pure, exact, deterministic.
+"""Apportion an amount, or a charge, by weights into parts that add up to it to the last digit. Pure and exact.
 
-The largest remainder: every part is its exact share cut to the scale, and what is then missing goes, a last digit each,
-to the parts that lost most by the cut, the earlier first where two lost the same. Where all weights are zero the parts
-are even; nothing is dropped.
+The method is the largest remainder. The result is deterministic. Every part is its exact share cut to the scale. The
+missing units, one last digit each, go to the parts that lost most by the cut, and of equal losses to the earlier part.
+Where all weights are zero the parts are even; nothing is dropped.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from router.showback.focus.texts import Json
 
 Weight = Decimal | Fraction | int
 
-# Of ratios, and of the parts of a quantity: a part of an hour is then right to far below a nano-dollar, and its product
-# with a price of nine decimals fits into the 24 that our columns hold.
+# Decimal places of ratios, and of the parts of a quantity. A part of an hour is then right to far below a nano-dollar,
+# and its product with a price of nine decimals fits into the 24 that our columns hold.
 _PLACES = 12
-# Nothing is ever rounded by it.
+# This context never rounds: it raises instead.
 _EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Who has a part of a charge: the ``resource`` it is allocated to (a job), its ``weight``, which is also how much
-    of ``unit`` it used, and its tags."""
+    """The receiver of one part of a charge.
+
+    ``resource`` is what the part is allocated to (a job). ``weight`` is its weight, which is also how much of ``unit``
+    it used. ``tags`` are the receiver's tags.
+    """
 
     resource: str
     weight: Weight
@@ -38,9 +41,11 @@ class Share:
 
 
 def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decimal, ...]:
-    """Parts of ``total`` in proportion to the weights, of ``places`` decimals, or as many as the total has where it has
-    more. They add up to it, and each is less than a last digit away from its exact share. Even where all weights are 0.
-    A total below zero splits as the same above. ValueError for no weights, or one below zero.
+    """Split ``total`` into parts in proportion to the weights.
+
+    The parts have ``places`` decimals, or as many as the total has where it has more. They add up to the total, and
+    each is less than a last digit away from its exact share. The parts are even where all weights are 0. A negative
+    total splits as its absolute value does. ValueError for no weights, or one below zero.
     """
     if not weights or min(weights) < 0:
         raise ValueError("a split is by one weight or more, none of them below zero")
@@ -49,32 +54,35 @@ def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decim
         exact = [Fraction(1)] * len(exact)
     places = max(places, places_of(total))
     units, whole = int(abs(Fraction(total)) * 10**places), sum(exact)
-    wanted = [units * weight / whole for weight in exact]
-    parts = [share.numerator // share.denominator for share in wanted]
-    by_loss = sorted(range(len(parts)), key=lambda at: (parts[at] - wanted[at], at))
+    exact_parts = [units * weight / whole for weight in exact]
+    parts = [share.numerator // share.denominator for share in exact_parts]
+    by_loss = sorted(range(len(parts)), key=lambda at: (parts[at] - exact_parts[at], at))
     for at in by_loss[: units - sum(parts)]:
         parts[at] += 1
     return tuple(_decimal(part, places, negative=total < 0) for part in parts)
 
 
 def ratios(weights: Sequence[Weight], places: int = _PLACES) -> tuple[Decimal, ...]:
-    """The weights as shares that add up to exactly 1; ValueError as :func:`split`."""
+    """Return the weights as shares that add up to exactly 1; ValueError as :func:`split_amount`."""
     return split(Decimal(1), weights, places)
 
 
 def split_charge(charge: Charge, shares: Sequence[Share], method: str, origin: str) -> tuple[Charge, ...]:
-    """The charge in parts, one a share, in their order. ``method``: the versioned id of how it was split
-    (AllocatedMethodId); ``origin``: what names the charge among all (x_SplitOriginId).
+    """Split the charge into parts, one for each share, in their order.
 
-    Costs and quantities add up to those of the charge; unit prices, units and all words are the charge's own. Where a
-    cost is price x quantity, that of every part is too. Tags stay those of the charge; AllocatedTags are those of the
-    share and, on top, all of the charge's. ValueError as :func:`split`, and for a charge that is itself a part.
+    ``method`` is the versioned id of how it was split (AllocatedMethodId). ``origin`` names the charge among all
+    (x_SplitOriginId).
+
+    Costs and quantities of the parts add up to those of the charge; unit prices, units and all words are the charge's
+    own. Where a cost is price x quantity, so is that of every part. Tags stay those of the charge; AllocatedTags are
+    those of the share and, on top, all of the charge's. ValueError as :func:`split_amount`, and for a charge that is
+    itself a part.
     """
     if charge.x_split_origin_id is not None or charge.allocated_method_id is not None:
         raise ValueError("is a part of a split charge already")
     weights = [share.weight for share in shares]
     amounts = _amounts(charge, weights)
-    each = zip(shares, ratios(weights), zip(*amounts.values(), strict=True), strict=True)
+    part_values = zip(shares, ratios(weights), zip(*amounts.values(), strict=True), strict=True)
     return tuple(
         replace(
             charge,
@@ -87,12 +95,12 @@ def split_charge(charge: Charge, shares: Sequence[Share], method: str, origin: s
             x_split_origin_id=origin,
             x_split_origin_cost=charge.billed_cost,
         )
-        for share, ratio, values in each
+        for share, ratio, values in part_values
     )
 
 
 def places_of(value: Decimal) -> int:
-    """How many decimals it needs: 2 of 0.250. ValueError for what is not finite."""
+    """Return how many decimals the value needs: 2 for 0.250. ValueError for a value that is not finite."""
     exponent = _EXACT.create_decimal(value).normalize(_EXACT).as_tuple().exponent
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is not a finite amount")
@@ -100,11 +108,11 @@ def places_of(value: Decimal) -> int:
 
 
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
-    """Of all digits, where the usual context of decimals would cut them at 28; zero for none."""
+    """Return the sum with all digits, where the default decimal context would cut it at 28; zero for no amounts."""
     return reduce(_EXACT.add, amounts, Decimal(0))
 
 
-# What of a charge adds up; the costs that are a price x the quantity first.
+# Fields of a charge that add up; the costs that are a price x the quantity come first.
 _PRICED = {"list_cost": "list_unit_price", "contracted_cost": "contracted_unit_price"}
 _COSTS = ("billed_cost", "effective_cost", "pricing_currency_effective_cost", "x_on_demand_equivalent_cost")
 _QUANTITIES = ("consumed_quantity", "commitment_discount_quantity", "x_gpu_hours", "x_useful_units")
@@ -112,22 +120,22 @@ _Parts = tuple[Decimal | None, ...]
 
 
 def _amounts(charge: Charge, weights: Sequence[Weight]) -> dict[str, _Parts]:
-    """The parts of every amount of the charge, by the name of its field. Of equal costs the parts are equal too."""
+    """Return the parts of every amount of the charge, by the name of its field. Equal costs have equal parts."""
     quantity = charge.pricing_quantity
     quantities = _parts(quantity, weights)
-    found = {"pricing_quantity": quantities}
-    known: dict[Decimal | None, _Parts] = {}
+    parts = {"pricing_quantity": quantities}
+    parts_by_cost: dict[Decimal | None, _Parts] = {}
     for name, of_price in _PRICED.items():
         cost = getattr(charge, name)
-        found[name] = _costs(cost, getattr(charge, of_price), quantity, quantities, weights)
-        known.setdefault(cost, found[name])
+        parts[name] = _costs(cost, getattr(charge, of_price), quantity, quantities, weights)
+        parts_by_cost.setdefault(cost, parts[name])
     for name in _COSTS:
         cost = getattr(charge, name)
-        found[name] = known[cost] if cost in known else _parts(cost, weights)
+        parts[name] = parts_by_cost[cost] if cost in parts_by_cost else _parts(cost, weights)
     for name in _QUANTITIES:
         whole = getattr(charge, name)
-        found[name] = quantities if whole == quantity else _parts(whole, weights)
-    return found
+        parts[name] = quantities if whole == quantity else _parts(whole, weights)
+    return parts
 
 
 def _costs(
@@ -135,11 +143,11 @@ def _costs(
 ) -> _Parts:
     if price is None or quantity is None:
         return _parts(cost, weights)
-    # What price x quantity leaves over is a rounding of the origin, and is split on its own.
-    rest = _EXACT.subtract(cost, _EXACT.multiply(price, quantity))
-    of_rest = split(rest, weights, places_of(rest))
+    # The difference of the cost and price x quantity is a rounding of the origin, and is split on its own.
+    remainder = _EXACT.subtract(cost, _EXACT.multiply(price, quantity))
+    remainder_parts = split(remainder, weights, places_of(remainder))
     products = (_EXACT.multiply(price, part) for part in quantities if part is not None)
-    return tuple(_EXACT.add(product, more) for product, more in zip(products, of_rest, strict=True))
+    return tuple(_EXACT.add(product, extra) for product, extra in zip(products, remainder_parts, strict=True))
 
 
 def _parts(whole: Decimal | None, weights: Sequence[Weight]) -> _Parts:
@@ -147,7 +155,7 @@ def _parts(whole: Decimal | None, weights: Sequence[Weight]) -> _Parts:
 
 
 def _details(share: Share, ratio: Decimal) -> Json:
-    # Said for people, and not added up: a fraction may be rounded here.
+    # Details are for people and are not added up, so a fraction may be rounded here.
     units = round(Fraction(share.weight) * 10**_PLACES)
     quantity = _decimal(units, _PLACES, negative=False)
     return {"Elements": [{"AllocatedRatio": ratio, "UsageUnit": share.unit, "UsageQuantity": quantity}]}

@@ -1,4 +1,4 @@
-"""Bills of clouds into the store: read once, a batch at a time, every gap counted, nothing made up."""
+"""Import bills of clouds into the store: read once, a batch at a time, with every gap counted and nothing made up."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ _ID_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``delivery`` was stored, or had been before: then ``new`` is False and nothing was changed. ``twice``: rows that
-    stand there twice, and were taken as they are."""
+    """The result of an import.
+
+    ``delivery`` was stored, or had been stored before: then ``new`` is False and nothing was changed. ``twice`` are
+    rows that stand in it twice, and were imported as they are.
+    """
 
     delivery: Delivery
     new: bool
@@ -42,61 +45,65 @@ class Imported:
 def import_bills(
     paths: Sequence[Path], store: BillStore, now: datetime, limits: Limits = LIMITS, *, duplicates: bool = False
 ) -> Imported:
-    """The files as one delivery: parts of a bill, or bills of several. What stands already is not stored again; a bill
-    with the issuer, account and billing period of one that stands takes its place, be it new, or an earlier one that
-    stands again. ``duplicates``: rows that stand there twice are fine.
+    """Import the files as one delivery: parts of a bill, or bills of several issuers.
 
-    InvalidInputError, and nothing is stored: a file that :func:`~router.showback.focus.feed.open_feed` refuses or
-    that is no Cost and Usage, a cost that cannot be read, the same contents or whole rows twice, a file that changes
-    while it is read. OSError where the store cannot be written."""
-    before = [_sealed(path) for path in paths]
+    A bill that stands already is not stored again. A bill with the issuer, account and billing period of one that
+    stands takes its place, be it new, or an earlier one that stands again. ``duplicates`` allows rows that stand twice.
+
+    InvalidInputError, and nothing is stored: a file that :func:`~router.showback.focus.feed.open_feed` refuses or that
+    is no Cost and Usage, a cost that cannot be read, the same contents or whole rows twice, a file that changes while
+    it is read. OSError where the store cannot be written.
+    """
+    before = [_seal(path) for path in paths]
     digests = [digest for digest, _ in before]
-    twice = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
-    if twice is not None:
-        raise InvalidInputError.single("is given twice: its rows would count twice", where=twice)
+    repeated = next((str(path) for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    if repeated is not None:
+        raise InvalidInputError.single("is given twice: its rows would count twice", where=repeated)
     with store.incoming() as incoming:
         stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
         for old in reversed(store.deliveries()):
             if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
                 return Imported(old, new=False)
-        read = _delivery(paths, digests, incoming, store.number(), now, limits)
-        if before != [_sealed(path) for path in paths]:
+        read = _read_delivery(paths, digests, incoming, store.number(), now, limits)
+        if before != [_seal(path) for path in paths]:
             raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
         if read.twice is not None and not duplicates:
             raise refusal(read.twice)
-        delivery = _compared(read.delivery, store, incoming)
+        delivery = _drop_stored_bills(read.delivery, store, incoming)
         new = bool(delivery.bills or delivery.again)
         if new:
             store.commit(delivery, incoming)
     return Imported(delivery, new, read.twice)
 
 
-def _compared(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
-    """Without the bills that the store has row for row already: those stand still, or again."""
+def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
+    """Return the delivery without the bills that the store has row for row already: those stand still, or again."""
     history = store.bills()
     used = {each.bill.id for each in history}
-    # What stands first, then the newest.
+    # Bills that stand come first, then the newest.
     order = sorted(history, key=lambda each: (each.stands, each.delivery.number), reverse=True)
-    bills, again, same = list[Bill](), list[str](), list[str]()
+    bills, again, unchanged = list[Bill](), list[str](), list[str]()
     for bill in delivery.bills:
-        known = next((each for each in order if each.bill.key == bill.key and _is(bill, each, store, incoming)), None)
+        known = next(
+            (each for each in order if each.bill.key == bill.key and _is_same_bill(bill, each, store, incoming)), None
+        )
         if known is not None:
-            (same if known.stands else again).append(known.bill.id)
+            (unchanged if known.stands else again).append(known.bill.id)
         else:
-            # An id is in use where an earlier version of stepfare read something else of the same file.
+            # An id is in use where an earlier version of stepfare read the same file differently.
             new = replace(bill, id=_id(bill.id, str(delivery.number))) if bill.id in used else bill
             bills.append(new)
-    return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(same))
+    return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(unchanged))
 
 
-def _is(bill: Bill, known: Standing, store: BillStore, incoming: Path) -> bool:
+def _is_same_bill(bill: Bill, known: Standing, store: BillStore, incoming: Path) -> bool:
     if (bill.rows, bill.sums) != (known.bill.rows, known.bill.sums) or not store.whole(known):
         return False
     return same_rows(incoming / bill.file, store.path(known))
 
 
-def _sealed(path: Path) -> tuple[str, int]:
-    """What the file holds, and how much. A pipe or a device would not end."""
+def _seal(path: Path) -> tuple[str, int]:
+    """Return the file's SHA-256 and size. A pipe or a device is refused, for reading it would not end."""
     try:
         if not path.is_file():
             raise InvalidInputError.single("is no file", where=str(path))
@@ -106,32 +113,37 @@ def _sealed(path: Path) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadDelivery:
     delivery: Delivery
     twice: Twice | None
 
 
-def _delivery(
+def _read_delivery(
     paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: Limits
-) -> _Read:
-    together = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
-    extras = _extras(paths, limits)
-    fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(kept, pa.string()) for kept in extras.values())]
+) -> _ReadDelivery:
+    digest_of_all = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+    extras = _extra_columns(paths, limits)
+    fields = [*arrow_schema(written_columns(NEWEST)), *(pa.field(stored, pa.string()) for stored in extras.values())]
     sources, gaps = [], []
-    with row_hashes() as hashes, Parts(incoming, f"{number:06}-{together[:_ID_DIGITS]}", pa.schema(fields)) as parts:
+    with (
+        row_hashes() as hashes,
+        Parts(incoming, f"{number:06}-{digest_of_all[:_ID_DIGITS]}", pa.schema(fields)) as parts,
+    ):
         for path, digest in zip(paths, digests, strict=True):
-            source, some = _read(path, digest, parts, extras, limits, hashes)
+            source, file_gaps = _read_file(path, digest, parts, extras, limits, hashes)
             sources.append(source)
-            gaps += some
+            gaps += file_gaps
         parts.finish()
-        bills = [_bill(owner, part, incoming, together) for owner, part in parts.parts.items()]
-        twice = hashes.find(_rows_again(paths, extras, limits))
+        bills = [_bill(owner, part, incoming, digest_of_all) for owner, part in parts.parts.items()]
+        duplicate_rows = hashes.find(_reread_rows(paths, extras, limits))
     bills.sort(key=lambda bill: tuple(each or "" for each in bill.key))
-    return _Read(Delivery(number, together, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), twice)
+    return _ReadDelivery(
+        Delivery(number, digest_of_all, moment_text(now), tuple(sources), tuple(bills), tuple(gaps)), duplicate_rows
+    )
 
 
-def _rows_again(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -> Iterator[tuple[pa.Table, list[str]]]:
-    """The rows of the files once more, each with its place."""
+def _reread_rows(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -> Iterator[tuple[pa.Table, list[str]]]:
+    """Yield the rows of the files once more, each with its place."""
     for path in paths:
         with open_feed(path, limits) as feed:
             opened = recognised(feed, str(path))
@@ -144,31 +156,34 @@ def _rows_again(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -
                 yield table, places
 
 
-def _extras(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
-    """Columns that are neither FOCUS nor ours, and the name under which they are kept: DuckDB knows no capitals."""
-    taken = {column.name.lower() for column in written_columns(NEWEST)}
-    found: dict[str, str] = {}
+def _extra_columns(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
+    """Return the columns that are neither FOCUS nor ours, and the name under which each is stored.
+
+    DuckDB ignores case, so that names that differ in case alone get a prefix.
+    """
+    used_names = {column.name.lower() for column in written_columns(NEWEST)}
+    stored_names: dict[str, str] = {}
     for path in paths:
         with open_feed(path, limits) as feed:
             for name in recognised(feed, str(path)).unknown:
-                if name not in found:
-                    kept = name
-                    while kept.lower() in taken:
-                        kept = f"x_{kept}"
-                    taken.add(kept.lower())
-                    found[name] = kept
-    return found
+                if name not in stored_names:
+                    stored = name
+                    while stored.lower() in used_names:
+                        stored = f"x_{stored}"
+                    used_names.add(stored.lower())
+                    stored_names[name] = stored
+    return stored_names
 
 
-def _read(
+def _read_file(
     path: Path, digest: str, parts: Parts, extras: dict[str, str], limits: Limits, hashes: RowHashes
 ) -> tuple[Source, list[Gap]]:
     tally, rows = Tally(1), 0
     with open_feed(path, limits) as feed:
         opened = recognised(feed, str(path))
-        for batch, found in survey(feed, opened, tally, absent=True):
-            _refuse_lost_costs(path, batch, found, opened)
-            table = _table(batch, found, extras)
+        for batch, typed_rows in survey(feed, opened, tally, absent=True):
+            _refuse_lost_costs(path, batch, typed_rows, opened)
+            table = _table(batch, typed_rows, extras)
             parts.add(table, path.name)
             hashes.add(table)
             rows += batch.rows
@@ -182,7 +197,7 @@ def _gap(name: str, finding: Finding, tally: Tally) -> Gap:
 
 
 def _refuse_lost_costs(path: Path, batch: Batch, rows: Typed, opened: Opened) -> None:
-    """A cost that is written but cannot be read must not leave the sum."""
+    """Raise InvalidInputError for a cost that is written but cannot be read, since it would be missing from the sum."""
     problems = []
     for mark in rows.marks:
         if mark.rule == "unreadable" and mark.column in COSTS:
@@ -195,16 +210,16 @@ def _refuse_lost_costs(path: Path, batch: Batch, rows: Typed, opened: Opened) ->
 
 def _table(batch: Batch, rows: Typed, extras: dict[str, str]) -> pa.Table:
     columns = {column.name: rows.column(column.name) for column in written_columns(NEWEST)}
-    for name, kept in extras.items():
-        columns[kept] = batch.columns.get(name, pa.nulls(rows.rows, pa.string()))
+    for name, stored in extras.items():
+        columns[stored] = batch.columns.get(name, pa.nulls(rows.rows, pa.string()))
     return pa.table(columns)
 
 
 def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
     start, end = period_text(owner.start), period_text(owner.end)
-    told = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
+    identity = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
     return Bill(
-        id=_id(told),
+        id=_id(identity),
         issuer=owner.issuer,
         account=owner.account,
         start=start,
@@ -218,9 +233,9 @@ def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
     )
 
 
-def _id(*told: str) -> str:
-    together = "\x1f".join(told)
-    return f"bill-{hashlib.sha256(together.encode()).hexdigest()[:_ID_DIGITS]}"
+def _id(*words: str) -> str:
+    joined = "\x1f".join(words)
+    return f"bill-{hashlib.sha256(joined.encode()).hexdigest()[:_ID_DIGITS]}"
 
 
 def _texts(sums: dict[str, Decimal | None]) -> dict[str, str | None]:

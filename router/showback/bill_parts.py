@@ -1,4 +1,4 @@
-"""The rows of a delivery, parted by bill as they come and written to Parquet, with sums that are exact."""
+"""Write the rows of a delivery to Parquet, a file for each bill, with exact sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from router.showback.focus.arrow_types import MONEY_PLACES
 from router.showback.focus.columns import COSTS
 from router.showback.focus.texts import moment_text
 
-# So many issuers, accounts and periods in one delivery; each is a file that is open.
+# The most issuers, accounts and periods in one delivery; each is an open file.
 MOST_BILLS = 300
 _ROWS_AT_ONCE = 65_536
 _WIDE = Context(prec=200)
@@ -30,7 +30,7 @@ _KEY = ("InvoiceIssuerName", "BillingAccountId", "BillingPeriodStart", "BillingP
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose bill a row is on; ``label`` is the file's name where issuer or account are unknown, else empty."""
+    """The bill that a row is on; ``label`` is the file's name where issuer or account are unknown, else empty."""
 
     issuer: str | None
     account: str | None
@@ -41,7 +41,7 @@ class Owner:
 
 @dataclass(slots=True)
 class Part:
-    """A bill as it is being written."""
+    """A bill while it is being written."""
 
     file: str
     rows: int = 0
@@ -53,19 +53,21 @@ class Part:
 
 
 class Parts:
-    """Writes ``<stem>-<n>.parquet`` files to ``folder``, all with one schema. A context: its files are closed after it;
-    complete they are when :meth:`finish` was called."""
+    """Write ``<stem>-<n>.parquet`` files to ``folder``, all with one schema.
+
+    A context manager: its files are closed at its end, and complete when :meth:`finish` was called.
+    """
 
     def __init__(self, folder: Path, stem: str, schema: pa.Schema) -> None:
         self.parts: dict[Owner, Part] = {}
         self._folder, self._stem, self._schema, self._waiting = folder, stem, schema, 0
 
     def add(self, table: pa.Table, name: str) -> None:
-        """Rows of the file ``name``. InvalidInputError for more bills than one delivery may hold."""
+        """Add rows of the file ``name``. InvalidInputError for more bills than one delivery may hold."""
         identities = table.select(_KEY).group_by(list(_KEY)).aggregate([]).to_pylist()
         for identity in identities:
             values = [identity[column] for column in _KEY]
-            rows = table if len(identities) == 1 else table.filter(_same(table, values))
+            rows = table if len(identities) == 1 else table.filter(_mask_of_bill(table, values))
             issuer, account, start, end = values
             owner = Owner(issuer, account, start, end, "" if issuer is not None and account is not None else name)
             self._take(self._part(owner, name), rows)
@@ -88,11 +90,11 @@ class Parts:
         currencies = rows["BillingCurrency"].combine_chunks()
         for currency in pc.unique(currencies).to_pylist():
             mask = pc.is_null(currencies) if currency is None else pc.equal(currencies, currency)
-            of_it = rows.select(COSTS).filter(mask)
+            costs = rows.select(COSTS).filter(mask)
             sums = part.sums.setdefault(currency or "", dict.fromkeys(COSTS))
             for column in COSTS:
-                more, before = pc.sum(of_it[column].cast(_SUMMED)).as_py(), sums[column]
-                if more is not None:  # nothing known is not zero
+                more, before = pc.sum(costs[column].cast(_SUMMED)).as_py(), sums[column]
+                if more is not None:  # An unknown sum is not zero.
                     sums[column] = more if before is None else _WIDE.add(before, more)
         used = pc.max(rows["ChargePeriodEnd"].filter(pc.equal(rows["ChargeCategory"], "Usage"))).as_py()
         if used is not None:
@@ -109,7 +111,7 @@ class Parts:
         self._waiting = 0
 
     def finish(self) -> None:
-        """Every file complete and on the disk."""
+        """Complete every file and sync it to the disk."""
         self._flush()
         for part in self.parts.values():
             if part.writer is not None:
@@ -123,24 +125,24 @@ class Parts:
     def __exit__(self, *_: object) -> None:
         for part in self.parts.values():
             if part.writer is not None:
-                with suppress(OSError, pa.ArrowException):  # on the way out of a failure, that is the one to hear of
+                with suppress(OSError, pa.ArrowException):  # The failure that led here is the one to report.
                     part.writer.close()
                 part.stream.close()
 
 
-def _same(table: pa.Table, values: list[Any]) -> Any:
+def _mask_of_bill(table: pa.Table, values: list[Any]) -> Any:
     mask = None
     for column, value in zip(_KEY, values, strict=True):
-        one = (
+        equal = (
             pc.is_null(table[column])
             if value is None
             else pc.equal(table[column], pa.scalar(value, table[column].type))
         )
-        one = pc.fill_null(one, fill_value=False)
-        mask = one if mask is None else pc.and_(mask, one)
+        equal = pc.fill_null(equal, fill_value=False)
+        mask = equal if mask is None else pc.and_(mask, equal)
     return mask
 
 
 def period_text(moment: datetime | None) -> str | None:
-    """As FOCUS writes it."""
+    """Return the moment as FOCUS writes it; None for None."""
     return None if moment is None else moment_text(moment)

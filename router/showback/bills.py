@@ -1,8 +1,8 @@
-"""Bills that were imported, as values: what came in which delivery, and which bill a later one has replaced. Pure.
+"""Model imported bills as values: what came in which delivery, and which bill a later one has replaced. Pure.
 
-A delivery is what one command imported, a bill the part of it that has one issuer, account and billing period. Bills
+A delivery is what one command imported; a bill is the part of it that has one issuer, account and billing period. Bills
 are restated until the month is closed: the newest delivery of the same three is the bill, and the older ones are
-history. A person may bring an older one back, or take one away: that is a decision, which is kept as well.
+history. A person may restore an older one, or remove one: that is a decision, which is stored as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 FORMAT = 1
 _BILLED, _EFFECTIVE = "BilledCost", "EffectiveCost"
-# Of a delivery; earlier versions did not know them.
+# Fields of a delivery that earlier versions did not know.
 _LATER = ("again", "same")
 
 
@@ -35,8 +35,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """That a rule of FOCUS is broken ``count`` times in a column of a file; ``row``, ``line`` and ``value`` are the
-    first."""
+    """A rule of FOCUS that is broken ``count`` times in a column of a file.
+
+    ``row``, ``line`` and ``value`` are those of the first time.
+    """
 
     file: str
     rule: str
@@ -49,10 +51,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """``start`` and ``end`` are the billing period (UTC, ISO), None where the file names none; ``label`` then tells
-    bills apart. ``sums`` has exact decimal text by currency ("" where none is named) and cost column, None where no
-    row says it. ``data_through`` is the latest end of usage. ``file`` holds the rows, and is the very one that was
-    written when its SHA-256 is ``sha256``."""
+    """One bill of a delivery.
+
+    ``start`` and ``end`` are the billing period (UTC, ISO), None where the file names none; ``label`` then tells bills
+    apart. ``sums`` has exact decimal text by currency ("" where none is named) and cost column, None where no row says
+    it. ``data_through`` is the latest end of usage. ``file`` holds the rows, and is the one that was written when its
+    SHA-256 is ``sha256``.
+    """
 
     id: str
     issuer: str | None
@@ -68,15 +73,18 @@ class Bill:
 
     @property
     def key(self) -> tuple[str | None, ...]:
-        """What a restated bill has in common with the one that it replaces."""
+        """The words that a restated bill shares with the one that it replaces."""
         return (self.issuer, self.account, self.start, self.end, self.label)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """``number`` counts from 1, in the order of import; ``digest`` is of the files' contents, whatever their names.
-    ``bills`` are new; ``again``: ids of earlier bills that stand again, for the files hold just their rows; ``same``:
-    ids of those that stood with just these rows, and still do."""
+    """One import of files.
+
+    ``number`` counts from 1, in the order of import; ``digest`` is of the files' contents, whatever their names.
+    ``bills`` are new. ``again`` are ids of earlier bills that stand again, since the files hold exactly their rows.
+    ``same`` are ids of those that stood with exactly these rows, and still do.
+    """
 
     number: int
     digest: str
@@ -94,7 +102,7 @@ class Delivery:
 
 
 class Deed(StrEnum):
-    """What a person did to a bill."""
+    """The kinds of decisions about a bill."""
 
     RESTORE = "restore"
     REMOVE = "remove"
@@ -102,7 +110,10 @@ class Deed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``who`` brought the bill (its id) back, or took it away, and why. ``number`` counts with the deliveries'."""
+    """A decision of ``who`` to restore or remove a bill (its id), with the reason.
+
+    ``number`` counts together with those of deliveries.
+    """
 
     number: int
     at: str
@@ -114,8 +125,11 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A bill, the delivery that it came in, the bill whose place it took last, and the one that has taken its own;
-    ``removed``: by whom it was taken away."""
+    """A bill with its delivery and its place in history.
+
+    ``replaces`` is the bill whose place it took last, ``replaced_by`` the one that has taken its own; ``removed`` is
+    the decision that removed it.
+    """
 
     bill: Bill
     delivery: Delivery
@@ -125,13 +139,13 @@ class Standing:
 
     @property
     def stands(self) -> bool:
-        """It counts."""
+        """True if the bill counts."""
         return self.replaced_by is None and self.removed is None
 
 
 @dataclass(slots=True)
 class _History:
-    """What happened so far: by key which bill stands, and by id whose place a bill took, and which took its."""
+    """The bill that stands, by key, and which bill replaced which, by id, after the events so far."""
 
     standing: dict[tuple[str | None, ...], str] = field(default_factory=dict)
     replaces: dict[str, str | None] = field(default_factory=dict)
@@ -157,7 +171,7 @@ class _History:
 def known_by(
     deliveries: Sequence[Delivery], decisions: Sequence[Decision], moment: datetime | None
 ) -> tuple[tuple[Delivery, ...], tuple[Decision, ...]]:
-    """Those that were imported or decided until the moment; all where it is None."""
+    """Return the deliveries imported and the decisions made until the moment; all where it is None."""
     return (
         tuple(each for each in deliveries if moment is None or datetime.fromisoformat(each.imported_at) <= moment),
         tuple(each for each in decisions if moment is None or datetime.fromisoformat(each.at) <= moment),
@@ -165,7 +179,7 @@ def known_by(
 
 
 def standings(deliveries: Iterable[Delivery], decisions: Iterable[Decision] = ()) -> tuple[Standing, ...]:
-    """All bills, in the order of import."""
+    """Return all bills with their standing, in the order of import."""
     ordered = sorted(deliveries, key=lambda each: each.number)
     known = {bill.id: bill for delivery in ordered for bill in delivery.bills}
     history = _History()
@@ -193,8 +207,10 @@ def standings(deliveries: Iterable[Delivery], decisions: Iterable[Decision] = ()
 
 @dataclass(frozen=True, slots=True)
 class Fall:
-    """A figure that is lower in a bill than in the one whose place it takes: ``what`` is ``rows``, or a cost column in
-    ``currency``."""
+    """A figure that is lower in a bill than in the one whose place it takes.
+
+    ``what`` is ``rows``, or a cost column in ``currency``.
+    """
 
     what: str
     currency: str
@@ -203,42 +219,44 @@ class Fall:
 
 
 def falls(before: Bill, after: Bill) -> tuple[Fall, ...]:
-    """Rows, and billed and effective costs by currency, that fell. A sum that no row says any more has fallen to
-    nothing."""
-    found = [Fall("rows", "", f"{before.rows}", f"{after.rows}")] if after.rows < before.rows else []
+    """Return rows, and billed and effective costs by currency, that decreased.
+
+    A sum that no row names any more has fallen to zero.
+    """
+    decreases = [Fall("rows", "", f"{before.rows}", f"{after.rows}")] if after.rows < before.rows else []
     for currency, sums in before.sums.items():
         for column in (_BILLED, _EFFECTIVE):
             was, now = sums.get(column), after.sums.get(currency, {}).get(column)
             if was is not None and Decimal(now or 0) < Decimal(was):
-                found.append(Fall(column, currency, was, now or "0"))
-    return tuple(found)
+                decreases.append(Fall(column, currency, was, now or "0"))
+    return tuple(decreases)
 
 
 def to_json(delivery: Delivery | Decision) -> str:
-    """Its manifest."""
-    said = {name: value for name, value in asdict(delivery).items() if name not in _LATER or value}
-    return json.dumps({"format": FORMAT, **said}, indent=1, ensure_ascii=False) + "\n"
+    """Return the manifest of a delivery or a decision."""
+    fields = {name: value for name, value in asdict(delivery).items() if name not in _LATER or value}
+    return json.dumps({"format": FORMAT, **fields}, indent=1, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str) -> Delivery:
-    """Of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    found: dict[str, Any] = json.loads(text)
-    if found.pop("format") != FORMAT:
+    """Read the delivery of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
+    fields: dict[str, Any] = json.loads(text)
+    if fields.pop("format") != FORMAT:
         raise ValueError("is of another version of stepfare")
     return Delivery(
         **{
-            **found,
-            "sources": tuple(Source(**each) for each in found["sources"]),
-            "bills": tuple(Bill(**each) for each in found["bills"]),
-            "gaps": tuple(Gap(**each) for each in found["gaps"]),
-            **{name: tuple(found.get(name, ())) for name in _LATER},
+            **fields,
+            "sources": tuple(Source(**each) for each in fields["sources"]),
+            "bills": tuple(Bill(**each) for each in fields["bills"]),
+            "gaps": tuple(Gap(**each) for each in fields["gaps"]),
+            **{name: tuple(fields.get(name, ())) for name in _LATER},
         }
     )
 
 
 def decision_from_json(text: str) -> Decision:
-    """Of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
-    found: dict[str, Any] = json.loads(text)
-    if found.pop("format") != FORMAT:
+    """Read the decision of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
+    fields: dict[str, Any] = json.loads(text)
+    if fields.pop("format") != FORMAT:
         raise ValueError("is of another version of stepfare")
-    return Decision(**{**found, "what": Deed(found["what"])})
+    return Decision(**{**fields, "what": Deed(fields["what"])})

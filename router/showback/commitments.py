@@ -1,7 +1,7 @@
-"""Commitments over their whole term, and sets of charges that hold both purchases and what they cover. Pure.
+"""Sum commitments over their whole term, and sets of charges with both purchases and what they cover. Pure.
 
 FOCUS 1.4, EffectiveCost: a purchase that covers other charges costs 0 when it is accrued, and what it covers costs,
-used or not, what was billed for it. So over the whole term both are the same sum; in a part of it they are not.
+used or not, what was billed for it. Over the whole term both are the same sum; in a part of it they are not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from router.showback.focus.charge import Charge
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """Of one commitment discount: what its purchases were billed (``bought``), and what its usage cost, by status."""
+    """The sums of one commitment discount.
+
+    ``bought`` is what its purchases were billed; ``used`` and ``unused`` are what its usage cost, by status.
+    """
 
     bought: Decimal
     used: Decimal
@@ -24,12 +27,12 @@ class Commitment:
 
     @property
     def holds(self) -> bool:
-        """Whether what was bought is what was used and unused: so over a whole term."""
+        """True if what was bought is the sum of used and unused, as over a whole term."""
         return self.bought == exact_sum([self.used, self.unused])
 
 
 def commitments(charges: Iterable[Charge]) -> dict[tuple[str, str], Commitment]:
-    """By CommitmentDiscountId and currency, in order."""
+    """Return the sums by CommitmentDiscountId and currency, in order."""
     sums: dict[tuple[str, str], dict[str, list[Decimal]]] = {}
     for charge in charges:
         name, status = charge.commitment_discount_id, charge.commitment_discount_status
@@ -47,7 +50,10 @@ def commitments(charges: Iterable[Charge]) -> dict[tuple[str, str], Commitment]:
 
 
 def closed_set(charges: Iterable[Charge]) -> dict[str, tuple[Decimal, Decimal]]:
-    """By currency what was billed and what it cost: the same where all purchases are there with all that they cover."""
+    """Return billed and effective cost by currency.
+
+    The two are the same where all purchases are there with all that they cover.
+    """
     sums: dict[str, tuple[list[Decimal], list[Decimal]]] = {}
     for charge in charges:
         billed, effective = sums.setdefault(charge.billing_currency, ([], []))

@@ -1,4 +1,4 @@
-"""What a state's books came to as a FOCUS file: read in parts, written whole or not at all."""
+"""Export the books of a state as a FOCUS file: read in parts, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Fact = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many charges were written, and what was left out."""
+    """The result of an export: how many charges were written, and what was left out."""
 
     charges: int
     left: Left
@@ -45,8 +45,10 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A connection with the table ``actual`` (:mod:`router.showback.reconcile.matching`), where the rows of the bills
-    in it are, by the bill's id, and the ids of the corrections in it."""
+    """A connection with the table ``actual`` (:mod:`router.showback.reconcile.matching`).
+
+    ``bills`` are the files of the bills in it, by the bill's id, and ``corrections`` the ids of the corrections in it.
+    """
 
     connection: duckdb.DuckDBPyConnection
     bills: Mapping[str, Path] = field(default_factory=dict)
@@ -55,8 +57,11 @@ class Matched:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The months after one and up to another. ``months``: those of them that the ledger has, None: any. ``knows`` says
-    of an entry, by its number and when it was recorded, whether it counts. Without ``matched`` no bill does."""
+    """The months after one and up to another.
+
+    ``months`` are those of them that the ledger has, None: any. ``knows`` tells whether an entry counts, by its number
+    and when it was recorded. Without ``matched`` no bill counts.
+    """
 
     after: str = ""
     upto: str = "~"
@@ -73,38 +78,40 @@ def export(
     parts: Iterable[Part] = (Part(),),
     closed: Month | None = None,
 ) -> Exported:
-    """Writes what the ``parts`` of the books came to, as FOCUS ``version`` (KeyError for another than those that are
-    written) in the form that the name's ending says (:data:`WRITERS`; KeyError): rows of bills and what they do not
-    have, where there are any; else the ledger's charges. ``closed``: the last closed month, which decides what is a
-    correction. The same books and bills give the same file. OSError where it cannot be written."""
-    left = Left()
-    written = WRITERS[path.suffix.removeprefix(".").lower()]
-    found = (charge for part in parts for charge in _charges(store, accounts, left, part, closed))
-    return Exported(written(path, found, version), left)
+    """Write the charges of the ``parts`` of the books as FOCUS ``version``; the name's ending chooses the form.
+
+    The charges are rows of bills and what they do not have, where there are bills; else the ledger's. ``closed`` is the
+    last closed month, which decides what is a correction. The same books and bills give the same file. KeyError for a
+    version that is not written, or an ending that is not in :data:`WRITERS`. OSError where the file cannot be written.
+    """
+    unpriced = Left()
+    write = WRITERS[path.suffix.removeprefix(".").lower()]
+    all_charges = (charge for part in parts for charge in _charges(store, accounts, unpriced, part, closed))
+    return Exported(write(path, all_charges, version), unpriced)
 
 
-def _charges(store: Store, accounts: Showback, left: Left, part: Part, closed: Month | None) -> Iterator[Charge]:
+def _charges(store: Store, accounts: Showback, unpriced: Left, part: Part, closed: Month | None) -> Iterator[Charge]:
     if part.matched is not None:
-        yield from _counted(store, accounts, left, part, part.matched, closed)
+        yield from _counted_charges(store, accounts, unpriced, part, part.matched, closed)
         return
     for entries, books in _entries(store, part, closed):
-        yield from charges([entry for _, entry in entries], accounts, books, left)
+        yield from charges([entry for _, entry in entries], accounts, books, unpriced)
 
 
 def _entries(store: Store, part: Part, closed: Month | None) -> Iterator[tuple[list[tuple[int, Entry]], Books]]:
-    """Entries with their numbers, some at a time, and what decides which of them are corrections."""
+    """Yield batches of entries with their numbers, and what decides which of them are corrections."""
     for month in [None] if part.months is None else part.months:
         for rows in store.ledger.batches(period=month):
-            every = [(int(row[0]), entry_of(row[1:-2])) for row in rows]
-            entries = [(seq, each) for seq, each in every if part.knows(seq, each.recorded_at)]
+            numbered = [(int(row[0]), entry_of(row[1:-2])) for row in rows]
+            entries = [(seq, each) for seq, each in numbered if part.knows(seq, each.recorded_at)]
             months = store.ledger.months_of(sorted({entry.corrects for _, entry in entries if entry.corrects}))
             yield entries, Books(closed, months)
 
 
-def _counted(
-    store: Store, accounts: Showback, left: Left, part: Part, matched: Matched, closed: Month | None
+def _counted_charges(
+    store: Store, accounts: Showback, unpriced: Left, part: Part, matched: Matched, closed: Month | None
 ) -> Iterator[Charge]:
-    """What is on no bill, in the order of the ledger, then the rows of each bill and correction in theirs."""
+    """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
     known: dict[str, Account] = {}
 
     def account(cloud: str) -> Account:
@@ -114,57 +121,57 @@ def _counted(
         numbers = [seq for seq, _ in entries]
         pieces = _pieces(matched, "ledger", numbers[0], numbers[-1]) if numbers else {}
         for seq, entry in entries:
-            if entry.kind is Kind.PLANNED or seq not in pieces:  # all of it is on a bill
+            if entry.kind is Kind.PLANNED or seq not in pieces:  # All of it is on a bill.
                 continue
             if entry.unpriced:
-                left.add(entry)
+                unpriced.add(entry)
                 continue
-            yield from _of_entry(entry, account(entry.cloud), pieces[seq], corrects=books.corrected(entry))
+            yield from _charges_of_entry(entry, account(entry.cloud), pieces[seq], corrects=books.corrected(entry))
     for bill, path in sorted(matched.bills.items()):
-        yield from _of_bill(bill, path, part, matched)
+        yield from _charges_of_bill(bill, path, part, matched)
     for name in matched.corrections:
         for facts in _pieces(matched, name, 1, _MOST_ROWS, part).values():
             for fact in facts:
                 yield charge_of_correction(fact, account(fact["cloud"] or ""))
 
 
-def _of_entry(entry: Entry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
-    if [(each["start"], each["end"]) for each in pieces] == [(entry.start, entry.end)]:
+def _charges_of_entry(entry: Entry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
+    if [(piece["start"], piece["end"]) for piece in pieces] == [(entry.start, entry.end)]:
         yield charge_of(entry, account, corrects=corrects)
         return
-    for each in pieces:
-        part = TimePart(each["start"], each["end"], each["billed"], each["effective"], each["useful"])
+    for piece in pieces:
+        part = TimePart(piece["start"], piece["end"], piece["billed"], piece["effective"], piece["useful"])
         yield part_of(entry, account, part, corrects=corrects)
 
 
-def _of_bill(bill: str, path: Path, part: Part, matched: Matched) -> Iterator[Charge]:
+def _charges_of_bill(bill: str, path: Path, part: Part, matched: Matched) -> Iterator[Charge]:
     first = 1
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(_BATCH, columns=[column.name for column in written_columns(NEWEST)]):
             table = pa.Table.from_batches([batch])
             pieces = _pieces(matched, bill, first, first + batch.num_rows - 1, part)
             if pieces:
-                alone = facts_of_charges(table, bill, first, str(path))
-                for number, (row, fact) in enumerate(_rows(table, alone), first):
+                row_facts = facts_of_charges(table, bill, first, str(path))
+                for number, (row, fact) in enumerate(_rows(table, row_facts), first):
                     if number in pieces:
                         yield from charges_of_row(row, fact, pieces[number])
             first += batch.num_rows
 
 
-def _rows(table: pa.Table, alone: pa.Table) -> Iterator[tuple[Fact, Fact]]:
-    """Rows of both, as values."""
+def _rows(table: pa.Table, row_facts: pa.Table) -> Iterator[tuple[Fact, Fact]]:
+    """Yield the rows of both tables, as values."""
     import duckdb
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(alone)), strict=True)
+        yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(row_facts)), strict=True)
 
 
 def _pieces(matched: Matched, origin: str, first: int, last: int, part: Part = Part()) -> dict[int, list[Fact]]:
-    """What counts of the rows with these numbers, by number, in the order of time."""
-    found = matched.connection.sql(
+    """Return the facts that count of the rows with these numbers, by number, in the order of time."""
+    relation = matched.connection.sql(
         'SELECT * FROM actual WHERE origin = $origin AND "row" BETWEEN $first AND $last '
         'AND month > $after AND month <= $upto ORDER BY "row", "start", "end", billed, key',
         params={"origin": origin, "first": first, "last": last, "after": part.after, "upto": part.upto},
     )
-    return {number: list(rows) for number, rows in groupby(rows_of(found), key=lambda row: int(row["row"]))}
+    return {number: list(rows) for number, rows in groupby(rows_of(relation), key=lambda row: int(row["row"]))}

@@ -1,9 +1,8 @@
-"""Where the ledger's facts lie as Parquet, and the manifest that says which files they are.
+"""Store the ledger's facts as Parquet, with a manifest that names the files that count.
 
-``<folder>/month=2026-11/000000001-000100000-1f2e3d4c.facts.parquet``, beside it ``.sums.parquet`` and ``.days.parquet``
-with the cubes of those facts (:mod:`router.showback.rollups`). A file is never changed, and counts when the manifest
-names
-it; the manifest is renamed into place last. Who writes or reads holds the lock of the folder.
+``<folder>/month=2026-11/000000001-000100000-1f2e3d4c.facts.parquet`` holds facts; beside it ``.sums.parquet`` and
+``.days.parquet`` hold their rollups (:mod:`router.showback.rollups`). A file is never changed, and counts when the
+manifest names it; the manifest is renamed into place last. Readers and writers hold the lock of the folder.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from router.showback import rollups
 from router.state.folders import settle_folder
 from router.state.ledger_rows import BEGINNING
 
-# Another one where a column of facts or cubes, or what it means, changes: extracts of others are made anew.
+# Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
 FORMAT = 1
 _LOCK_WAIT_S = 600.0
 _MANIFEST = "manifest.json"
@@ -38,7 +37,10 @@ _KINDS = ("facts", "sums", "days")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Facts in the books of a month, of the ledger's numbers ``first`` to ``last`` (others may have their own part)."""
+    """Facts in the books of a month, of the ledger's numbers ``first`` to ``last``.
+
+    Some of these numbers may be in a part of their own.
+    """
 
     month: str
     first: int
@@ -47,14 +49,17 @@ class Part:
     stem: str
 
     def path(self, folder: Path, kind: str) -> Path:
-        """Its file of that kind: ``facts``, ``sums`` or ``days``."""
+        """Return its file of that kind: ``facts``, ``sums`` or ``days``."""
         return folder / f"month={self.month}" / f"{self.stem}.{kind}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Of the ledger of the state ``state``, up to number ``head``, whose row has that ``hash``. ``gaps``: numbers, from
-    and to, that had been archived before they were read, and whose entries nobody has given since."""
+    """The parts of the ledger of the state ``state``, up to number ``head``, whose row has that ``hash``.
+
+    ``gaps`` are numbers, from and to, that had been archived before they were read, and whose entries nobody has given
+    since.
+    """
 
     state: str
     head: int = 0
@@ -63,14 +68,17 @@ class Manifest:
     gaps: tuple[tuple[int, int], ...] = ()
 
     def of_months(self, months: Iterable[str]) -> tuple[Part, ...]:
-        """The parts of these months."""
-        wanted = set(months)
-        return tuple(part for part in self.parts if part.month in wanted)
+        """Return the parts of these months."""
+        chosen = set(months)
+        return tuple(part for part in self.parts if part.month in chosen)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Alone with the folder, which is made. InvalidInputError where somebody else keeps it for ten minutes."""
+    """Hold the lock of the folder, which is made if missing.
+
+    InvalidInputError where somebody else holds it for ten minutes.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with FileLock(folder / ".lock", timeout=_LOCK_WAIT_S):
@@ -81,26 +89,29 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """None where there is none, or one of another format, or files that it names are gone: then all is made anew."""
+    """Read the manifest; None where there is none that can be used, and all is made anew.
+
+    That is so for a missing manifest, one of another format, and one that names files that are gone.
+    """
     try:
-        found = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        if found.pop("format") != FORMAT:
+        fields = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        if fields.pop("format") != FORMAT:
             return None
-        parts = tuple(Part(**part) for part in found.pop("parts"))
-        gaps = tuple((int(first), int(last)) for first, last in found.pop("gaps"))
-        manifest = Manifest(parts=parts, gaps=gaps, **found)
+        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        gaps = tuple((int(first), int(last)) for first, last in fields.pop("gaps"))
+        manifest = Manifest(parts=parts, gaps=gaps, **fields)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
-    whole = all(part.path(folder, kind).is_file() for part in manifest.parts for kind in _KINDS)
-    return manifest if whole else None
+    complete = all(part.path(folder, kind).is_file() for part in manifest.parts for kind in _KINDS)
+    return manifest if complete else None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Makes its parts count; those that it does not name are taken away."""
-    said: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
+    """Write the manifest, which makes its parts count, and remove the parts that it does not name."""
+    content: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
     part = folder / f".{_MANIFEST}.part"
     with part.open("w", encoding="utf-8") as stream:
-        json.dump(said, stream)
+        json.dump(content, stream)
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(folder / _MANIFEST)
@@ -109,33 +120,33 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def sweep(folder: Path, manifest: Manifest | None) -> None:
-    """Removes what no manifest names: parts that were merged, or that somebody who was killed left."""
-    named = {part.stem for part in manifest.parts} if manifest is not None else set()
+    """Remove parts that no manifest names: those that were merged, or left by a killed process."""
+    known_stems = {part.stem for part in manifest.parts} if manifest is not None else set()
     for path in folder.glob("month=*/*.parquet"):
-        if path.name.split(".", 1)[0] not in named:
+        if path.name.split(".", 1)[0] not in known_stems:
             with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def write_part(folder: Path, facts: pa.Table, month: str) -> Part:
-    """Facts of one month, in the order of their numbers, and their cubes."""
+    """Write facts of one month, in the order of their numbers, and their rollups."""
     first, last = facts["row"][0].as_py(), facts["row"][-1].as_py()
-    part = _new(month, first, last, facts.num_rows)
-    _begin(folder, part)
-    with ThreadPoolExecutor(1) as beside, connect() as connection:
-        written = beside.submit(_put, part.path(folder, "facts"), facts)
+    part = _new_part(month, first, last, facts.num_rows)
+    _make_month_folder(folder, part)
+    with ThreadPoolExecutor(1) as pool, connect() as connection:
+        facts_file = pool.submit(_put, part.path(folder, "facts"), facts)
         connection.register("facts", facts)
         _put(part.path(folder, "sums"), _table(connection, rollups.sums_of("facts")))
         _put(part.path(folder, "days"), _table(connection, rollups.days_of("facts")))
-        written.result()
+        facts_file.result()
     settle_folder(folder / f"month={month}")
     return part
 
 
 def merge_parts(folder: Path, parts: tuple[Part, ...]) -> Part:
-    """Several of one month as one."""
+    """Merge several parts of one month into one."""
     ordered = sorted(parts, key=lambda part: part.first)
-    merged = _new(ordered[0].month, ordered[0].first, max(p.last for p in ordered), sum(p.rows for p in ordered))
+    merged = _new_part(ordered[0].month, ordered[0].first, max(p.last for p in ordered), sum(p.rows for p in ordered))
     paths = {kind: [part.path(folder, kind) for part in ordered] for kind in _KINDS}
     with connect() as connection:
         _put(merged.path(folder, "sums"), _table(connection, rollups.sums_again(parquet(paths["sums"]))))
@@ -157,11 +168,11 @@ _ROWS_AT_ONCE = 131_072
 _OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 
-def _new(month: str, first: int, last: int, rows: int) -> Part:
+def _new_part(month: str, first: int, last: int, rows: int) -> Part:
     return Part(month, first, last, rows, f"{first:09}-{last:09}-{uuid.uuid4().hex[:8]}")
 
 
-def _begin(folder: Path, part: Part) -> None:
+def _make_month_folder(folder: Path, part: Part) -> None:
     (folder / f"month={part.month}").mkdir(mode=0o700, exist_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Facts of the ledger: its rows as plain text and numbers become columns, without an entry made of any. Pure.
+"""Build facts of the ledger: columns of its plain rows, without making an entry of any. Pure.
 
 Amounts of the ledger are whole nano-dollars, so that money here has nine places. Quantities are fractions there and
 decimals here: 18 places, rounded half to even.
@@ -19,7 +19,7 @@ from router.ledger.entry import HOURS, Kind, What
 from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, Source, State
 from router.state.ledger_columns import Columns
 
-# Of the ledger: whole nano-dollars.
+# The type of the ledger's money: whole nano-dollars.
 NANOS: Final = pa.decimal128(38, 9)
 ORIGIN: Final = "ledger"
 CURRENCY: Final = "USD"
@@ -30,7 +30,7 @@ _WHOLE = pa.decimal128(38, 0)
 _UNIT = 10**_PLACES
 _LARGEST = 10**38
 _SOURCES = {Kind.PLANNED.value: Source.PLANNED.value, Kind.METERED.value: Source.METERED.value}
-# What FOCUS calls them, as router.showback.focus_from_ledger does, which takes long to import.
+# The FOCUS categories, repeated here because router.showback.focus_from_ledger takes long to import.
 CATEGORIES: Final = {
     Kind.METERED: "Usage",
     Kind.FEE: "Purchase",
@@ -39,11 +39,31 @@ CATEGORIES: Final = {
     Kind.ADJUSTMENT: "Adjustment",
 }
 _USAGE = "Usage"
-_SAME: Final = (
-    "team", "project", "cost_center", "job", "job_digest", "plan", "gang", "attempt", "cloud", "region", "zone",
-    "instance_type", "market", "accelerator", "unit", "what", "use", "price_as_of", "price_source", "reason", "who",
-    "corrects", "reference",
-)  # fmt: skip
+_SHARED_TEXTS: Final = (
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "job_digest",
+    "plan",
+    "gang",
+    "attempt",
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "accelerator",
+    "unit",
+    "what",
+    "use",
+    "price_as_of",
+    "price_source",
+    "reason",
+    "who",
+    "corrects",
+    "reference",
+)
 
 # The columns of the ledger's facts, narrower than those of files: money has nine places.
 SCHEMA: Final = pa.schema(
@@ -55,13 +75,14 @@ SCHEMA: Final = pa.schema(
 
 
 def facts_of(rows: Columns) -> pa.Table:
-    """A fact for each row, with :data:`SCHEMA`.
+    """Return a fact for each row, with :data:`SCHEMA`.
 
     ``planned`` facts are no money spent. ``billed``, ``effective`` and ``list`` are what the ledger says; all are null,
-    like ``on_demand``, where the row is unpriced. What an on-demand machine cost is its own on-demand price where the
-    ledger has none. ``state``: Estimated, but Invoiced of what people added with a document's name."""
-    count, alike = len(rows.seqs), _alike(rows)
-    made = {
+    like ``on_demand``, where the row is unpriced. The on-demand price of an on-demand machine is its own where the
+    ledger has none. ``state`` is Estimated, but Invoiced for what people added with a document's name.
+    """
+    count, shared = len(rows.seqs), _shared_columns(rows)
+    columns = {
         "row": pa.array(rows.seqs, pa.int64()),
         "origin": pa.repeat(ORIGIN, count),
         "currency": pa.repeat(CURRENCY, count),
@@ -71,20 +92,20 @@ def facts_of(rows: Columns) -> pa.Table:
         "start": _moments(rows.single["start_at"]),
         "end": _moments(rows.single["end_at"]),
         "recorded_at": _moments(rows.single["recorded_at"]),
-        **alike,
-        **_amounts(rows, alike),
+        **shared,
+        **_amounts(rows, shared),
     }
     nothing = pa.nulls(count, TEXT)
-    return pa.table([_fit(made.get(field.name, nothing), field) for field in SCHEMA], schema=SCHEMA)
+    return pa.table([_fit(columns.get(field.name, nothing), field) for field in SCHEMA], schema=SCHEMA)
 
 
-def _alike(rows: Columns) -> dict[str, pa.Array]:
-    """What many rows say alike, made once for all of them."""
+def _shared_columns(rows: Columns) -> dict[str, pa.Array]:
+    """Return the columns that many rows share, made once for all of them."""
     kinds = rows.said("kind")
-    made = {name: _text(rows.said(name)) for name in _SAME}
+    columns = {name: _text(rows.said(name)) for name in _SHARED_TEXTS}
     added = pa.array([kind not in _SOURCES for kind in kinds])
-    invoiced = pc.and_(added, pc.is_valid(made["reference"]))
-    made |= {
+    invoiced = pc.and_(added, pc.is_valid(columns["reference"]))
+    columns |= {
         "source": pa.array([_SOURCES.get(kind, Source.ADDED.value) for kind in kinds], TEXT),
         "state": pc.if_else(invoiced, State.INVOICED.value, State.ESTIMATED.value),
         "category": pa.array([CATEGORIES.get(Kind(kind), _USAGE) for kind in kinds], TEXT),
@@ -92,69 +113,74 @@ def _alike(rows: Columns) -> dict[str, pa.Array]:
         "unpriced": pa.array(rows.said("unpriced"), pa.int64()).cast(pa.bool_()),
     }
     places = pa.array(rows.places, pa.int32())
-    return {name: column.take(places) for name, column in made.items()}
+    return {name: column.take(places) for name, column in columns.items()}
 
 
-def _amounts(rows: Columns, alike: dict[str, pa.Array]) -> dict[str, Any]:
-    usd = pc.if_else(alike["unpriced"], None, nanos(pa.array(rows.single["usd_nanos"], pa.int64())))
-    machine = pc.and_(pc.equal(alike["what"], What.MACHINE.value), pc.equal(alike["unit"], HOURS))
+def _amounts(rows: Columns, shared: dict[str, pa.Array]) -> dict[str, Any]:
+    usd = pc.if_else(shared["unpriced"], None, nanos(pa.array(rows.single["usd_nanos"], pa.int64())))
+    machine = pc.and_(pc.equal(shared["what"], What.MACHINE.value), pc.equal(shared["unit"], HOURS))
     quantities = [_fraction(text) for text in rows.single["quantity"]]
     counts = [1 if count is None else count for count in rows.said("machines")]
-    # What is planned has the accelerators of all its machines together, as a plan's lines do.
+    # A planned row has the accelerators of all its machines together, as a plan's lines do.
     accelerators = [
         (1 if kind == Kind.PLANNED.value else count) * (1 if each is None else each)
         for kind, count, each in zip(rows.said("kind"), counts, rows.said("accelerators"), strict=True)
     ]
     quantity = _products(quantities, itertools.repeat(1))
     hours = quantity if set(counts) == {1} else _products(quantities, [counts[place] for place in rows.places])
-    steps, lost = (pa.array(rows.single[name], pa.int64()) for name in ("steps", "lost_steps"))
+    steps, lost_steps = (pa.array(rows.single[name], pa.int64()) for name in ("steps", "lost_steps"))
     useful = pc.if_else(pc.greater(steps, 0), steps, None)
-    lost = pc.if_else(pc.greater(lost, 0), lost, None)
-    some = pc.or_(pc.is_valid(useful), pc.is_valid(lost))
+    lost_steps = pc.if_else(pc.greater(lost_steps, 0), lost_steps, None)
+    has_steps = pc.or_(pc.is_valid(useful), pc.is_valid(lost_steps))
     return {
         "quantity": quantity,
         "hours": pc.if_else(machine, hours, None),
         "gpu_hours": pc.if_else(machine, _products(quantities, [accelerators[place] for place in rows.places]), None),
         "useful": useful,
-        "lost": lost,
-        "useful_unit": pc.if_else(some, pa.scalar(USEFUL_UNIT), None),
+        "lost": lost_steps,
+        "useful_unit": pc.if_else(has_steps, pa.scalar(USEFUL_UNIT), None),
         "billed": usd,
         "effective": usd,
         "list": usd,
-        "on_demand": _on_demand(rows, quantities, counts, alike, pc.if_else(machine, usd, None)),
+        "on_demand": _on_demand(rows, quantities, counts, shared, pc.if_else(machine, usd, None)),
     }
 
 
 def _on_demand(
-    rows: Columns, quantities: Sequence[_Fraction], counts: Sequence[int], alike: dict[str, pa.Array], usd: pa.Array
+    rows: Columns, quantities: Sequence[_Fraction], counts: Sequence[int], shared: dict[str, pa.Array], usd: pa.Array
 ) -> pa.Array:
-    """Of machines with a price; none of what is reserved for nothing, against which savings would be invented."""
+    """Return the on-demand cost of machines with a price.
+
+    Reserved capacity at no cost has none, for savings against it would be invented.
+    """
     rates = rows.said("on_demand_usd_per_hour_nanos")
-    found = pc.if_else(pc.fill_null(pc.equal(alike["market"], Market.ON_DEMAND.value), fill_value=False), usd, None)
+    on_demand = pc.if_else(
+        pc.fill_null(pc.equal(shared["market"], Market.ON_DEMAND.value), fill_value=False), usd, None
+    )
     if any(rate is not None for rate in rates):
         all_of_it = [None if rate is None else rate * count for rate, count in zip(rates, counts, strict=True)]
         each = [all_of_it[place] for place in rows.places]
-        # May be more than 64 bits of nano-dollars, which money in the ledger never is.
+        # The product may be more than 64 bits of nano-dollars, which money in the ledger never is.
         whole = [
             divide_half_even((rate or 0) * top, bottom) for rate, (top, bottom) in zip(each, quantities, strict=True)
         ]
-        worth = pc.if_else(pa.array([rate is not None for rate in each]), _decimals(whole, NANOS), None)
-        found = pc.coalesce(worth, found)
-    # What is reserved and stands at 0 is sunk, or was written down before its price was known: nothing is saved by it.
-    reserved = pc.fill_null(pc.equal(alike["market"], Market.RESERVED.value), fill_value=False)
-    without = pc.and_(reserved, pc.fill_null(pc.equal(usd, 0), fill_value=True))
-    return pc.if_else(pc.and_(pc.is_valid(usd), pc.invert(without)), found, None)
+        rated = pc.if_else(pa.array([rate is not None for rate in each]), _decimals(whole, NANOS), None)
+        on_demand = pc.coalesce(rated, on_demand)
+    # Reserved capacity at 0 is sunk, or was written down before its price was known: nothing is saved by it.
+    reserved = pc.fill_null(pc.equal(shared["market"], Market.RESERVED.value), fill_value=False)
+    free_reserved = pc.and_(reserved, pc.fill_null(pc.equal(usd, 0), fill_value=True))
+    return pc.if_else(pc.and_(pc.is_valid(usd), pc.invert(free_reserved)), on_demand, None)
 
 
 def nanos(whole: pa.Array) -> pa.Array:
-    """Whole nano-dollars (int64) as dollars with nine places, exactly."""
+    """Return whole nano-dollars (int64) as dollars with nine places, exactly."""
     wide = pc.cast(whole, _WHOLE)
-    # The same 128 bits, read with the point nine places further left.
+    # These are the same 128 bits, read with the point nine places further left.
     return pa.Array.from_buffers(NANOS, len(wide), wide.buffers(), offset=wide.offset)
 
 
 def _text(words: Sequence[Any]) -> pa.Array:
-    """Null where nothing stands."""
+    """Return the words as text; null where a word is empty."""
     return pa.array([word or None for word in words], TEXT)
 
 
@@ -168,13 +194,16 @@ def _fraction(text: Any) -> _Fraction:
 
 
 def _products(quantities: Iterable[_Fraction], times: Iterable[int]) -> pa.Array:
-    """Of fractions with whole numbers, to 18 places."""
+    """Return the products of fractions and whole numbers, to 18 places."""
     pairs = zip(quantities, times, strict=False)
     return _decimals([divide_half_even(top * count * _UNIT, bottom) for (top, bottom), count in pairs], AMOUNT)
 
 
 def _decimals(whole: Sequence[int], kind: pa.Decimal128Type) -> pa.Array:
-    """Whole numbers of the last place, as 128 bits each: a tenth of the time that decimals would take."""
+    """Return whole numbers of the last place as decimals.
+
+    They are made from 128 bits each, which takes a tenth of the time of Python decimals.
+    """
     if max(map(abs, whole)) >= _LARGEST:
         raise ValueError(f"{max(whole, key=abs)}: an amount of more than 38 digits")
     data = b"".join([number.to_bytes(16, "little", signed=True) for number in whole])

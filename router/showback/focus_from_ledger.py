@@ -1,9 +1,9 @@
-"""What the ledger says, as FOCUS charges. Pure.
+"""Convert ledger entries into FOCUS charges. Pure.
 
-Metered entries are usage, what people added purchases, credits, taxes and adjustments; planned entries are no charges.
-BilledCost and EffectiveCost are the ledger's money to the nano-dollar. ListCost and ContractedCost are a unit price x
-PricingQuantity, exactly, as FOCUS has it: a third of an hour has no last digit, so that they may differ from the money
-by less than two nano-dollars. docs/design/023-charging.md says why.
+Metered entries are usage, what people added are purchases, credits, taxes and adjustments; planned entries are no
+charges. BilledCost and EffectiveCost are the ledger's money to the nano-dollar. ListCost and ContractedCost are a unit
+price x PricingQuantity, exactly, as FOCUS has it: a third of an hour has no last digit, so that they may differ from
+the money by less than two nano-dollars. docs/design/023-charging.md says why.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from router.showback.focus.charge import Charge
 
 CURRENCY = "USD"
 STEPS = "Steps"
-# Times a price of nine decimals a quantity of fifteen has the 24 that a cost may have, and the other way round.
+# A price of nine decimals times a quantity of fifteen has the 24 that a cost may have, and the other way round.
 _QUANTITY_PLACES, _DERIVED_PLACES, _GIVEN_PLACES = 15, 15, 9
 _NANO_PLACES = 9
 _TICK = timedelta(microseconds=1)
@@ -40,7 +40,7 @@ _CATEGORIES = {
 }
 _PRICED = frozenset({"Usage", "Purchase"})
 _PRICING = {Market.SPOT: "Dynamic", Market.ON_DEMAND: "Standard", Market.RESERVED: "Other"}
-# By what was paid for: FOCUS's category and subcategory, what the thing is, and what is counted.
+# By what was paid for: FOCUS's category and subcategory, the kind of resource, and what is counted.
 SERVICES = {
     What.MACHINE: ("Compute", "Virtual Machines", "Instance", "Instance hours"),
     What.DISK: ("Storage", "Block Storage", "Disk", "Disk size"),
@@ -52,17 +52,23 @@ SERVICES = {
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What decides whether an entry is a correction: the month up to which books are ``closed`` (None: no month is),
-    and of entries that others correct, by key, the month that they stand in."""
+    """The closed month and corrected entries, which decide whether an entry is a correction.
+
+    ``closed`` is the month up to which books are closed (None: no month is). ``months`` has the month of each entry
+    that others correct, by key.
+    """
 
     closed: Month | None = None
     months: Mapping[str, Month] = field(default_factory=dict)
 
     def corrected(self, entry: Entry) -> bool:
-        """Whether the entry changes what a closed month says. In the month of what it corrects it does not."""
+        """Return whether the entry changes what a closed month says.
+
+        An entry in the same month as what it corrects does not.
+        """
         if not entry.corrects or self.closed is None:
             return False
-        month = self.months.get(entry.corrects) or _month(entry.corrects) or Month.of(entry.start)
+        month = self.months.get(entry.corrects) or _parse_month(entry.corrects) or Month.of(entry.start)
         return month < entry.period and month <= self.closed
 
 
@@ -79,13 +85,13 @@ class Part:
 
 @dataclass(slots=True)
 class Left:
-    """What was left out because nobody knows its price: by what it is and its unit, how many entries, how much."""
+    """Entries left out because their price is unknown: how many and how much, by what they are and their unit."""
 
     entries: dict[tuple[What, str], int] = field(default_factory=dict)
     quantities: dict[tuple[What, str], Fraction] = field(default_factory=dict)
 
     def add(self, entry: Entry) -> None:
-        """Counts one."""
+        """Count one entry."""
         key = (entry.what, entry.unit)
         self.entries[key] = self.entries.get(key, 0) + 1
         self.quantities[key] = self.quantities.get(key, Fraction(0)) + entry.quantity
@@ -94,9 +100,12 @@ class Left:
 def charges(
     entries: Iterable[Entry], accounts: Showback, books: Books = Books(), left: Left | None = None
 ) -> Iterator[Charge]:
-    """A charge for each metered or added entry, in their order. One without a price has no charge, for a cost of 0
-    would be a wrong sum: ``left`` counts those. ``accounts`` says who bills whom."""
-    known: dict[str, Account] = {}
+    """Yield a charge for each metered or added entry, in their order.
+
+    An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``left`` counts those. ``accounts``
+    names who bills whom.
+    """
+    account_by_cloud: dict[str, Account] = {}
     for entry in entries:
         if entry.kind is Kind.PLANNED:
             continue
@@ -104,17 +113,17 @@ def charges(
             if left is not None:
                 left.add(entry)
             continue
-        if entry.cloud not in known:
-            known[entry.cloud] = accounts.account(entry.cloud)
-        yield charge_of(entry, known[entry.cloud], corrects=books.corrected(entry))
+        if entry.cloud not in account_by_cloud:
+            account_by_cloud[entry.cloud] = accounts.account(entry.cloud)
+        yield charge_of(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry))
 
 
 def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Charge:
-    """The charge of a part of a metered entry that has a price: what no bill has of it."""
+    """Return the charge of a part of a metered entry that has a price: the part that no bill has."""
     share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
     usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
-    some = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
-    charge = charge_of(some, account, corrects=corrects)
+    partial = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
+    charge = charge_of(partial, account, corrects=corrects)
     return replace(
         charge,
         billed_cost=part.billed,
@@ -126,19 +135,19 @@ def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Ch
 
 
 def category_of(kind: Kind) -> str | None:
-    """FOCUS's ChargeCategory of an entry; None of what was planned, which is no charge."""
+    """Return FOCUS's ChargeCategory of an entry; None for a planned one, which is no charge."""
     return _CATEGORIES.get(kind)
 
 
 def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
-    """The charge of one entry that has a price. ``corrects``: it changes a closed month."""
+    """Return the charge of one entry that has a price. ``corrects``: it changes a closed month."""
     category = _CATEGORIES[entry.kind]
     usd = money(entry.usd)
     charge: dict[str, Any] = {
         **of_account(account),
-        **_of_service(entry, account),
-        **_of_place(entry, account),
-        **_of_job(entry),
+        **_service_fields(entry, account),
+        **_place_fields(entry, account),
+        **_job_fields(entry),
         "billing_period_start": entry.period.begins,
         "billing_period_end": entry.period.ends,
         "charge_period_start": entry.start,
@@ -156,21 +165,21 @@ def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
         "contracted_cost": usd,
         # As in reports: what people added with a document's name is on an invoice.
         "x_record_state": "Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
-        "x_price_observed_at": _observed(entry.price_as_of),
+        "x_price_observed_at": _parse_day(entry.price_as_of),
         "x_price_source": entry.price_source or None,
     }
     if category in _PRICED:
-        charge |= _of_prices(entry, usd)
+        charge |= _price_fields(entry, usd)
     return Charge(**charge)
 
 
 def money(amount: Usd | UsdPerHour) -> Decimal:
-    """As a decimal, exactly."""
+    """Return the amount as a decimal, exactly."""
     return Decimal(amount.nanos).scaleb(-_NANO_PLACES, _EXACT)
 
 
 def of_account(account: Account) -> dict[str, Any]:
-    """Who bills whom, as a charge has it."""
+    """Return the fields of a charge that name who bills whom."""
     return {
         "billing_account_id": account.billing_account_id,
         "billing_account_name": account.billing_account_name,
@@ -184,7 +193,7 @@ def of_account(account: Account) -> dict[str, Any]:
     }
 
 
-def _of_service(entry: Entry, account: Account) -> dict[str, Any]:
+def _service_fields(entry: Entry, account: Account) -> dict[str, Any]:
     category, subcategory, kind, _ = SERVICES[entry.what]
     return {
         "service_category": category,
@@ -203,7 +212,7 @@ def _name(entry: Entry) -> str | None:
     return f"{entry.attempt}-{entry.rank}" if is_machine else entry.resource
 
 
-def _of_place(entry: Entry, account: Account) -> dict[str, Any]:
+def _place_fields(entry: Entry, account: Account) -> dict[str, Any]:
     region = entry.region or None
     return {
         "region_id": region,
@@ -212,26 +221,26 @@ def _of_place(entry: Entry, account: Account) -> dict[str, Any]:
     }
 
 
-def _of_job(entry: Entry) -> dict[str, Any]:
-    said = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
-    tags = {name: value for name, value in said.items() if value}
-    wasted = entry.use is not None and entry.use is not Use.WORK
+def _job_fields(entry: Entry) -> dict[str, Any]:
+    owners = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
+    tags = {name: value for name, value in owners.items() if value}
+    is_waste = entry.use is not None and entry.use is not Use.WORK
     return {
         "tags": tags or None,
         "x_plan_id": entry.plan or None,
         "x_job_id": entry.job or None,
         "x_attempt": entry.attempt or None,
-        "x_waste_kind": entry.use.value if entry.use is not None and wasted else None,
+        "x_waste_kind": entry.use.value if entry.use is not None and is_waste else None,
         # 0 where nobody knows.
         "x_useful_units": Decimal(entry.steps) if entry.steps and entry.kind is Kind.METERED else None,
         "x_useful_unit": STEPS if entry.steps and entry.kind is Kind.METERED else None,
     }
 
 
-def _of_prices(entry: Entry, usd: Decimal) -> dict[str, Any]:
-    """Quantity, unit prices and what they make, of usage and of purchases."""
+def _price_fields(entry: Entry, usd: Decimal) -> dict[str, Any]:
+    """Return quantity, unit prices and their products, of usage and of purchases."""
     if entry.what is What.MACHINE and entry.usd_per_hour is not None and entry.machines:
-        return _of_machine(entry, entry.usd_per_hour)
+        return _machine_price_fields(entry, entry.usd_per_hour)
     quantity, unit = _rounded(entry.quantity, _GIVEN_PLACES), entry.unit.strip()
     metered = entry.kind is Kind.METERED
     known = quantity > 0 and any(map(str.isalpha, unit))
@@ -254,12 +263,12 @@ def _of_prices(entry: Entry, usd: Decimal) -> dict[str, Any]:
     }
 
 
-def _of_machine(entry: Entry, rate: UsdPerHour) -> dict[str, Any]:
+def _machine_price_fields(entry: Entry, rate: UsdPerHour) -> dict[str, Any]:
     hours = _rounded(entry.quantity, _QUANTITY_PLACES)
     price = money(rate)
     on_demand = None if entry.on_demand_usd_per_hour is None else money(entry.on_demand_usd_per_hour)
     machines, gpus = Decimal(entry.machines), Decimal(entry.accelerators)
-    # What is on the list for it: spot's list price is its own.
+    # The price on the list: spot's list price is its own.
     listed = price if entry.market is Market.SPOT or on_demand is None else on_demand
     market = (entry.market or Market.ON_DEMAND).value
     details = {"InstanceType": entry.instance_type, "GpuCount": entry.accelerators, "x_GpuModel": entry.accelerator}
@@ -305,13 +314,13 @@ def _description(entry: Entry) -> str:
 
 
 def _rounded(value: Fraction, places: int) -> Decimal:
-    """Half to even."""
+    """Round half to even."""
     return Decimal(round(value * 10**places)).scaleb(-places, _EXACT).normalize(_EXACT)
 
 
 @lru_cache(maxsize=1024)
-def _observed(text: str) -> datetime | None:
-    """The day of a price; None where there is none, or it is not known."""
+def _parse_day(text: str) -> datetime | None:
+    """Return the day of a price; None where there is none, or it is unknown."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:
@@ -319,7 +328,7 @@ def _observed(text: str) -> datetime | None:
 
 
 @lru_cache(maxsize=1024)
-def _month(text: str) -> Month | None:
+def _parse_month(text: str) -> Month | None:
     try:
         return Month.parse(text)
     except ValueError:

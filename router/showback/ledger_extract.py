@@ -1,9 +1,9 @@
-"""The ledger as facts in Parquet, which grows with it. It can be deleted at any time, and is made again.
+"""Keep an extract of the ledger as facts in Parquet, which grows with the ledger.
 
-Only rows with a number above the last are read. Whether it is still the same ledger is known from the hash of the last
-row that was read: if the ledger has another one there, all is made anew. What is archived later stays; what had been
-archived before it was read is missing, and said to be (:attr:`~router.showback.extract_parts.Manifest.gaps`), until the
-archive's file is given.
+The extract can be deleted at any time, and is made again. Only rows with a number above the last are read. The hash of
+the last row that was read tells whether it is still the same ledger: if the ledger has another one there, all is made
+anew. Rows archived later stay. Rows archived before they were read are missing, and reported
+(:attr:`~router.showback.extract_parts.ExtractManifest.gaps`), until the archive's file is given.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from router.state.ledger_columns import Columns, columns_of
 from router.state.ledger_rows import BEGINNING, Row
 
 _BATCH = 25_000
-# Rows of a part at most as they are read; and how many are read before what is there counts.
+# The most rows of a part as they are read, and how many are read before a manifest makes them count.
 _PART_ROWS, _COMMIT_ROWS = 250_000, 1_000_000
-# So many parts of about one size in a month become one.
+# This many parts of about one size in a month become one.
 _FAN = 8
 _SMALLEST = 8_192
 
@@ -43,16 +43,16 @@ Tell = Callable[[int], None]
 
 
 class Books(Protocol):
-    """What is read of a ledger (:class:`router.state.ledger_store.LedgerStore`)."""
+    """The methods of a ledger that the extract reads (:class:`router.state.ledger_store.LedgerStore`)."""
 
     def head(self) -> int:
-        """The number of the last entry."""
+        """Return the number of the last entry."""
 
     def hash_at(self, seq: int) -> str | None:
-        """The hash of an entry."""
+        """Return the hash of an entry."""
 
     def columns(self, after: int = 0, *, size: int = ...) -> Iterator[Columns]:
-        """Rows above a number, in order."""
+        """Yield rows above a number, in order."""
 
 
 @dataclass(slots=True)
@@ -76,30 +76,35 @@ class Extract:
 
     @contextmanager
     def current(self, books: Books, tell: Tell | None = None) -> Iterator[Manifest]:
-        """Brought up to the ledger's head; its files stay while the block runs. ``tell`` hears the numbers read so
-        far. InvalidInputError where somebody else keeps the folder; OSError where it cannot be written."""
+        """Bring the extract up to the ledger's head; its files stay while the block runs.
+
+        ``tell`` receives the numbers read so far. InvalidInputError where somebody else holds the folder; OSError where
+        it cannot be written.
+        """
         with locked(self.folder):
             with without_collector():
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
 
     def add_archived(self, books: Books, rows: Iterable[Row], tell: Tell | None = None) -> Manifest:
-        """Fills gaps with the rows of an archive, whose file the caller has checked; what is here already is left
-        out."""
+        """Fill gaps with the rows of an archive, whose file the caller has checked.
+
+        Rows that are here already are left out.
+        """
         with locked(self.folder):
             manifest = self._refreshed(books, tell or (lambda _: None))
-            reading, some = _Reading(self.folder, manifest), list[Row]()
+            reading, pending = _Reading(self.folder, manifest), list[Row]()
             for row in rows:
                 if any(first <= row[0] <= last for first, last in manifest.gaps):
-                    some.append(row)
-                    if len(some) >= _BATCH:
-                        _take(reading, columns_of(some))
-                        some = []
-            if some:
-                _take(reading, columns_of(some))
+                    pending.append(row)
+                    if len(pending) >= _BATCH:
+                        _add_rows(reading, columns_of(pending))
+                        pending = []
+            if pending:
+                _add_rows(reading, columns_of(pending))
             _flush(reading, 0)
-            filled = {number for part in reading.parts for number in _numbers(self.folder, part)}
-            gaps = tuple(_without(manifest.gaps, filled))
+            filled = {number for part in reading.parts for number in _row_numbers(self.folder, part)}
+            gaps = tuple(_remaining_gaps(manifest.gaps, filled))
             return self._commit(replace(manifest, parts=(*manifest.parts, *reading.parts), gaps=gaps))
 
     def _refreshed(self, books: Books, tell: Tell) -> Manifest:
@@ -113,9 +118,9 @@ class Extract:
         reading, seq = _Reading(self.folder, manifest), manifest.head
         gaps = list(manifest.gaps)
         for columns in books.columns(manifest.head, size=_BATCH):
-            gaps += _missing(seq, columns.seqs)
+            gaps += _missing_ranges(seq, columns.seqs)
             seq = columns.seqs[-1]
-            _take(reading, columns)
+            _add_rows(reading, columns)
             tell(seq)
             if reading.since >= _COMMIT_ROWS:
                 _flush(reading, 0)
@@ -137,17 +142,17 @@ class Extract:
         return manifest.state == self._state and manifest.hash == same
 
     def _commit(self, manifest: Manifest) -> Manifest:
-        merged = _merged(self.folder, manifest)
+        merged = _merge_similar(self.folder, manifest)
         write_manifest(self.folder, merged)
         return merged
 
 
-def _take(reading: _Reading, rows: Columns) -> None:
+def _add_rows(reading: _Reading, rows: Columns) -> None:
     table = facts_of(rows)
     months = pc.unique(table["month"]).to_pylist()
     for month in months:
-        of_it = table if len(months) == 1 else table.filter(pc.equal(table["month"], month))
-        reading.tables.setdefault(month, []).append(of_it)
+        month_rows = table if len(months) == 1 else table.filter(pc.equal(table["month"], month))
+        reading.tables.setdefault(month, []).append(month_rows)
     reading.rows += table.num_rows
     reading.since += table.num_rows
     if reading.rows >= _PART_ROWS:
@@ -155,7 +160,7 @@ def _take(reading: _Reading, rows: Columns) -> None:
 
 
 def _flush(reading: _Reading, least: int) -> None:
-    """Months with more rows waiting than ``least`` become parts; all where none has."""
+    """Write months with more rows waiting than ``least`` as parts; all months where none has."""
     sizes = {month: sum(table.num_rows for table in tables) for month, tables in reading.tables.items()}
     large = [month for month, size in sizes.items() if size > least] or list(sizes)
     for month in sorted(large):
@@ -164,7 +169,7 @@ def _flush(reading: _Reading, least: int) -> None:
         reading.parts.append(write_part(reading.folder, table, month))
 
 
-def _missing(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
     if numbers[-1] - seq == len(numbers):
         return
     for number in numbers:
@@ -173,39 +178,39 @@ def _missing(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
         seq = number
 
 
-def _numbers(folder: Path, part: Part) -> list[int]:
+def _row_numbers(folder: Path, part: Part) -> list[int]:
     import pyarrow.parquet as pq
 
-    found: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
-    return found
+    numbers: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
+    return numbers
 
 
-def _without(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:
+def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:
     for first, last in gaps:
-        left = [number for number in range(first, last + 1) if number not in filled]
+        missing = [number for number in range(first, last + 1) if number not in filled]
         begin = 0
-        for place, number in enumerate(left):
-            if place + 1 == len(left) or left[place + 1] != number + 1:
-                yield left[begin], number
+        for place, number in enumerate(missing):
+            if place + 1 == len(missing) or missing[place + 1] != number + 1:
+                yield missing[begin], number
                 begin = place + 1
 
 
-def _merged(folder: Path, manifest: Manifest) -> Manifest:
-    """Where a month has many parts of about one size, they become one: each row is rewritten a few times at most."""
+def _merge_similar(folder: Path, manifest: Manifest) -> Manifest:
+    """Merge parts of about one size of a month: each row is rewritten a few times at most."""
     parts = list(manifest.parts)
     for month in {part.month for part in parts}:
-        while (some := _many(part for part in parts if part.month == month)) is not None:
-            parts = [part for part in parts if part not in some]
-            parts.append(merge_parts(folder, some))
+        while (similar := _similar_parts(part for part in parts if part.month == month)) is not None:
+            parts = [part for part in parts if part not in similar]
+            parts.append(merge_parts(folder, similar))
     ordered = sorted(parts, key=lambda part: (part.month, part.first))
     return replace(manifest, parts=tuple(ordered))
 
 
-def _many(parts: Iterable[Part]) -> tuple[Part, ...] | None:
+def _similar_parts(parts: Iterable[Part]) -> tuple[Part, ...] | None:
     levels: dict[int, list[Part]] = {}
     for part in parts:
         level, size = 0, _SMALLEST
         while part.rows >= size:
             level, size = level + 1, size * _FAN
         levels.setdefault(level, []).append(part)
-    return next((tuple(some) for _, some in sorted(levels.items()) if len(some) >= _FAN), None)
+    return next((tuple(group) for _, group in sorted(levels.items()) if len(group) >= _FAN), None)

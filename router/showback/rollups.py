@@ -1,25 +1,47 @@
-"""Cubes: facts added up by all their words but the one machine, so that a report asks thousands of rows, not millions.
+"""Build rollups: facts summed by all their words but the single machine, so that a report reads thousands of rows.
 
-Two of them, as SQL for DuckDB. ``sums`` is exact, to the last digit of the facts. ``days`` spreads each fact over the
-days (UTC) of its time, in billionths: the days of a fact add up to it. Both can be added up again. Pure.
+There are two, as SQL for DuckDB. ``sums`` is exact, to the last digit of the facts. ``days`` spreads each fact over the
+days (UTC) of its time, in billionths: the days of a fact add up to it. Both can be summed again. Pure.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# What a row of ``sums`` says, beside its sums. ``route``: of data that was moved, from where to where.
+# The words of a row of ``sums``, beside its sums. ``route``: of data that was moved, from where to where.
 KEYS: Final = (
-    "month", "source", "state", "category", "correction", "team", "project", "cost_center", "job", "plan", "attempt",
-    "what", "use", "cloud", "account", "region", "instance_type", "market", "accelerator", "unit", "useful_unit",
-    "currency", "unpriced", "route", "split_method",
-)  # fmt: skip
-_MADE: Final = {
+    "month",
+    "source",
+    "state",
+    "category",
+    "correction",
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "attempt",
+    "what",
+    "use",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "unit",
+    "useful_unit",
+    "currency",
+    "unpriced",
+    "route",
+    "split_method",
+)
+_COMPUTED: Final = {
     "correction": "corrects IS NOT NULL",
     "route": "CASE WHEN what = 'egress' THEN CASE WHEN contains(reference, ' -> ') THEN reference ELSE region END END",
 }
 AMOUNTS: Final = ("quantity", "hours", "gpu_hours", "useful", "lost", "billed", "effective", "list", "on_demand")
-# Costs of those facts alone whose on-demand price is known: what savings are the difference to.
+# Costs of only those facts whose on-demand price is known, from which savings are computed.
 _COMPARED: Final = ("billed", "effective")
 
 DAY_KEYS: Final = ("day", "month", "source", "category", "team", "project", "job", "cloud", "what", "currency")
@@ -29,23 +51,23 @@ _NANOS: Final = "DECIMAL(38, 9)"
 
 
 def compared(name: str) -> str:
-    """The column of ``sums`` with that cost of the facts whose on-demand price is known."""
+    """Return the column of ``sums`` with that cost of the facts whose on-demand price is known."""
     return f"{name}_compared"
 
 
 def sums_of(facts: str) -> str:
-    """``facts`` is a relation with the columns of facts."""
-    keys = ", ".join(f"{_MADE[name]} AS {name}" if name in _MADE else name for name in KEYS)
+    """Return the SQL of ``sums``; ``facts`` is a relation with the columns of facts."""
+    keys = ", ".join(f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name for name in KEYS)
     amounts = ", ".join(f"sum({name}) AS {name}" for name in AMOUNTS)
-    beside = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared(n)}" for n in _COMPARED)
+    compared_sums = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared(n)}" for n in _COMPARED)
     return (
-        f"SELECT {keys}, count(*)::BIGINT AS facts, {amounts}, {beside}, min(start) AS first_start, "
+        f"SELECT {keys}, count(*)::BIGINT AS facts, {amounts}, {compared_sums}, min(start) AS first_start, "
         f'max("end") AS last_end, max(recorded_at) AS recorded_at FROM {facts} GROUP BY ALL'
     )
 
 
 def sums_again(sums: str, keys: tuple[str, ...] = KEYS) -> str:
-    """Sums of sums, by fewer keys where wanted."""
+    """Return the SQL of sums of sums, by fewer keys where wanted."""
     names = (*AMOUNTS, *(compared(name) for name in _COMPARED))
     amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
@@ -55,15 +77,24 @@ def sums_again(sums: str, keys: tuple[str, ...] = KEYS) -> str:
 
 
 _SPREAD: Final = {
-    "billed": "money", "effective": "money", "list": "money", "on_demand": "money",
-    "quantity": "amount", "hours": "amount", "gpu_hours": "amount", "useful": "amount", "lost": "amount",
-}  # fmt: skip
+    "billed": "money",
+    "effective": "money",
+    "list": "money",
+    "on_demand": "money",
+    "quantity": "amount",
+    "hours": "amount",
+    "gpu_hours": "amount",
+    "useful": "amount",
+    "lost": "amount",
+}
 
 
 def planned_of(facts: str, windows: str) -> str:
-    """Planned facts cut by time: a fact for each of the ``windows`` (rows of month, begin and end in microseconds) that
-    it lies in, whose amounts are its share of the time. Asks for the macros of
-    :mod:`router.showback.reconcile.exact`."""
+    """Return the SQL of planned facts cut by time.
+
+    A fact becomes one for each of the ``windows`` (rows of month, begin and end in microseconds) that it lies in, whose
+    amounts are its share of the time. Needs the macros of :mod:`router.showback.reconcile.exact`.
+    """
     cut = ", ".join(
         f"CASE WHEN a = s AND b = e THEN {name} ELSE rc_{kind}(rc_between(rc_{kind}_units({name}), a, b, s, e)) END "
         f"AS {name}"
@@ -78,8 +109,10 @@ FROM (SELECT f.*, w.window_month, epoch_us(f.start) AS s, epoch_us(f."end") AS e
 
 
 def days_of(facts: str) -> str:
-    """What was spent a day, corrections of other months and what is only planned left out. ``count``: how many facts
-    began on it."""
+    """Return the SQL of what was spent a day, without corrections of other months and planned facts.
+
+    ``count`` is how many facts began on the day.
+    """
     words = ", ".join(name for name in DAY_KEYS if name != "day")
     money = ", ".join(f"({name}::{_NANOS} * {_NANO})::HUGEINT AS {name}" for name in ("billed", "effective"))
     spent = "source <> 'planned' AND corrects IS NULL"
@@ -106,7 +139,7 @@ SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_
 
 
 def days_again(days: str) -> str:
-    """Sums of days."""
+    """Return the SQL of sums of days."""
     amounts = ", ".join(
         f"sum({name})::BIGINT AS {name}" if name == "count" else f"sum({name}) AS {name}" for name in _DAY_AMOUNTS
     )
@@ -117,7 +150,7 @@ _DAY_US = 86_400_000_000
 
 
 def _day_of(moment: str) -> str:
-    """Days since 1970 in UTC, whatever the connection's time zone."""
+    """Return the SQL of days since 1970 in UTC, whatever the connection's time zone."""
     return f"(epoch_us({moment}) // {_DAY_US})"
 
 
@@ -126,5 +159,5 @@ def _day_sum(name: str) -> str:
         return "sum(count)::BIGINT AS count"
     if name == "hours":
         return "sum(hours)::DECIMAL(38, 9) AS hours"
-    # Billionths back into dollars without a division that would round.
+    # This makes dollars of billionths without a division that would round.
     return f"(sum({name})::DECIMAL(38, 0) * 0.000000001::{_NANOS})::{_NANOS} AS {name}"

@@ -1,9 +1,9 @@
-"""What nobody's job caused, shared over those whose jobs did. Pure and exact.
+"""Share costs that no job caused over those whose jobs did. Pure and exact.
 
 Costs that belong to no group of a report (idle machines, a shared platform, support) stand on lines of their own, the
-pots. :func:`share` hands pots out over **all** groups; only its result can be filtered (:meth:`Shared.only`) or summed
-up (:meth:`Shared.by`). Filtering first would hand the whole of a pot to the groups that were left, and count it twice;
-so :func:`share` asks for the total of everything, and refuses groups and pots that are not all of it.
+pots. :func:`share_costs` hands pots out over **all** groups; only its result can be filtered (:meth:`SharedCosts.only`)
+or summed up (:meth:`SharedCosts.by`). Filtering first would hand the whole of a pot to the remaining groups, and count
+it twice; so :func:`share_costs` asks for the total of everything, and refuses groups and pots that are not all of it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ _PLACES = 9
 
 
 class Method(StrEnum):
-    """How a pot is handed out."""
+    """The ways to share a pot."""
 
-    NONE = "none"  # not: it stays on its own line
+    NONE = "none"  # not shared: it stays on its own line
     WEIGHTED = "weighted"  # in proportion to what each group cost by itself
     EVEN = "even"  # the same for every group
-    FIXED = "fixed"  # by given shares of the whole; what they leave stays on its own line
+    FIXED = "fixed"  # by given shares of the whole; the rest stays on its own line
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a group got of a pot: ``amount``, which is about ``ratio`` of the pot, by ``method``. ``why`` says what of
-    the method could not be done as asked; "" where nothing."""
+    """The part of a pot that a group got: ``amount``, which is about ``ratio`` of the pot, by ``method``.
+
+    ``why`` says what of the method could not be done as asked; "" where nothing.
+    """
 
     pot: str
     amount: Decimal
@@ -53,12 +55,12 @@ class Row:
 
     @property
     def shared(self) -> Decimal:
-        """All that it got."""
+        """The sum of all that the group got."""
         return exact_sum(each.amount for each in self.received)
 
     @property
     def after(self) -> Decimal:
-        """What it cost, its share of the rest included."""
+        """The group's cost, its part of the pots included."""
         return exact_sum([self.before, self.shared])
 
 
@@ -73,8 +75,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``rows`` sorted by group, and ``kept``, what stays on lines of its own, in the order of the pots. Together they
-    are all that there was. ``pots``: each pot as it was before.
+    """The result of sharing.
+
+    ``rows`` are sorted by group; ``kept`` is what stays on lines of its own, in the order of the pots. Together they
+    are all that there was. ``pots`` is each pot as it was before.
     """
 
     rows: tuple[Row, ...]
@@ -83,24 +87,30 @@ class Shared:
 
     @property
     def total(self) -> Decimal:
-        """Of rows and what was kept."""
+        """The sum of rows and of what stays on lines of its own."""
         return exact_sum([*(row.after for row in self.rows), *(each.amount for each in self.kept)])
 
     def only(self, wanted: Callable[[Group], bool]) -> tuple[Row, ...]:
-        """The rows of these groups, each as it is among all: a filter changes no amount."""
+        """Return the rows of these groups, each as it is among all: a filter changes no amount."""
         return tuple(row for row in self.rows if wanted(row.group))
 
     def by(self, *places: int) -> tuple[Row, ...]:
-        """Rows of coarser groups, by the parts of the groups at these places, in this order: sums of what they hold."""
+        """Return rows of coarser groups, by the parts of the groups at these places, in this order.
+
+        Each is the sum of the rows that it holds.
+        """
         return summed(self.rows, places)
 
 
 def summed(rows: Sequence[Row], places: Sequence[int]) -> tuple[Row, ...]:
-    """As :meth:`Shared.by`, of rows that were filtered. Of a pot that came in several ways, each is one entry."""
-    found: dict[Group, list[Row]] = {}
+    """Sum rows that were filtered, as :meth:`SharedCosts.by` does.
+
+    A pot that came in several ways has an entry for each.
+    """
+    rows_by_group: dict[Group, list[Row]] = {}
     for row in rows:
-        found.setdefault(tuple(row.group[place] for place in places), []).append(row)
-    return tuple(_summed(group, found[group]) for group in sorted(found))
+        rows_by_group.setdefault(tuple(row.group[place] for place in places), []).append(row)
+    return tuple(_sum_group(group, rows_by_group[group]) for group in sorted(rows_by_group))
 
 
 def share(
@@ -112,35 +122,35 @@ def share(
     fixed: Mapping[Group, Decimal] | None = None,
     without: frozenset[Group] = frozenset(),
 ) -> Shared:
-    """Hands the pots of ``shared`` out over the groups of ``amounts``, one currency at a time.
+    """Share the pots of ``shared`` over the groups of ``amounts``, one currency at a time.
 
-    ``total`` is the sum of everything, asked of the rows themselves and not of the groups. ``without``: groups that
-    take no part, such as that of what nobody owns. Every pot goes to groups and own lines to the last digit, those
-    below zero (credits) too. Who gets nothing of a pot has no entry for it.
+    ``total`` is the sum of everything, computed from the rows themselves and not from the groups. ``without`` are
+    groups that take no part, such as that of unallocated costs. Every pot goes to groups and own lines to the last
+    digit, negative ones (credits) too. A group that gets nothing of a pot has no entry for it.
 
     WEIGHTED goes by what a group cost; one that cost nothing, or has credit, weighs nothing, and where none weighs
     anything it is EVEN. FIXED goes by ``fixed``, shares of 1: a group of it that cost nothing gets a row. Where there
-    is no group to hand to, pots stay as they are. ValueError: groups and pots are not the total; a share below zero, or
-    together above 1; FIXED without shares, or shares without FIXED, or of a group that takes no part.
+    is no group to share with, pots stay as they are. ValueError: groups and pots are not the total; a share below zero,
+    or together above 1; FIXED without shares, or shares without FIXED, or of a group that takes no part.
     """
-    if (known := exact_sum([*amounts.values(), *shared.values()])) != total:
+    if (parts := exact_sum([*amounts.values(), *shared.values()])) != total:
         raise ValueError(
-            f"groups and shared costs are {known}, all is {total}: share over all groups, and filter what comes out"
+            f"groups and shared costs are {parts}, all is {total}: share over all groups, and filter what comes out"
         )
     if (method is Method.FIXED) != (fixed is not None):
         raise ValueError("fixed shares are for the method fixed, which needs them")
-    takers = {group: amount for group, amount in amounts.items() if group not in without}
-    keys, why = _keys(method, takers, fixed or {}, without)
+    receivers = {group: amount for group, amount in amounts.items() if group not in without}
+    keys, why = _keys(method, receivers, fixed or {}, without)
     received: dict[Group, list[Received]] = {}
-    kept: list[Kept] = []
+    own_lines: list[Kept] = []
     for pot, amount in shared.items():
-        gets, left = _handed(pot, amount, method, keys, why)
-        for group, got in gets.items():
-            received.setdefault(group, []).append(got)
-        kept += left
+        portions, unshared = _share_pot(pot, amount, method, keys, why)
+        for group, portion in portions.items():
+            received.setdefault(group, []).append(portion)
+        own_lines += unshared
     groups = sorted({*amounts, *received})
     rows = tuple(Row(group, amounts.get(group, Decimal(0)), tuple(received.get(group, ()))) for group in groups)
-    return Shared(rows, tuple(kept), dict(shared))
+    return Shared(rows, tuple(own_lines), dict(shared))
 
 
 _NOBODY, _NOT_ASKED, _REST = "there is no group to share it with", "not shared", "left by the fixed shares"
@@ -148,16 +158,16 @@ _NO_WEIGHT = "no group cost anything: even"
 
 
 def _keys(
-    method: Method, takers: Mapping[Group, Decimal], fixed: Mapping[Group, Decimal], without: frozenset[Group]
+    method: Method, receivers: Mapping[Group, Decimal], fixed: Mapping[Group, Decimal], without: frozenset[Group]
 ) -> tuple[dict[Group, Fraction], str]:
-    """What part of a pot each group gets, and what of the method could not be done."""
+    """Return which part of a pot each group gets, and what of the method could not be done."""
     if method is Method.NONE:
         return {}, _NOT_ASKED
     if method is Method.FIXED:
         return _fixed(fixed, without), ""
-    if not takers:
+    if not receivers:
         return {}, _NOBODY
-    weights = {group: max(Fraction(amount), Fraction(0)) for group, amount in sorted(takers.items())}
+    weights = {group: max(Fraction(amount), Fraction(0)) for group, amount in sorted(receivers.items())}
     whole, why = sum(weights.values()), ""
     if method is Method.EVEN or not whole:
         why = "" if method is Method.EVEN else _NO_WEIGHT
@@ -169,34 +179,38 @@ def _fixed(fixed: Mapping[Group, Decimal], without: frozenset[Group]) -> dict[Gr
     keys = {group: Fraction(part) for group, part in sorted(fixed.items())}
     if any(part < 0 for part in keys.values()) or sum(keys.values()) > 1:
         raise ValueError("fixed shares are not below 0, and not above 1 together")
-    if barred := sorted(without & keys.keys()):
-        raise ValueError(f"{' / '.join(barred[0])} takes no part, and has a fixed share")
+    if excluded := sorted(without & keys.keys()):
+        raise ValueError(f"{' / '.join(excluded[0])} takes no part, and has a fixed share")
     return {group: part for group, part in keys.items() if part}
 
 
-def _handed(
+def _share_pot(
     pot: str, amount: Decimal, method: Method, keys: Mapping[Group, Fraction], why: str
 ) -> tuple[dict[Group, Received], list[Kept]]:
     if not keys:
         return {}, [Kept(pot, amount, why or _REST)]
-    rest = 1 - sum(keys.values())
-    *parts, left = split(amount, [*keys.values(), rest], _PLACES)
+    remainder = 1 - sum(keys.values())
+    *parts, unshared = split(amount, [*keys.values(), remainder], _PLACES)
     used = Method.EVEN if why == _NO_WEIGHT else method
-    gets = {
+    portions = {
         group: Received(pot, part, ratio, used, why) for (group, ratio), part in zip(keys.items(), parts, strict=True)
     }
-    return gets, [Kept(pot, left, _REST)] if rest else []
+    return portions, [Kept(pot, unshared, _REST)] if remainder else []
 
 
-def _summed(group: Group, rows: Sequence[Row]) -> Row:
+def _sum_group(group: Group, rows: Sequence[Row]) -> Row:
     parts: dict[tuple[str, Method, str], list[Received]] = {}
     for row in rows:
-        for got in row.received:
-            parts.setdefault((got.pot, got.method, got.why), []).append(got)
+        for portions in row.received:
+            parts.setdefault((portions.pot, portions.method, portions.why), []).append(portions)
     received = tuple(
         Received(
-            pot, exact_sum(each.amount for each in got), sum((each.ratio for each in got), Fraction(0)), method, why
+            pot,
+            exact_sum(each.amount for each in portions),
+            sum((each.ratio for each in portions), Fraction(0)),
+            method,
+            why,
         )
-        for (pot, method, why), got in parts.items()
+        for (pot, method, why), portions in parts.items()
     )
     return Row(group, exact_sum(row.before for row in rows), received)

@@ -1,4 +1,4 @@
-"""How columns are kept in Parquet: exact decimals, moments in UTC, the rest as text. Pure."""
+"""Map columns to Parquet types: exact decimals, moments in UTC, the rest as text. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from router.showback.focus.columns import Column, Kind
 
-# Of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay before the
-# point. Quantities: bytes and their sums need more room before it.
+# Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay
+# before the point. Quantities: bytes and their sums need more room before it.
 MONEY_PLACES = 24
 QUANTITY_PLACES = 18
 _DIGITS = 38
@@ -19,12 +19,12 @@ MOMENT = pa.timestamp("us", tz="UTC")
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """Of one column."""
+    """Return the type of one column."""
     if column.kind is Kind.DECIMAL:
         return MONEY if column.name.endswith(("Cost", "Price")) else QUANTITY
     return MOMENT if column.kind is Kind.MOMENT else pa.string()
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Of a file with those columns; each may be null, for bills leave out what they must not."""
+    """Return the schema of a file with those columns; each may be null, for bills leave out what they must not."""
     return pa.schema([pa.field(column.name, arrow_type(column)) for column in columns])

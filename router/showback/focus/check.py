@@ -1,4 +1,4 @@
-"""A file of charges held against every rule that it can be held against alone."""
+"""Check a file of charges against every rule that can be checked on the file alone."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from router.showback.focus.counts import Finding, Tally
 from router.showback.focus.feed import open_feed
 from router.showback.focus.survey import recognised, survey
 
-# Of each rule in each column; the rest is counted.
+# The most findings listed of each rule in each column; the others are counted.
 KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``findings`` in the order of rows, the file's own first; ``counts``: how many there are by rule and column."""
+    """The result of a check.
+
+    ``findings`` are in the order of rows, the file's own first; ``counts`` is how many there are by rule and column.
+    """
 
     name: str
     form: str
@@ -28,15 +31,18 @@ class Checked:
 
     @property
     def total(self) -> int:
-        """All that was found."""
+        """The number of all findings."""
         return sum(self.counts.values())
 
 
 def check_file(
     path: Path, closed_until: datetime | None = None, *, keep: int = KEPT, limits: Limits = LIMITS
 ) -> Checked:
-    """Goes through the file once, a batch at a time. ``closed_until``: corrections from then on are wrong.
-    InvalidInputError for what is no FOCUS Cost and Usage file at all."""
+    """Check the file in one pass, a batch at a time.
+
+    ``closed_until``: corrections from then on are wrong. InvalidInputError for a file that is no FOCUS Cost and Usage
+    at all.
+    """
     tally, rows = Tally(keep), 0
     with open_feed(path, limits) as feed:
         opened = recognised(feed, str(path))

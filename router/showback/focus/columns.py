@@ -1,7 +1,7 @@
-"""The columns of FOCUS Cost and Usage, once, as data: what each holds, since which version, whether it may be null.
+"""Define the columns of FOCUS Cost and Usage: what each holds, since which version, and whether it may be null.
 
 Source: the FOCUS 1.4 data model (https://focus.finops.org, ratified 2026-06-04) with the two columns that 1.4 removed.
-A version that is older than a column knows nothing of it; levels and nulls are those of 1.4.
+A version older than a column does not have it; levels and nulls are those of 1.4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from router.showback.focus import words
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """The kind of value that a column holds."""
 
     TEXT = "text"
     WORD = "word"  # one of ``words``
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Level(StrEnum):
-    """Whether a column must be in a file; CONDITIONAL: when the provider has what it is about."""
+    """The requirement of a column in a file; CONDITIONAL: when the provider has what it is about."""
 
     MANDATORY = "mandatory"
     CONDITIONAL = "conditional"
@@ -37,8 +37,11 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``since`` and ``removed`` are versions, ``words`` what may stand there; a price is not negative.
-    ``field`` is its name in :class:`~router.showback.focus.charge.Charge`: ``BilledCost`` is ``billed_cost``."""
+    """One column.
+
+    ``since`` and ``removed`` are versions, ``words`` the allowed words; a price is not negative. ``field`` is its name
+    in :class:`~router.showback.focus.charge.Charge`: ``BilledCost`` is ``billed_cost``.
+    """
 
     name: str
     kind: Kind
@@ -51,10 +54,10 @@ class Column:
     field: str = dataclass_field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
+        is_own, name = self.name.startswith("x_"), self.name.removeprefix("x_")
         snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-        # Once, for it is asked for with every cell that is written.
-        object.__setattr__(self, "field", f"x_{snake}" if own else snake)
+        # Computed once, for it is read with every cell that is written.
+        object.__setattr__(self, "field", f"x_{snake}" if is_own else snake)
 
 
 # In the order in which they are written.
@@ -148,7 +151,7 @@ OWN_COLUMNS: tuple[Column, ...] = (
 
 BY_NAME: dict[str, Column] = {column.name: column for column in (*FOCUS_COLUMNS, *OWN_COLUMNS)}
 
-# Costs add up; a unit has the quantity before it in the pair.
+# Costs add up; each quantity has the unit beside it.
 COSTS = ("BilledCost", "EffectiveCost", "ListCost", "ContractedCost")
 UNIT_OF = {
     "PricingQuantity": "PricingUnit",

@@ -1,4 +1,4 @@
-"""What was found wrong with a file: all of it counted, the first of each kind kept with its place. Pure."""
+"""Count the findings of a file, and keep the first of each kind with its place. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule that is broken in one column; ``row`` counts from 1, ``line`` is that of a text file. ``value`` is
-    what stands there, short and without control characters."""
+    """One rule that is broken in one column.
+
+    ``row`` counts from 1, ``line`` is that of a text file. ``value`` is the cell's text, short and without control
+    characters.
+    """
 
     rule: str
     column: str
@@ -24,16 +27,16 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """What is wrong."""
+        """The fault."""
         return RULES[self.rule].what.replace("{value}", self.value)
 
     @property
     def why(self) -> str:
-        """Why that is wrong."""
+        """The reason for the rule."""
         return RULES[self.rule].why
 
     def place(self, name: str) -> str:
-        """``bill.csv:12``, or the row where there are no lines, or the file alone."""
+        """Return ``bill.csv:12``, or the row where there are no lines, or the file alone."""
         if self.line is not None:
             return f"{name}:{self.line}"
         return f"{name}: row {self.row}" if self.row is not None else name
@@ -41,19 +44,22 @@ class Finding:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by rule and column; of each pair the first ``keep`` findings stay."""
+    """Counts by rule and column; of each pair the first ``keep`` findings are listed."""
 
     keep: int
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
-        """One."""
+        """Add one finding."""
         if self._count(finding.rule, finding.column, 1) > 0:
             self.findings.append(finding)
 
     def add_mark(self, mark: Mark, batch: Batch, sources: Mapping[str, str]) -> None:
-        """All rows of a mark; ``sources`` gives a column of the newest version the name that the file has for it."""
+        """Add all rows of a violation.
+
+        ``sources`` gives a column of the newest version the name that the file has for it.
+        """
         column = sources.get(mark.column, mark.column)
         room = self._count(mark.rule, column, len(mark.rows))
         for index in mark.rows[: max(room, 0)].tolist():
@@ -70,5 +76,5 @@ class Tally:
 
 
 def shown(text: str) -> str:
-    """In quotes, at most so long, and nothing in it that a terminal would obey."""
+    """Return the text in quotes, cut to 60 characters, and with nothing in it that a terminal would obey."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

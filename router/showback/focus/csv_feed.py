@@ -1,4 +1,4 @@
-"""CSV, plain or in gzip, as batches of text with the line of each row."""
+"""Read CSV, plain or in gzip, as batches of text with the line of each row."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from router.showback.focus.batches import Batch, Feed, Limits, checked_header
 
 @contextmanager
 def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> Iterator[Feed]:
-    """Of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
+    """Yield the feed of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
     unpacked: Any = gzip.GzipFile(fileobj=stream) if packed else stream
     with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as text:
         lines = _Lines(path, text, stream, limits, packed=packed)
@@ -33,7 +33,7 @@ def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> 
 
 
 class _Lines:
-    """The lines of a text, each short enough, none beyond what was promised of the whole."""
+    """Iterate the lines of a text, refusing a line, or a whole, that is beyond the limits."""
 
     def __init__(self, path: Path, text: io.TextIOWrapper, raw: IO[bytes], limits: Limits, *, packed: bool) -> None:
         self.path, self.number, self.read = path, 0, 0
@@ -62,7 +62,7 @@ class _Lines:
             raise self.refused(f"is damaged gzip, or cut off, after here: {error}", remedy="fetch it again") from None
 
     def refused(self, what: str, *, remedy: str = "") -> InvalidInputError:
-        """About the line that was read last."""
+        """Return an error about the line that was read last."""
         return InvalidInputError.single(what, where=f"{self.path}:{max(self.number, 1)}", remedy=remedy)
 
 
@@ -80,19 +80,19 @@ def _rows(lines: _Lines) -> Iterator[list[str]]:
 
 
 def _batches(header: tuple[str, ...], rows: Iterator[list[str]], lines: _Lines, limits: Limits) -> Iterator[Batch]:
-    first, held, ends, start = 1, [], [], lines.read
+    first, waiting, ends, start = 1, [], [], lines.read
     for row in rows:
         if len(row) != len(header):
             raise lines.refused(f"has {len(row)} cells where the header has {len(header)}")
-        held.append(row)
+        waiting.append(row)
         ends.append(lines.number)
-        if len(held) == limits.batch_rows or lines.read - start > limits.batch_bytes:
-            yield _batch(first, ends, header, held)
-            first, held, ends, start = first + len(held), [], [], lines.read
+        if len(waiting) == limits.batch_rows or lines.read - start > limits.batch_bytes:
+            yield _batch(first, ends, header, waiting)
+            first, waiting, ends, start = first + len(waiting), [], [], lines.read
             if first > limits.rows:
                 raise lines.refused(f"has more than {limits.rows:,} rows, the most that is read of a file")
-    if held:
-        yield _batch(first, ends, header, held)
+    if waiting:
+        yield _batch(first, ends, header, waiting)
 
 
 def _batch(first: int, ends: list[int], header: tuple[str, ...], rows: list[list[str]]) -> Batch:

@@ -1,6 +1,6 @@
-"""Rules about several rows of a file: no row overlaps another, the parts of a split charge are the whole. Pure.
+"""Check rules about several rows of a file: no row overlaps another, the parts of a split charge are the whole. Pure.
 
-Both keep a few numbers for each row they are about (44 bytes; a group of parts about a kilobyte), not the rows.
+Both keep a few numbers for each row that they check (44 bytes; a group of parts about a kilobyte), not the rows.
 """
 
 from __future__ import annotations
@@ -22,28 +22,48 @@ from router.showback.focus.typed_rows import Typed, indices
 
 # One resource may be billed for one moment by several meters, at several prices, and partly by a commitment.
 _METER = (
-    "ServiceProviderName", "SubAccountId", "ResourceId", "SkuId", "SkuMeter", "SkuPriceId", "PricingCategory",
-    "PricingUnit", "CommitmentDiscountId", "CommitmentDiscountStatus", "CapacityReservationId",
+    "ServiceProviderName",
+    "SubAccountId",
+    "ResourceId",
+    "SkuId",
+    "SkuMeter",
+    "SkuPriceId",
+    "PricingCategory",
+    "PricingUnit",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "CapacityReservationId",
     "CapacityReservationStatus",
-)  # fmt: skip
+)
 _ORIGIN = (
-    "BillingAccountId", "SubAccountId", "ResourceId", "SkuPriceId", "ChargeCategory", "ChargePeriodStart",
-    "ChargePeriodEnd", "PricingCategory", "CommitmentDiscountId", "CommitmentDiscountStatus", "AllocatedMethodId",
-)  # fmt: skip
+    "BillingAccountId",
+    "SubAccountId",
+    "ResourceId",
+    "SkuPriceId",
+    "ChargeCategory",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "PricingCategory",
+    "CommitmentDiscountId",
+    "CommitmentDiscountStatus",
+    "AllocatedMethodId",
+)
 
 
 _BY_TIME = "(?i)(second|minute|hour|day|week|month|year)s?$"
 
 
 class Overlaps:
-    """Usage of one resource, on one meter and price, that is there twice for a moment; of what is metered by time:
-    two transfers may well go at once."""
+    """Find usage of one resource, on one meter and price, that is billed twice for a moment.
+
+    Only usage metered by time is checked: two transfers may well run at once.
+    """
 
     def __init__(self) -> None:
         self._seen: list[pd.DataFrame] = []
 
     def add(self, batch: Batch, rows: Typed) -> None:
-        """The rows of a batch. Corrections and parts of a split charge may share a moment."""
+        """Add the rows of a batch. Corrections and parts of a split charge may share a moment."""
         start, end = rows.column("ChargePeriodStart"), rows.column("ChargePeriodEnd")
         metered = pc.and_(pc.equal(rows.column("ChargeCategory"), "Usage"), pc.less(start, end))
         for name in ("ChargeClass", "AllocatedMethodId", "x_SplitOriginId"):
@@ -70,15 +90,15 @@ class Overlaps:
         )
 
     def findings(self) -> Iterator[Finding]:
-        """For each row that begins before an earlier one of its meter has ended."""
+        """Yield a finding for each row that begins before an earlier one of its meter has ended."""
         if not self._seen:
             return
-        seen = pd.concat(self._seen).sort_values(["key", "start", "row"], ignore_index=True)
-        longest = seen.groupby("key")["end"].cummax()
-        reaching = seen["row"].where(seen["end"] == longest).ffill().shift()
-        before = longest.shift().where(seen["key"] == seen["key"].shift())
-        found = seen.assign(other=reaching)[seen["start"] < before].sort_values("row")
-        for row, line, other in zip(found["row"], found["line"], found["other"], strict=True):
+        usage = pd.concat(self._seen).sort_values(["key", "start", "row"], ignore_index=True)
+        longest = usage.groupby("key")["end"].cummax()
+        blocking_row = usage["row"].where(usage["end"] == longest).ffill().shift()
+        end_before = longest.shift().where(usage["key"] == usage["key"].shift())
+        overlapping = usage.assign(other=blocking_row)[usage["start"] < end_before].sort_values("row")
+        for row, line, other in zip(overlapping["row"], overlapping["line"], overlapping["other"], strict=True):
             yield Finding("overlap", "ResourceId", int(row), int(line) or None, f"row {int(other)}")
 
 
@@ -97,14 +117,16 @@ class _Split:
 
 
 class Splits:
-    """Charges that were split: their ratios and their costs, by what they were split from (x_SplitOriginId; where a
-    file has none, what the parts share)."""
+    """Sum the ratios and the costs of split charges, by what they were split from.
+
+    That is x_SplitOriginId or, where a file has none, what the parts share.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Any, ...], _Split] = {}
 
     def add(self, batch: Batch, rows: Typed) -> None:
-        """The parts among the rows of a batch; with corrections, which have ratios of their own, nothing is done."""
+        """Add the parts among the rows of a batch; corrections, which have ratios of their own, are left out."""
         part = pc.and_(rows.column("AllocatedMethodId").is_valid(), pc.is_null(rows.column("ChargeClass")))
         at = indices(part)
         if not len(at):
@@ -130,8 +152,10 @@ class Splits:
             group.origin = origins[i] if group.origin is None else group.origin
 
     def findings(self) -> Iterator[Finding]:
-        """At the first part of each charge whose parts are not the whole; where a part is incomplete, another rule
-        says so."""
+        """Yield a finding at the first part of each charge whose parts are not the whole.
+
+        Where a part is incomplete, another rule reports it.
+        """
         for group in self._groups.values():
             if group.whole and group.ratio != 1:
                 yield Finding("split-ratio", "AllocatedMethodDetails", group.row, group.line, group.name)
@@ -140,7 +164,7 @@ class Splits:
 
 
 def _ratio(text: str | None) -> Decimal | None:
-    """The sum of the ratios of a part; None where it says none."""
+    """Return the sum of the ratios of a part; None where it names none."""
     try:
         elements = read_json(text or "").get("Elements")
         return sum((Decimal(each["AllocatedRatio"]) for each in elements or ()), Decimal(0)) if elements else None

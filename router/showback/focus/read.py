@@ -1,5 +1,7 @@
-"""Charges out of a file of ours, exactly as they were written. Bills of others go through ``taking``, which forgives
-more."""
+"""Read charges out of a file of ours, exactly as they were written.
+
+Bills of others are read by ``survey``, which accepts more.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ from router.showback.focus.versions import detect
 
 
 def read_charges(path: Path) -> Iterator[Charge]:
-    """One after the other. InvalidInputError with file, line and column: what ``open_feed`` refuses, no FOCUS
-    columns, a value that FOCUS does not allow, none where 1.4 demands one."""
+    """Yield the charges of a file, one after the other.
+
+    InvalidInputError with file, line and column: what ``open_feed`` refuses, no FOCUS columns, a value that FOCUS does
+    not allow, none where 1.4 demands one.
+    """
     with open_feed(path) as feed:
         if detect(feed.header) is None:
             raise InvalidInputError.single("has no FOCUS Cost and Usage columns", where=f"{path}:1")

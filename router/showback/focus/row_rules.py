@@ -1,4 +1,4 @@
-"""Rules about the cells of one row together. Pure; each function yields marks for a typed batch."""
+"""Check rules about the cells of one row together. Pure; each function yields violations in a typed batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from router.showback.focus.typed_rows import Typed
 
 # Of a cost (at least of 1): the tolerance of the official validator, for prices on a bill are rounded.
 _TOLERANCE = Decimal("1e-9")
-# Floats find what is surely right; what is not is looked at exactly.
+# Products of floats this near are right; the others are computed exactly.
 _SURELY = 1e-12
 _PRODUCTS = (("list-cost", "ListCost", "ListUnitPrice"), ("contracted-cost", "ContractedCost", "ContractedUnitPrice"))
 _TAXLESS = ("PricingCategory", "ListUnitPrice", "ContractedUnitPrice", "SkuId", "SkuPriceId")
@@ -31,14 +31,16 @@ Mask = NDArray[np.bool_]
 
 
 def row_marks(rows: Typed, closed_until: datetime | None) -> Iterator[Mark]:
-    """Marks of all rules below, columns by their name in the newest version. ``closed_until``: the end of the closed
-    periods; None where it is not known, and corrections are not looked at."""
+    """Yield the violations of all rules below, columns by their name in the newest version.
+
+    ``closed_until`` is the end of the closed periods; None where it is not known, and corrections are not checked.
+    """
     for rule in _RULES:
         for name, column, mask in rule(rows):
             if mask.any():
                 yield Mark(name, column, np.flatnonzero(mask))
     if closed_until is not None:
-        late = _is(rows, "ChargeClass", "Correction") & _true(
+        late = _is_one_of(rows, "ChargeClass", "Correction") & _to_mask(
             pc.greater_equal(rows.column("ChargePeriodStart"), closed_until)
         )
         if late.any():
@@ -48,34 +50,37 @@ def row_marks(rows: Typed, closed_until: datetime | None) -> Iterator[Mark]:
 Marked = Iterator[tuple[str, str, Mask]]
 
 
-def _true(mask: pa.Array) -> Mask:
-    found: Mask = pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)
-    return found
+def _to_mask(mask: pa.Array) -> Mask:
+    filled: Mask = pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)
+    return filled
 
 
-def _given(rows: Typed, name: str) -> Mask:
-    return _true(rows.column(name).is_valid())
+def _is_given(rows: Typed, name: str) -> Mask:
+    return _to_mask(rows.column(name).is_valid())
 
 
-def _is(rows: Typed, name: str, *known: str) -> Mask:
-    return _true(pc.is_in(rows.column(name), pa.array(known)))
+def _is_one_of(rows: Typed, name: str, *known: str) -> Mask:
+    return _to_mask(pc.is_in(rows.column(name), pa.array(known)))
 
 
 def _correction(rows: Typed) -> Mask:
-    return _is(rows, "ChargeClass", "Correction")
+    return _is_one_of(rows, "ChargeClass", "Correction")
 
 
 def _products(rows: Typed) -> Marked:
     quantity = rows.column("PricingQuantity")
     for rule, cost_name, price_name in _PRODUCTS:
         cost, price = rows.column(cost_name), rows.column(price_name)
-        there = (
-            _given(rows, cost_name) & _given(rows, price_name) & _given(rows, "PricingQuantity") & ~_correction(rows)
+        complete = (
+            _is_given(rows, cost_name)
+            & _is_given(rows, price_name)
+            & _is_given(rows, "PricingQuantity")
+            & ~_correction(rows)
         )
-        if not there.any():
+        if not complete.any():
             continue
         costs, product = _floats(cost), _floats(price) * _floats(quantity)
-        doubtful = there & ~(np.abs(product - costs) <= _SURELY * np.abs(costs))
+        doubtful = complete & ~(np.abs(product - costs) <= _SURELY * np.abs(costs))
         for index in np.flatnonzero(doubtful):
             exact, value = price[index].as_py() * quantity[index].as_py(), cost[index].as_py()
             doubtful[index] = abs(exact - value) > _TOLERANCE * max(abs(value), Decimal(1))
@@ -83,93 +88,108 @@ def _products(rows: Typed) -> Marked:
 
 
 def _floats(amounts: pa.Array) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = pc.fill_null(amounts.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
-    return found
+    filled: NDArray[np.float64] = pc.fill_null(amounts.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    return filled
 
 
 def _prices_missing(rows: Typed) -> Marked:
-    priced = _given(rows, "SkuPriceId") & ~_correction(rows) & ~_is(rows, "ChargeCategory", "Tax")
+    priced = _is_given(rows, "SkuPriceId") & ~_correction(rows) & ~_is_one_of(rows, "ChargeCategory", "Tax")
     for name in ("ListUnitPrice", "ContractedUnitPrice"):
         if name in rows.columns:
-            yield "price-missing", name, priced & ~_given(rows, name)
+            yield "price-missing", name, priced & ~_is_given(rows, name)
 
 
 def _pairs(rows: Typed) -> Marked:
     for quantity, unit in UNIT_OF.items():
-        has_quantity, has_unit = _given(rows, quantity), _given(rows, unit)
+        has_quantity, has_unit = _is_given(rows, quantity), _is_given(rows, unit)
         yield "unit-alone", unit, has_unit & ~has_quantity
         if unit in rows.columns:
             yield "quantity-alone", quantity, has_quantity & ~has_unit
 
 
 def _sku_details(rows: Typed) -> Marked:
-    yield "sku-details", "SkuPriceDetails", _given(rows, "SkuPriceDetails") & ~_given(rows, "SkuPriceId")
-    yield "sku-meter", "SkuMeter", _given(rows, "SkuMeter") & ~_given(rows, "SkuId")
+    yield "sku-details", "SkuPriceDetails", _is_given(rows, "SkuPriceDetails") & ~_is_given(rows, "SkuPriceId")
+    yield "sku-meter", "SkuMeter", _is_given(rows, "SkuMeter") & ~_is_given(rows, "SkuId")
 
 
 def _subcategories(rows: Typed) -> Marked:
     parents = _PARENTS.take(pc.index_in(rows.column("ServiceSubcategory"), _CHILDREN))
-    yield "subcategory", "ServiceSubcategory", _true(pc.not_equal(parents, rows.column("ServiceCategory")))
+    yield "subcategory", "ServiceSubcategory", _to_mask(pc.not_equal(parents, rows.column("ServiceCategory")))
 
 
 def _taxes(rows: Typed) -> Marked:
-    tax = _is(rows, "ChargeCategory", "Tax")
+    tax = _is_one_of(rows, "ChargeCategory", "Tax")
     for name in _TAXLESS if tax.any() else ():
-        yield "tax-price", name, tax & _given(rows, name)
+        yield "tax-price", name, tax & _is_given(rows, name)
 
 
 def _equal_costs(rows: Typed) -> Marked:
-    """A tax may be reckoned on list prices too; what is owed of it is its cost."""
-    related = _correction(rows) | _given(rows, "CommitmentDiscountId")
-    alone, tax = _is(rows, "ChargeCategory", *_UNRELATED) & ~related, _is(rows, "ChargeCategory", "Tax") & ~related
+    """Yield costs that differ.
+
+    A tax may be computed on list prices too, so that only its effective cost is compared.
+    """
+    related = _correction(rows) | _is_given(rows, "CommitmentDiscountId")
+    unrelated, tax = (
+        _is_one_of(rows, "ChargeCategory", *_UNRELATED) & ~related,
+        _is_one_of(rows, "ChargeCategory", "Tax") & ~related,
+    )
     for name in COSTS[1:]:
-        concerned = alone | tax if name == "EffectiveCost" else alone
+        concerned = unrelated | tax if name == "EffectiveCost" else unrelated
         if concerned.any():
-            yield "costs-differ", name, concerned & _true(pc.not_equal(rows.column(name), rows.column(COSTS[0])))
+            yield "costs-differ", name, concerned & _to_mask(pc.not_equal(rows.column(name), rows.column(COSTS[0])))
 
 
 def _purchases(rows: Typed) -> Marked:
-    wrong = _is(rows, "ChargeCategory", "Purchase") & _is(rows, "ChargeFrequency", "Usage-Based")
+    wrong = _is_one_of(rows, "ChargeCategory", "Purchase") & _is_one_of(rows, "ChargeFrequency", "Usage-Based")
     yield "purchase-frequency", "ChargeFrequency", wrong
 
 
 def _statuses(rows: Typed) -> Marked:
     for status, identity in _STATUS_OF.items():
-        yield "status-alone", status, _given(rows, status) & ~_given(rows, identity)
+        yield "status-alone", status, _is_given(rows, status) & ~_is_given(rows, identity)
 
 
 def _periods(rows: Typed) -> Marked:
     start, end = rows.column("ChargePeriodStart"), rows.column("ChargePeriodEnd")
     opens, closes = rows.column("BillingPeriodStart"), rows.column("BillingPeriodEnd")
-    yield "charge-period", "ChargePeriodEnd", _true(pc.less_equal(end, start))
-    yield "billing-period", "BillingPeriodEnd", _true(pc.less_equal(closes, opens))
+    yield "charge-period", "ChargePeriodEnd", _to_mask(pc.less_equal(end, start))
+    yield "billing-period", "BillingPeriodEnd", _to_mask(pc.less_equal(closes, opens))
     # A purchase covers a term, a correction an earlier period.
-    inside = _is(rows, "ChargeCategory", "Usage") & ~_correction(rows) & _true(pc.greater(closes, opens))
-    yield "outside-period", "ChargePeriodStart", inside & _true(pc.less(start, opens))
-    yield "outside-period", "ChargePeriodEnd", inside & _true(pc.greater(end, closes))
+    inside = _is_one_of(rows, "ChargeCategory", "Usage") & ~_correction(rows) & _to_mask(pc.greater(closes, opens))
+    yield "outside-period", "ChargePeriodStart", inside & _to_mask(pc.less(start, opens))
+    yield "outside-period", "ChargePeriodEnd", inside & _to_mask(pc.greater(end, closes))
 
 
 def _split_parts(rows: Typed) -> Marked:
-    split = _given(rows, "AllocatedMethodId") | _given(rows, "AllocatedResourceId")
+    split = _is_given(rows, "AllocatedMethodId") | _is_given(rows, "AllocatedResourceId")
     if not split.any():
         return
     for name in ("AllocatedMethodId", "AllocatedMethodDetails", "AllocatedResourceId"):
-        yield "split-part", name, split & ~_given(rows, name)
-    tags, given = rows.column("Tags"), rows.column("AllocatedTags")
+        yield "split-part", name, split & ~_is_given(rows, name)
+    tags, allocated = rows.column("Tags"), rows.column("AllocatedTags")
     lacking = np.zeros(rows.rows, dtype=np.bool_)
-    for index in np.flatnonzero(split & _given(rows, "Tags")):
-        lacking[index] = not _covers(given[index].as_py(), tags[index].as_py())
+    for index in np.flatnonzero(split & _is_given(rows, "Tags")):
+        lacking[index] = not _covers(allocated[index].as_py(), tags[index].as_py())
     yield "split-tags", "AllocatedTags", lacking
 
 
-def _covers(given: str | None, tags: str) -> bool:
+def _covers(allocated: str | None, tags: str) -> bool:
     try:
-        return read_json(tags).items() <= read_json(given or "{}").items()
+        return read_json(tags).items() <= read_json(allocated or "{}").items()
     except (ValueError, TypeError):
-        return True  # not JSON, or not flat: another rule's business
+        return True  # Not JSON, or not flat: another rule reports that.
 
 
 _RULES: tuple[Callable[[Typed], Marked], ...] = (
-    _products, _prices_missing, _pairs, _sku_details, _subcategories, _taxes, _equal_costs, _purchases, _statuses,
-    _periods, _split_parts,
-)  # fmt: skip
+    _products,
+    _prices_missing,
+    _pairs,
+    _sku_details,
+    _subcategories,
+    _taxes,
+    _equal_costs,
+    _purchases,
+    _statuses,
+    _periods,
+    _split_parts,
+)

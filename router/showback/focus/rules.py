@@ -1,4 +1,4 @@
-"""The rules that a file of charges must keep: id, what is wrong where one is broken, and why it is a rule. Pure."""
+"""Define the rules of a file of charges: id, the fault where one is broken, and the reason for it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``what`` is said of a cell, with ``{value}`` for what stands there; ``why`` is where the rule comes from."""
+    """``what`` describes the fault of a cell, with ``{value}`` for its text; ``why`` is the reason for the rule."""
 
     what: str
     why: str
@@ -18,7 +18,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Rows of a batch that break a rule, by their index in it, in one column as the file names it."""
+    """Rows of a batch that break a rule in one column, as the file names it, by their index in the batch."""
 
     rule: str
     column: str

@@ -1,4 +1,4 @@
-"""Going through a file once: typed batches for whoever keeps them, and everything that is wrong in a tally. Pure."""
+"""Survey a file in one pass: typed batches for the caller, and every fault in a tally. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from router.showback.focus.row_rules import row_marks
 from router.showback.focus.typed_rows import Typed, typed
 from router.showback.focus.versions import columns_of, detect, sources
 
-# Columns of other FOCUS data sets, to say what a file is that is no Cost and Usage.
+# Columns of other FOCUS data sets, to name the one of a file that is no Cost and Usage.
 _OTHER_SETS = {
     "ContractCommitmentId": "Contract Commitment",
     "BillingPeriodStatus": "Billing Period",
@@ -25,7 +25,7 @@ _OTHER_SETS = {
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file that is Cost and Usage: its version and which of its columns fills which of the newest version."""
+    """A file that is Cost and Usage: its version, and which of its columns fills which of the newest version."""
 
     version: str
     sources: dict[str, str]
@@ -33,11 +33,11 @@ class Opened:
 
 
 def recognised(feed: Feed, path: str) -> Opened:
-    """InvalidInputError for a file that is none."""
+    """Return the layout of the file. InvalidInputError for a file that is no Cost and Usage."""
     version = detect(feed.header)
     if version is None:
-        other = next((name for column, name in _OTHER_SETS.items() if column in feed.header), None)
-        what = f"is FOCUS {other}, not Cost and Usage" if other else "has no FOCUS Cost and Usage columns"
+        other_set = next((name for column, name in _OTHER_SETS.items() if column in feed.header), None)
+        what = f"is FOCUS {other_set}, not Cost and Usage" if other_set else "has no FOCUS Cost and Usage columns"
         remedy = "BilledCost, EffectiveCost, ChargePeriodStart, ChargePeriodEnd and ChargeCategory tell it"
         raise InvalidInputError.single(what, where=f"{path}:1", remedy=remedy)
     unknown = tuple(name for name in feed.header if name not in BY_NAME)
@@ -47,9 +47,11 @@ def recognised(feed: Feed, path: str) -> Opened:
 def survey(
     feed: Feed, opened: Opened, tally: Tally, closed_until: datetime | None = None, *, absent: bool = False
 ) -> Iterator[tuple[Batch, Typed]]:
-    """Each batch with its typed columns; when all are through, ``tally`` has everything. ``absent``: also counts the
-    columns that a file of its version may leave out."""
-    for finding in _of_the_header(feed, opened, absent=absent):
+    """Yield each batch with its typed columns; when all are read, ``tally`` is complete.
+
+    ``absent``: also count the columns that a file of its version may leave out.
+    """
+    for finding in _header_findings(feed, opened, absent=absent):
         tally.add(finding)
     overlaps, splits = Overlaps(), Splits()
     for batch in feed.batches:
@@ -63,11 +65,11 @@ def survey(
         tally.add(finding)
 
 
-def _of_the_header(feed: Feed, opened: Opened, *, absent: bool) -> Iterator[Finding]:
-    there = frozenset(feed.header)
+def _header_findings(feed: Feed, opened: Opened, *, absent: bool) -> Iterator[Finding]:
+    present = frozenset(feed.header)
     replaced = {source for target, source in opened.sources.items() if target != source}
     for column in columns_of(opened.version):
-        if column.name in there or (column.removed is not None and not replaced and opened.version == "1.3"):
+        if column.name in present or (column.removed is not None and not replaced and opened.version == "1.3"):
             continue
         if column.level is Level.MANDATORY:
             yield Finding("missing-column", column.name)

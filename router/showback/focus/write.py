@@ -1,6 +1,6 @@
-"""Files of charges for machines: FOCUS 1.4 or 1.2, CSV or Parquet, whole or not at all.
+"""Write files of charges for machines: FOCUS 1.4 or 1.2, CSV or Parquet, whole or not at all.
 
-Text goes out as it is, also where it begins with ``=`` or ``@``: a leading apostrophe would change ids and negative
+Text is written as it is, also where it begins with ``=`` or ``@``: a leading apostrophe would change ids and negative
 amounts for every program that reads the file. Files that people open in a spreadsheet are another export, with
 escaping.
 """
@@ -28,7 +28,7 @@ _ROWS_AT_ONCE = 16_384
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A stream beside ``path`` that takes its place, synced, when the block ends well, and is removed otherwise."""
+    """Yield a stream beside ``path`` that replaces it, synced, when the block succeeds, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as stream:
@@ -41,32 +41,35 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> int:
-    """Writes them in their order; how many. The same charges give the same bytes: UTF-8, a comma, lines end in LF.
+    """Write the charges in their order, and return how many there are.
 
-    OSError where the file cannot be written, ValueError for a charge that it cannot hold; no file is left then."""
+    The same charges give the same bytes: UTF-8, a comma, lines end in LF. OSError where the file cannot be written,
+    ValueError for a charge that it cannot hold; no file is left then.
+    """
     count = 0
     with whole_file(path) as stream:
         text = _Encoded(stream)
-        usual = csv.writer(text, lineterminator="\n")
+        writer = csv.writer(text, lineterminator="\n")
         # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
-        quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        usual.writerow(header(version))
+        quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writerow(header(version))
         for charge in charges:
             row = cells(charge, version)
-            (quoting if any("\r" in cell for cell in row) else usual).writerow(row)
+            (quoting_writer if any("\r" in cell for cell in row) else writer).writerow(row)
             count += 1
     return count
 
 
 def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> int:
-    """Writes them in their order; how many. Amounts are decimal128, moments UTC to the microsecond, JSON is text.
+    """Write the charges in their order, and return how many there are.
 
-    OSError where the file cannot be written, ValueError for an amount with more digits than fit; no file is left
-    then."""
+    Amounts are decimal128, moments UTC to the microsecond, JSON is text. OSError where the file cannot be written,
+    ValueError for an amount with more digits than fit; no file is left then.
+    """
     schema, count = arrow_schema(written_columns(version)), 0
     with whole_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        for some in _some(charges):
-            rows = [values(charge, version) for charge in some]
+        for chunk in _chunks(charges):
+            rows = [values(charge, version) for charge in chunk]
             arrays = [_array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             count += len(rows)
@@ -76,10 +79,10 @@ def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) 
 WRITERS: dict[str, Callable[[Path, Iterable[Charge], str], int]] = {"csv": write_csv, "parquet": write_parquet}
 
 
-def _some(charges: Iterable[Charge]) -> Iterator[list[Charge]]:
-    rest = iter(charges)
-    while some := list(islice(rest, _ROWS_AT_ONCE)):
-        yield some
+def _chunks(charges: Iterable[Charge]) -> Iterator[list[Charge]]:
+    remaining = iter(charges)
+    while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
+        yield chunk
 
 
 def _array(column: list[Any], field: pa.Field) -> pa.Array:
@@ -90,7 +93,7 @@ def _array(column: list[Any], field: pa.Field) -> pa.Array:
 
 
 class _Encoded:
-    """The one method that the csv module wants of a text file; closing the bytes below is not its business."""
+    """The one method that the csv module needs of a text file; the caller closes the stream of bytes below."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

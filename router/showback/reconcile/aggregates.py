@@ -1,4 +1,4 @@
-"""Facts added up as far as the reasons of a difference can still be told apart: what variance is reckoned from."""
+"""Aggregate facts as far as the reasons of a difference can still be told apart: the input of variance."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Basis(StrEnum):
-    """Which money: what invoices charge, or with commitments spread over what they cover."""
+    """Which money is compared: what invoices charge, or with commitments spread over what they cover."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 class Side(StrEnum):
-    """What a grain is a sum of."""
+    """The facts that an aggregate sums."""
 
     PLANNED = "planned"
     METER = "meter"
@@ -36,9 +36,11 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """``rows`` facts that say the same but for their time. ``money`` is None where no price is known, ``hours`` and
-    ``gpu_hours`` where none of them has any; ``start`` is the earliest. Names as in
-    :data:`router.showback.facts.COLUMNS`; ``corrected``: they correct something."""
+    """The sum of ``rows`` facts that have the same words but for their time.
+
+    ``money`` is None where no price is known, ``hours`` and ``gpu_hours`` where none of them has any; ``start`` is the
+    earliest. Names are as in :data:`router.showback.facts.COLUMNS`; ``corrected``: they correct something.
+    """
 
     side: Side
     currency: str
@@ -64,14 +66,23 @@ class Grain:
 
 
 WORDS: Final = (
-    "team", "project", "cost_center", "job", "attempt", "cloud", "region", "instance_type", "market", "accelerator",
-)  # fmt: skip
-_SAID: Final = ("currency", "category", "what", "use", *WORDS)
-_NAMED: Final = ", ".join(f'"{name}"' for name in _SAID)
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "attempt",
+    "cloud",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+)
+_GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *WORDS)
+_GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
 
-# Of what is planned, the part of the window, by time.
+# The part of planned facts that lies in the window, by time.
 _PLANNED: Final = f"""
-SELECT 'planned' AS side, {_NAMED}, corrects IS NOT NULL AS corrected, "start",
+SELECT 'planned' AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start",
        rc_money(rc_between(rc_money_units({{basis}}), a, b, s, e)) AS money,
        rc_amount(rc_between(rc_amount_units(hours), a, b, s, e)) AS hours,
        rc_amount(rc_between(rc_amount_units(gpu_hours), a, b, s, e)) AS gpu_hours
@@ -80,14 +91,14 @@ FROM (SELECT *, epoch_us("start") AS s, epoch_us("end") AS e, greatest(epoch_us(
 WHERE a < b
 """
 _SPENT: Final = f"""
-SELECT {{side}} AS side, {_NAMED}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
+SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
        hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
 """
 _GRAINS: Final = f"""
-SELECT side, {_NAMED}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
+SELECT side, {_GROUP_SQL}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
        sum(gpu_hours) AS gpu_hours, count(*) AS rows
-FROM ({{parts}}) GROUP BY side, {_NAMED}, corrected, money IS NULL ORDER BY ALL
+FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY ALL
 """
 
 
@@ -101,21 +112,24 @@ def grains(
     facts: str = "facts",
     actual: str = "actual",
 ) -> tuple[Grain, ...]:
-    """The grains of ``facts`` and of ``actual``, which :func:`router.showback.reconcile.matching.reconcile` has made of
-    them: what is in the books of ``month`` (None: of all), and of what was planned the part from ``since`` to before
-    ``until`` by time, as the ledger cuts it. An ``until`` of now leaves out what is planned to come."""
+    """Return the aggregates of ``facts`` and of ``actual``, both on one basis.
+
+    :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``. Facts count that are in the
+    books of ``month`` (None: of all). Of planned facts the part from ``since`` to before ``until`` counts, by time, as
+    the ledger cuts it. An ``until`` of now leaves out what is planned to come.
+    """
     parts = (
         _PLANNED.format(facts=facts, basis=basis),
         _SPENT.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
         _SPENT.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
     )
-    asked: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
-    found = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), asked)
-    return tuple(Grain(**{**row, "side": Side(row["side"])}) for row in found)
+    parameters: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
+    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), parameters)
+    return tuple(Grain(**{**row, "side": Side(row["side"])}) for row in rows)
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
-    """What a query finds, a mapping a row; moments in UTC."""
+    """Return the rows of a query, a mapping for each; moments in UTC."""
     return duckdb_session.rows_of(connection.sql(query, params=values))
 
 

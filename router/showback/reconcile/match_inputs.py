@@ -1,4 +1,4 @@
-"""What is matched: stretches of metered time and rows of bills, numbered in an order that does not depend on theirs."""
+"""Number the inputs of matching: stretches of metered time and rows of bills, in an order independent of theirs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import duckdb
 
-# What time went into that nobody used: it lies beside metered time, and covers none of it.
+# Time that nobody used: a row of it lies beside metered time, and covers none of it.
 _UNUSED: Final = "('commitment_unused', 'reservation_unused')"
 
 _STRETCHES: Final = """
@@ -27,17 +27,20 @@ SELECT row_number() OVER (ORDER BY origin, "row") AS b, origin, "row", epoch_us(
 FROM {{facts}} WHERE source = 'billed'
 """
 
-_TWICE: Final = """
+_DUPLICATE: Final = """
 SELECT source, origin, "row" FROM {facts} WHERE source IN ('metered', 'billed')
 GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1
 """
 
 
 def take_in(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
-    """The tables ``rc_stretch`` (m) and ``rc_row`` (b), of the relation ``facts``. Times are whole microseconds.
-    ValueError where two facts of a source have one origin and row: money would be there twice."""
-    twice = connection.execute(_TWICE.format(facts=facts)).fetchone()
-    if twice is not None:
-        raise ValueError(f"two {twice[0]} facts are row {twice[2]} of {twice[1]}")
+    """Create the tables ``rc_stretch`` (m) and ``rc_row`` (b) from the relation ``facts``.
+
+    Times are whole microseconds. ValueError where two facts of a source have one origin and row: money would be there
+    twice.
+    """
+    duplicate = connection.execute(_DUPLICATE.format(facts=facts)).fetchone()
+    if duplicate is not None:
+        raise ValueError(f"two {duplicate[0]} facts are row {duplicate[2]} of {duplicate[1]}")
     connection.execute(_STRETCHES.format(facts=facts))
     connection.execute(_ROWS.format(facts=facts))

@@ -1,4 +1,4 @@
-"""What matching came to, as values: sums by level, what stands alone on either side, how far bills reach."""
+"""Read the outcome of matching as values: sums by level, unmatched items on either side, and how far bills reach."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ class LevelSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """What has no counterpart. Of a bill: a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or
-    commitment is none, its use says what it is. Of the meter (``origin`` is the ledger): all
-    that is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they
-    should have it."""
+    """An item without a counterpart.
+
+    Of a bill it is a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or commitment is none,
+    its use says what it is. Of the meter (``origin`` is the ledger) it is the rest of a machine's attempt or of a disk;
+    ``due``: bills of its account reach beyond its end, so that they should have it.
+    """
 
     origin: str
     row: int
@@ -57,7 +59,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Until when the bills of an account have usage (``through``); of rows in the books of the month."""
+    """Until when the bills of an account have usage (``through``), by rows in the books of the month."""
 
     cloud: str | None
     account: str | None
@@ -67,8 +69,10 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What bills charge for metered time (in ``currency``), and what the meter says of the same time, at our prices
-    (in ``metered_currency``)."""
+    """The billed and the metered money of the same time.
+
+    ``invoiced`` is in ``currency``; ``metered`` is at our prices, in ``metered_currency``.
+    """
 
     team: str | None
     job: str | None
@@ -80,8 +84,10 @@ class Compared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Of a month (None: of all). ``estimated``: which part of what was spent is on no bill, by currency; None where
-    nothing was spent."""
+    """The outcome for a month (None: for all).
+
+    ``estimated`` is the part of what was spent that is on no bill, by currency; None where nothing was spent.
+    """
 
     month: str | None
     levels: tuple[LevelSum, ...]
@@ -122,7 +128,7 @@ FROM {{actual}} a WHERE source = 'metered' AND {_IN.format("")}
 GROUP BY origin, {_ALONE}, attempt, rank, {{basis}} IS NULL
 ORDER BY abs(amount) DESC NULLS FIRST, origin, "row"
 """
-# The clouds of bills in the words of what they were matched with. A row for a month says nothing of how far it reaches.
+# Clouds of bills are in the words of what they were matched with. A row for a month does not tell how far it reaches.
 _REACH: Final = f"""
 SELECT coalesce(t.cloud, r.cloud) AS cloud, r.account,
        make_timestamptz(coalesce(max(r.e) FILTER (r.e - r.s <= {_DAY_US}), max(r.e))) AS through, count(*) AS rows
@@ -159,20 +165,23 @@ def outcome(
     facts: str = "facts",
     actual: str = "actual",
 ) -> Outcome:
-    """After :func:`router.showback.reconcile.matching.reconcile`, in its connection: of the books of ``month``."""
+    """Return the outcome for the books of ``month``.
 
-    def asked(query: str) -> list[dict[str, Any]]:
-        words = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
-        return rows_of(connection, query.format(**words), {"month": month})
+    Call it after :func:`router.showback.reconcile.matching.reconcile`, with the same connection.
+    """
+
+    def query_rows(query: str) -> list[dict[str, Any]]:
+        relations = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
+        return rows_of(connection, query.format(**relations), {"month": month})
 
     return Outcome(
         month=month,
-        levels=tuple(LevelSum(**{**row, "level": Level(row["level"])}) for row in asked(_LEVEL_SUMS)),
-        unmatched=tuple(Alone(**row) for row in asked(_UNMATCHED)),
-        unbilled=tuple(Alone(**{**row, "due": bool(row["due"])}) for row in asked(_UNBILLED)),
-        reaches=tuple(Reach(**row) for row in asked(f"{_REACH} ORDER BY ALL")),
-        compared=tuple(Compared(**row) for row in asked(_COMPARED)),
-        estimated={row["currency"]: _share(row["part"], row["whole"]) for row in asked(_ESTIMATED)},
+        levels=tuple(LevelSum(**{**row, "level": Level(row["level"])}) for row in query_rows(_LEVEL_SUMS)),
+        unmatched=tuple(Alone(**row) for row in query_rows(_UNMATCHED)),
+        unbilled=tuple(Alone(**{**row, "due": bool(row["due"])}) for row in query_rows(_UNBILLED)),
+        reaches=tuple(Reach(**row) for row in query_rows(f"{_REACH} ORDER BY ALL")),
+        compared=tuple(Compared(**row) for row in query_rows(_COMPARED)),
+        estimated={row["currency"]: _share(row["part"], row["whole"]) for row in query_rows(_ESTIMATED)},
     )
 
 
@@ -180,6 +189,6 @@ def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
 
 
-def total(found: tuple[Alone, ...], currency: str) -> Decimal:
-    """Of those whose price is known."""
-    return exact_sum(each.amount for each in found if each.currency == currency and each.amount is not None)
+def total(items: tuple[Alone, ...], currency: str) -> Decimal:
+    """Return the sum of the items whose price is known."""
+    return exact_sum(each.amount for each in items if each.currency == currency and each.amount is not None)

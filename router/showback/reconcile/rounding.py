@@ -1,4 +1,4 @@
-"""Fractions as decimals. Pure."""
+"""Round fractions to decimals. Pure."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _WIDE: Final = Context(prec=400)
 
 
 def rounded(value: Fraction, places: int) -> Decimal:
-    """To so many places, half to even."""
+    """Round to N places, half to even."""
     return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _WIDE)

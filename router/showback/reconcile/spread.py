@@ -1,4 +1,4 @@
-"""A bill's row over the stretches that it lies on: in proportion to their metered money, exactly."""
+"""Spread a bill's row over the stretches that it lies on, in proportion to their metered money, exactly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import duckdb
 
-# By name: how it becomes whole numbers, and back.
+# Amounts by name: how each becomes whole numbers, and back.
 AMOUNTS: Final = {
     "billed": "money",
     "effective": "money",
@@ -57,8 +57,10 @@ GROUP BY b, m, os
 
 
 def spread(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
-    """The table ``rc_part``: of each row that lies on several stretches (b), the part of each (m, os) in whole units.
-    The parts of a row add up to it; each is less than a last digit away from its exact share."""
+    """Create the table ``rc_part``: the part of each stretch (m, os) in each row on several (b), in whole units.
+
+    The parts of a row add up to it; each is less than a last digit away from its exact share.
+    """
     connection.execute(_WEIGHTS)
     connection.execute(_PARTS.format(facts=facts))
     connection.execute("DROP TABLE rc_weight")

@@ -1,8 +1,8 @@
-"""Days that cost far more than the same days of the week before them, and what it is likely due to.
+"""Find days that cost far more than the same weekdays before them, and name the likely cause.
 
 A day is unusual where it is above the median of up to eight same weekdays before it by more than five times their
 spread (1.4826 x the median absolute deviation, which is a standard deviation where days vary normally) and by more than
-a floor of dollars. Fewer than four such days before it say nothing.
+a floor of dollars. Fewer than four such days before it give no result.
 """
 
 from __future__ import annotations
@@ -35,38 +35,40 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What one series had on a day; ``count``: machines (stretches of them) that began."""
+    """The usage of one series on a day; ``count`` is how many machines (stretches of them) began."""
 
     cost: Decimal
     hours: Decimal
     count: int
 
 
-def anomalies(setting: Setting) -> Section:
-    """A row for each day, team and cloud, in order. Days that are not over are not judged."""
-    asked = setting.asked
-    rows = setting.cubes.ask(
-        f"SELECT currency, team, cloud, day, sum({setting.cost}) AS cost, sum(hours) AS hours, "
+def anomalies(context: Setting) -> Section:
+    """Return a row for each unusual day, team and cloud, in order. Days that are not over are not judged."""
+    query = context.asked
+    rows = context.cubes.ask(
+        f"SELECT currency, team, cloud, day, sum({context.cost}) AS cost, sum(hours) AS hours, "
         f"sum(count)::BIGINT AS count FROM days WHERE category = 'Usage' GROUP BY ALL ORDER BY ALL"
     )
-    first, last = day_number(asked.month.begins.date()), day_number(asked.month.ends.date())
-    last = min(last, day_number(asked.now.date()))
+    first, last = day_number(query.month.begins.date()), day_number(query.month.ends.date())
+    last = min(last, day_number(query.now.date()))
     series: dict[tuple[str, str | None, str | None], dict[int, Day]] = {}
     for row in rows:
         series.setdefault((row["currency"], row["team"], row["cloud"]), {})[row["day"]] = _day(row)
-    made: list[dict[str, Cell]] = []
+    table: list[dict[str, Cell]] = []
     for (currency, team, cloud), days in series.items():
         for number in range(first, last):
-            found = unusual(days, number)
-            if found is not None:
-                made.append({"day": day_of(number), "team": team, "cloud": cloud, "currency": currency, **found})
-    ordered = sorted(made, key=lambda row: (str(row["day"]), str(row["currency"]), str(row["team"]), str(row["cloud"])))
+            anomaly = unusual(days, number)
+            if anomaly is not None:
+                table.append({"day": day_of(number), "team": team, "cloud": cloud, "currency": currency, **anomaly})
+    ordered = sorted(
+        table, key=lambda row: (str(row["day"]), str(row["currency"]), str(row["team"]), str(row["cloud"]))
+    )
     note = f"Against the median of {LEAST} to {MOST} same weekdays; below {FLOOR} above it nothing is told."
     return section("anomalies", "Unusual days", COLUMNS, ordered, note)
 
 
 def unusual(days: Mapping[int, Day], number: int) -> dict[str, Cell] | None:
-    """What is unusual about a day of a series; None where nothing is, or too little is known."""
+    """Return what is unusual about a day of a series; None where nothing is, or too little is known."""
     today = days.get(number)
     if today is None:
         return None
@@ -75,17 +77,17 @@ def unusual(days: Mapping[int, Day], number: int) -> dict[str, Cell] | None:
     if len(numbers) < LEAST:
         return None
     past = [days.get(n, Day(Decimal(0), Decimal(0), 0)) for n in numbers]
-    usual = median(day.cost for day in past)
-    spread = _WIDE.multiply(_NORMAL, median(abs(day.cost - usual) for day in past))
-    above = _WIDE.subtract(today.cost, usual)
+    median_cost = median(day.cost for day in past)
+    spread = _WIDE.multiply(_NORMAL, median(abs(day.cost - median_cost) for day in past))
+    above = _WIDE.subtract(today.cost, median_cost)
     if above <= max(FLOOR, _WIDE.multiply(SPREADS, spread)):
         return None
     cause, times = _cause(today, past)
-    return {"cost": today.cost, "usual": usual, "above": above, "cause": cause, "times": times}
+    return {"cost": today.cost, "usual": median_cost, "above": above, "cause": cause, "times": times}
 
 
 def _cause(today: Day, past: Sequence[Day]) -> tuple[str, Decimal | None]:
-    """Cost is price x hours a machine x machines: whichever is furthest above its own median."""
+    """Return the factor that is furthest above its own median: cost is price x hours a machine x machines."""
     if not any(day.cost for day in past):
         return "new: nothing on such days before", None
     factors = {
@@ -93,15 +95,15 @@ def _cause(today: Day, past: Sequence[Day]) -> tuple[str, Decimal | None]:
         "run time": _ratios([today, *past], lambda day: ratio(day.hours, day.count)),
         "number of machines": _ratios([today, *past], lambda day: Decimal(day.count)),
     }
-    known = {name: times for name, times in factors.items() if times is not None}
-    if not known:
+    ratio_by_factor = {name: times for name, times in factors.items() if times is not None}
+    if not ratio_by_factor:
         return "not known", ratio(today.cost, median(day.cost for day in past))
-    name = max(known, key=lambda name: known[name])
-    return name, known[name]
+    name = max(ratio_by_factor, key=lambda name: ratio_by_factor[name])
+    return name, ratio_by_factor[name]
 
 
-def _ratios(days: Sequence[Day], of: object) -> Decimal | None:
-    values = [of(day) for day in days]  # type: ignore[operator]
+def _ratios(days: Sequence[Day], measure: object) -> Decimal | None:
+    values = [measure(day) for day in days]  # type: ignore[operator]
     past = [value for value in values[1:] if value]
     return None if values[0] is None or not past else ratio(values[0], median(past))
 

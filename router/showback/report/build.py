@@ -1,4 +1,4 @@
-"""A report, put together."""
+"""Build a report from its sections."""
 
 from __future__ import annotations
 
@@ -13,27 +13,40 @@ from router.showback.report.rollup_tables import Cubes
 from router.showback.report.values import Cell, Report, Section, plain
 
 
-def make_report(cubes: Cubes, asked: Asked, beside: Beside) -> Report:
-    """Everything of the month. The same cubes and questions give the same report."""
-    setting = Setting(cubes, asked, beside)
-    by, shared = groups.groups(setting)
+def make_report(cubes: Cubes, query: Asked, inputs: Beside) -> Report:
+    """Return all sections of the month. The same rollups and query give the same report."""
+    context = Setting(cubes, query, inputs)
+    by_group, shared = groups.groups(context)
     sections = (
-        totals.head(setting), totals.totals(setting), outcomes.budgets(setting), change.change(setting), by,
-        jobs.jobs(setting), jobs.by_market(setting), jobs.savings(setting), spending.waste(setting),
-        spending.movement(setting), shared, spending.coverage(setting), anomalies.anomalies(setting),
-        outcomes.variance(setting), outcomes.plans(setting), outcomes.quotes(setting), spending.corrections(setting),
-        daily.days(setting),
-    )  # fmt: skip
-    return Report(f"Showback {asked.month}", tuple(_even(section) for section in sections))
+        totals.head(context),
+        totals.totals(context),
+        outcomes.budgets(context),
+        change.change(context),
+        by_group,
+        jobs.jobs(context),
+        jobs.by_market(context),
+        jobs.savings(context),
+        spending.waste(context),
+        spending.movement(context),
+        shared,
+        spending.coverage(context),
+        anomalies.anomalies(context),
+        outcomes.variance(context),
+        outcomes.plans(context),
+        outcomes.quotes(context),
+        spending.corrections(context),
+        daily.days(context),
+    )
+    return Report(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
 
 
-def _even(section: Section) -> Section:
-    """One form of each value, whatever scale the facts had."""
-    return replace(section, rows=tuple([tuple([_one(cell) for cell in row]) for row in section.rows]))
+def _normalise_section(section: Section) -> Section:
+    """Return the section with one form of each value, whatever scale the facts had."""
+    return replace(section, rows=tuple([tuple([_normalise_cell(cell) for cell in row]) for row in section.rows]))
 
 
-def _one(cell: Cell) -> Cell:
-    if cell is None or isinstance(cell, str):  # most of them
+def _normalise_cell(cell: Cell) -> Cell:
+    if cell is None or isinstance(cell, str):  # Most cells are text or None.
         return cell
     if isinstance(cell, Decimal):
         return plain(cell)

@@ -1,4 +1,4 @@
-"""Which sections a report has, in order, and which columns each can have. Pure."""
+"""List the sections of a report, in order, and the columns that each can have. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from router.showback.report import anomalies, change, daily, groups, jobs, outco
 from router.showback.report.query import GROUPS
 from router.showback.report.values import Column
 
-# `groups` has of the first columns those that were asked for.
+# Of its first columns, `groups` has those that the query names.
 SECTIONS: Final[Mapping[str, tuple[Column, ...]]] = {
     "head": totals.HEAD,
     "totals": totals.TOTALS,
@@ -33,10 +33,10 @@ SECTIONS: Final[Mapping[str, tuple[Column, ...]]] = {
 
 
 def every_column() -> dict[str, Column]:
-    """All columns of all sections by name, in the order in which they are met; one name is of one kind everywhere."""
-    found: dict[str, Column] = {}
+    """Return all columns of all sections by name, in their first order; one name is of one kind everywhere."""
+    columns_by_name: dict[str, Column] = {}
     for columns in SECTIONS.values():
         for column in columns:
-            if found.setdefault(column.name, column).kind is not column.kind:
+            if columns_by_name.setdefault(column.name, column).kind is not column.kind:
                 raise ValueError(f"{column.name} is of two kinds")
-    return found
+    return columns_by_name

@@ -1,4 +1,4 @@
-"""What every part of a report is made with. Pure but for asking the cubes."""
+"""Define the context that every section of a report is built with. Pure but for querying the rollups."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from router.showback.report.query import Asked, Beside
 from router.showback.report.rollup_tables import Cubes
 
 WASTE: Final = tuple(use.value for use in Use if use.is_waste)
-# Of an interrupted run that an uninterrupted one would not have had.
+# Uses of an interrupted run that an uninterrupted one would not have had.
 RESTART: Final = (Use.RESTART_LOST_WORK.value, Use.FAILED_LAUNCH.value)
 STARTUP: Final = Use.STARTUP.value
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The cubes, and what is asked of them."""
+    """The rollups, and the query that the report answers."""
 
     cubes: Cubes
     asked: Asked
@@ -25,12 +25,12 @@ class Setting:
 
     @property
     def cost(self) -> str:
-        """The column of costs that is asked for."""
+        """The column of costs that the query asks for."""
         return self.asked.basis.value
 
     @property
     def month(self) -> str:
-        """As cubes write it."""
+        """The month, as rollups write it."""
         return str(self.asked.month)
 
     @property
@@ -40,15 +40,15 @@ class Setting:
 
     @property
     def spent(self) -> str:
-        """A condition: money of the month that was spent."""
+        """The SQL condition for money of the month that was spent."""
         return f"month = '{self.month}' AND source <> 'planned'"
 
     @property
     def planned(self) -> str:
-        """A condition: what was planned for the month."""
+        """The SQL condition for what was planned for the month."""
         return f"month = '{self.month}' AND source = 'planned'"
 
 
 def words(values: tuple[str, ...]) -> str:
-    """For IN."""
+    """Return the SQL list of the values, for IN."""
     return "(" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + ")"

@@ -1,4 +1,4 @@
-"""What was spent a day."""
+"""Build the section of what was spent a day."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ COLUMNS = (
 )
 
 
-def days(setting: Setting) -> Section:
-    """A row for each currency and day of the month that something was spent on; ``sum``: with the days before it."""
-    rows = setting.cubes.ask(
+def days(context: Setting) -> Section:
+    """Return a row for each currency and day of the month with costs; ``sum`` includes the days before it."""
+    rows = context.cubes.ask(
         f"SELECT currency, day, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours FROM days "
-        f"WHERE month = '{setting.month}' GROUP BY ALL ORDER BY currency, day"
+        f"WHERE month = '{context.month}' GROUP BY ALL ORDER BY currency, day"
     )
     sums: dict[str, Decimal | None] = {}
-    made = []
+    table = []
     for row in rows:
-        sums[row["currency"]] = added((sums.get(row["currency"]), row[setting.cost]))
-        made.append({**row, "day": day_of(row["day"]), "sum": sums[row["currency"]]})
+        sums[row["currency"]] = added((sums.get(row["currency"]), row[context.cost]))
+        table.append({**row, "day": day_of(row["day"]), "sum": sums[row["currency"]]})
     note = "Costs are spread over the days of their time, in billionths; corrections of closed months are left out."
-    return section("days", "Day by day", COLUMNS, made, note)
+    return section("days", "Day by day", COLUMNS, table, note)

@@ -1,4 +1,4 @@
-"""A report as JSON, and the schema of that. Amounts are text with all their digits. Pure."""
+"""Export a report as JSON, with the schema of it. Amounts are text with all their digits. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from router.showback.report.catalogue import SECTIONS
 from router.showback.report.text import exact
 from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Report, Section
 
-_KEPT = frozenset({Kind.COUNT, Kind.FLAG})
+_JSON_KINDS = frozenset({Kind.COUNT, Kind.FLAG})
 _DECIMAL = r"^-?\d+(\.\d+)?$"
 _TYPES: dict[Kind, dict[str, Any]] = {
     Kind.TEXT: {"type": ["string", "null"]},
@@ -21,7 +21,7 @@ _TYPES: dict[Kind, dict[str, Any]] = {
 
 
 def as_json(report: Report) -> str:
-    """``sections`` by name; of each what it is called, its notes, its columns, and its rows by column."""
+    """Return ``sections`` by name, each with its title, its notes, its columns, and its rows by column."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "title": report.title,
@@ -41,11 +41,11 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def _value(cell: Cell, kind: Kind) -> Any:
-    return cell if cell is None or kind in _KEPT else exact(cell)
+    return cell if cell is None or kind in _JSON_KINDS else exact(cell)
 
 
 def report_schema() -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of :func:`as_json`."""
+    """Return the JSON Schema (draft 2020-12) of :func:`report_to_json`."""
     sections = {name: _schema_of(columns) for name, columns in SECTIONS.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -68,7 +68,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def report_schema_text() -> str:
-    """As it lies in ``docs/schema``."""
+    """Return the schema as it lies in ``docs/schema``."""
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

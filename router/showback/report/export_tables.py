@@ -1,8 +1,8 @@
-"""A report as one tidy table: a row for each row of a section, a column for each that any section has, empty where it
-is none of the section's. As CSV for people, as Parquet for programs, and as a workbook with a sheet for each section.
+"""Export a report as one tidy table: CSV for people, Parquet for programs, a workbook with a sheet for each section.
 
-The first column is the section. What sections have to say is in rows of the section ``notes``: ``name`` is the section,
-``value`` the note. Text is kept from being a formula in CSV and the workbook, not in Parquet.
+The table has a row for each row of a section, and a column for each that any section has, empty where it is none of the
+section's. The first column is the section. Notes of sections are in rows of the section ``notes``: ``name`` is the
+section, ``value`` the note. Text is kept from being a formula in CSV and the workbook, not in Parquet.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _FORMATS = {
     Kind.MOMENT: "yyyy-mm-dd hh:mm:ss",
 }
 _WIDEST, _NARROWEST = 48, 9
-# Of a name of a sheet.
+# The longest name of a sheet.
 _SHEET = 31
 
 
 def as_csv(report: Report) -> str:
-    """Numbers with all digits and no separators, moments in UTC; the same columns in every report."""
+    """Return CSV: numbers with all digits and no separators, moments in UTC; the same columns in every report."""
     columns = every_column()
     text = io.StringIO(newline="")
-    usual = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")
     # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
-    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    usual.writerow([SECTION, *columns])
+    quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerow([SECTION, *columns])
     for name, row in _rows(report):
-        cells = [name, *(_safe(row.get(column), columns[column]) for column in columns)]
-        (quoting if any("\r" in cell for cell in cells) else usual).writerow(cells)
+        cells = [name, *(_safe_text(row.get(column), columns[column]) for column in columns)]
+        (quoting_writer if any("\r" in cell for cell in cells) else writer).writerow(cells)
     return text.getvalue()
 
 
 def as_parquet(report: Report) -> bytes:
-    """Money is decimal128 with 24 places, quantities have 18, what is divided 9."""
+    """Return Parquet: money is decimal128 with 24 places, quantities have 18, quotients 9."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -65,7 +65,7 @@ def as_parquet(report: Report) -> bytes:
 
 
 def as_workbook(report: Report, now: datetime) -> bytes:
-    """Numbers are numbers, of which a spreadsheet keeps fifteen digits; ``now`` is when it says that it was made."""
+    """Return a workbook, created at ``now`` as it says. Of its numbers a spreadsheet keeps fifteen digits."""
     import xlsxwriter
 
     content = io.BytesIO()
@@ -98,7 +98,7 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
     return ((section.title, note) for section in report.sections for note in section.notes)
 
 
-def _safe(cell: Cell, column: Column) -> str:
+def _safe_text(cell: Cell, column: Column) -> str:
     return exact(cell) if column.kind is not Kind.TEXT else harmless(exact(cell))
 
 
@@ -134,7 +134,7 @@ def _sheet(sheet: Any, section: Section, formats: dict[Kind, Any], bold: Any) ->
 
 
 def _put(sheet: Any, row: int, place: int, cell: Cell, kind: Kind, style: Any) -> str:
-    """Writes a cell; what it is about as wide as."""
+    """Write a cell, and return text about as wide as it."""
     if cell is None:
         return ""
     if isinstance(cell, bool):

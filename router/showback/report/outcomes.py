@@ -1,4 +1,4 @@
-"""What was promised and planned, beside what came of it: budgets, quotes, plans, and the reconciliation's variance."""
+"""Build the sections of promises and plans beside their outcomes: budgets, quotes, plans and variance."""
 
 from __future__ import annotations
 
@@ -64,80 +64,87 @@ _SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 _PLAN_DIGITS = 12
 
 
-def budgets(setting: Setting) -> Section:
-    """A row for each budget of the month. ``mark``: the last of 50, 80 and 100 % that is passed, or that the forecast
-    is above all of it."""
-    made: list[dict[str, Cell]] = []
-    for each in setting.beside.budgets or ():
+def budgets(context: Setting) -> Section:
+    """Return a row for each budget of the month.
+
+    ``mark`` is the last of 50, 80 and 100 % that is passed, or that the forecast is above all of it.
+    """
+    table: list[dict[str, Cell]] = []
+    for each in context.beside.budgets or ():
         used = each.used
-        passed = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
+        threshold = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
         over = each.forecast is not None and each.forecast > each.budget
-        mark = "over" if passed == 1 else "forecast over" if over else None if passed is None else f"{passed:.0%}"
+        mark = (
+            "over" if threshold == 1 else "forecast over" if over else None if threshold is None else f"{threshold:.0%}"
+        )
         fields = ("scope", "currency", "budget", "spent", "running", "forecast", "hard")
-        made.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
-    if setting.beside.budgets is None:
-        return section("budgets", "Budgets", BUDGETS, made, "Budgets were not looked at.")
-    return section("budgets", "Budgets", BUDGETS, made, *_budget_notes(setting))
+        table.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
+    if context.beside.budgets is None:
+        return section("budgets", "Budgets", BUDGETS, table, "Budgets were not looked at.")
+    return section("budgets", "Budgets", BUDGETS, table, *_budget_notes(context))
 
 
-def _budget_notes(setting: Setting) -> Iterator[str]:
-    """Which money counts towards a budget, and which does not."""
-    currencies = {each.currency for each in setting.beside.budgets or ()}
+def _budget_notes(context: Setting) -> Iterator[str]:
+    """Yield notes on which money counts towards a budget, and which does not."""
+    currencies = {each.currency for each in context.beside.budgets or ()}
     if not currencies:
         return
-    yield f"Spent: the {setting.cost} cost of this report. Used: that, and what machines cost that still run."
-    others = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
+    yield f"Spent: the {context.cost} cost of this report. Used: that, and what machines cost that still run."
+    others = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} "
         f"AND currency NOT IN {words(tuple(sorted(currencies)))} "
         "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
     )
     for row in others:
-        yield f"In no budget, for it is in another currency: {short(row['cost'], Kind.MONEY)} {row['currency']}."
+        amount = short(row["cost"], Kind.MONEY)
+        yield f"In no budget, for it is in another currency: {amount} {row['currency']}."
 
 
-def quotes(setting: Setting) -> Section:
-    """A row for each accepted quote whose job is over; money in dollars."""
-    made: list[dict[str, Cell]] = [
+def quotes(context: Setting) -> Section:
+    """Return a row for each accepted quote whose job is over; money in dollars."""
+    table: list[dict[str, Cell]] = [
         {
             **asdict(each),
             "within_p90": None if each.p90 is None else each.cost <= each.p90,
             "on_time": each.done_at is not None and each.done_at <= each.deadline,
         }
-        for each in setting.beside.quotes or ()
+        for each in context.beside.quotes or ()
     ]
-    notes = ["Dollars of machines alone, of all months of the job."] if made else []
-    if setting.beside.quotes is None:
+    notes = ["Dollars of machines alone, of all months of the job."] if table else []
+    if context.beside.quotes is None:
         notes = ["Quotes were not looked at."]
-    return section("quotes", "Quotes and what came of them", QUOTES, made, *notes)
+    return section("quotes", "Quotes and what came of them", QUOTES, table, *notes)
 
 
-def plans(setting: Setting) -> Section:
-    """A row for each plan and currency, those first that came to most else than was planned; what no plan is named for
-    is in no row."""
-    rows = setting.cubes.ask(
+def plans(context: Setting) -> Section:
+    """Return a row for each plan and currency, those first that differ most from what was planned.
+
+    Costs without a plan are in no row.
+    """
+    rows = context.cubes.ask(
         f"SELECT CASE WHEN count(DISTINCT job) > 1 THEN count(DISTINCT job) || ' jobs' ELSE max(job) END AS job, "
         f"left(plan, {_PLAN_DIGITS}) AS plan, currency, "
-        f"sum({setting.cost}) FILTER (source = 'planned') AS planned, "
-        f"sum({setting.cost}) FILTER (source <> 'planned') AS actual, "
+        f"sum({context.cost}) FILTER (source = 'planned') AS planned, "
+        f"sum({context.cost}) FILTER (source <> 'planned') AS actual, "
         f"sum(hours) FILTER (source = 'planned') AS planned_hours, "
         f"sum(hours) FILTER (source <> 'planned') AS actual_hours, "
         f"sum(useful) FILTER (source = 'planned' AND useful_unit = 'Steps') AS planned_steps, "
         f"sum(useful) FILTER (source <> 'planned' AND useful_unit = 'Steps') AS actual_steps "
-        f"FROM sums WHERE month = '{setting.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
+        f"FROM sums WHERE month = '{context.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
     )
-    made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
-    made.sort(key=lambda row: -abs(row["difference"] or 0))
+    table = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
+    table.sort(key=lambda row: -abs(row["difference"] or 0))
     note = "What was planned, and what it came to, stand in the months of their time; what is to come is left out."
-    return section("plans", "Plans and what came of them", PLANS, made, note)
+    return section("plans", "Plans and what came of them", PLANS, table, note)
 
 
-def variance(setting: Setting) -> Section:
-    """A row for each job that reconciliation looked at; its buckets add up to invoiced less planned."""
-    made = [_bridge(each) for each in setting.beside.variance or ()]
-    notes = () if setting.beside.variance is not None else ("No bill was reconciled.",)
-    return section("variance", "Planned, metered, invoiced", VARIANCE, made, *notes)
+def variance(context: Setting) -> Section:
+    """Return a row for each reconciled job; its buckets add up to invoiced less planned."""
+    table = [_variance_row(each) for each in context.beside.variance or ()]
+    notes = () if context.beside.variance is not None else ("No bill was reconciled.",)
+    return section("variance", "Planned, metered, invoiced", VARIANCE, table, *notes)
 
 
-def _bridge(each: Variance) -> dict[str, Cell]:
-    said = ("job", "currency", "planned", "metered", "invoiced")
-    return {name if name in said else f"by_{name}": amount for name, amount in asdict(each).items()}
+def _variance_row(each: Variance) -> dict[str, Cell]:
+    plain_columns = ("job", "currency", "planned", "metered", "invoiced")
+    return {name if name in plain_columns else f"by_{name}": amount for name, amount in asdict(each).items()}

@@ -1,4 +1,4 @@
-"""What is asked of a report, and what it is told beside facts. Pure."""
+"""Define the query that a report answers, and the inputs beside facts. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,31 @@ from router.ledger.month import Month
 from router.showback.report.values import added, ratio
 from router.showback.shared_costs import Group, Method
 
-# By what a report can be grouped: columns of facts.
+# A report can be grouped by these columns of facts.
 GROUPS = (
-    "team", "project", "cost_center", "job", "plan", "attempt", "cloud", "account", "region", "instance_type", "market",
-    "accelerator", "what", "use", "category", "state",
-)  # fmt: skip
-# Of these, who it is for: where nobody is named it is nobody's, not unknown.
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "attempt",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "what",
+    "use",
+    "category",
+    "state",
+)
+# The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 
 
 class Basis(StrEnum):
-    """Which cost sums, unit costs and waste are reckoned with; groups always show both."""
+    """The cost that sums, unit costs and waste are computed from; groups always show both."""
 
     BILLED = "billed"  # cash: what invoices charge
     EFFECTIVE = "effective"  # accrual: commitments spread over what they cover
@@ -30,9 +44,11 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A month of the books as of ``now`` (UTC). ``as_of``: what was recorded after it (entries, bills, budgets,
-    closings) is left out; None: nothing is. ``fixed``: shares of 1 by group, for the method fixed alone. ValueError for
-    what cannot be asked."""
+    """A query for a month of the books as of ``now`` (UTC).
+
+    ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
+    shares of 1 by group, for the method fixed alone. ValueError for a query that cannot be answered.
+    """
 
     month: Month
     now: datetime
@@ -59,8 +75,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """A budget of the month and what counts towards it: ``scope`` as people write it (``team research``); ``spent``,
-    ``running`` (of machines that no entry has yet) and ``forecast`` None where not known."""
+    """A budget of the month and what counts towards it.
+
+    ``scope`` is as people write it (``team research``); ``spent``, ``running`` (of machines that no entry has yet) and
+    ``forecast`` are None where unknown.
+    """
 
     scope: str
     currency: str
@@ -72,13 +91,16 @@ class Budgeted:
 
     @property
     def used(self) -> Decimal | None:
-        """What is spent and what runs, as a share of the budget."""
+        """The sum of what is spent and what runs, as a share of the budget."""
         return None if self.spent is None else ratio(added((self.spent, self.running)), self.budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """When a job had to be done, and when it was. ``done_at`` None: it was not, or nobody knows (``known`` False)."""
+    """The deadline of a job, and when it was done.
+
+    ``done_at`` None: it was not done, or nobody knows (``known`` False).
+    """
 
     job: str
     deadline: datetime | None
@@ -87,7 +109,7 @@ class Due:
 
     @property
     def met(self) -> bool | None:
-        """None where nobody knows, or nothing was asked."""
+        """True if the deadline was met; None where it is unknown, or there was none."""
         if self.deadline is None or not self.known:
             return None
         return self.done_at is not None and self.done_at <= self.deadline
@@ -95,8 +117,10 @@ class Due:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quoted:
-    """An accepted quote whose job is over: dollars of machines and the end, as promised (half and nine of ten courses
-    at most) and as they were. ``done_at`` None: given up."""
+    """An accepted quote whose job is over: dollars of machines and the end, as promised and as they were.
+
+    ``p50`` and ``p90`` are what half and nine of ten scenarios cost at most. ``done_at`` None: given up.
+    """
 
     quote: str
     job: str
@@ -112,8 +136,10 @@ class Quoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variance:
-    """Why what a job was planned to cost is not what was invoiced. The buckets add up to ``invoiced`` - ``planned``.
-    ``credit``: credits, taxes, corrections and other currencies."""
+    """The reasons why the invoiced cost of a job is not the planned one.
+
+    The buckets add up to ``invoiced`` - ``planned``. ``credit``: credits, taxes, corrections and other currencies.
+    """
 
     job: str
     currency: str
@@ -131,10 +157,13 @@ class Variance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What is known beside the facts. ``origin``: what they were made from, for people; ``input_hash`` names it
-    exactly. ``data_through``: until when bills reach; None where there are none. ``warnings`` say what is missing.
-    What is None was not looked at, and the report says so. ``past``: the state knows of what was recorded after the
-    moment of the report, and nothing is forecast."""
+    """Inputs of a report beside the facts.
+
+    ``origin`` tells people what the facts were made from; ``input_hash`` names it exactly. ``bills_through``: until
+    when bills reach; None where there are none. ``warnings`` name what is missing. An input that is None was not looked
+    at, and the report says so. ``past``: the state knows of records after the moment of the report, and nothing is
+    forecast.
+    """
 
     origin: str
     input_hash: str

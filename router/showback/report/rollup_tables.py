@@ -1,4 +1,4 @@
-"""The cubes that a report asks: two months of sums, nine weeks of days, and the corrections, in a DuckDB of its own."""
+"""Provide the rollup tables of a report: two months of sums, nine weeks of days, and the corrections, in DuckDB."""
 
 from __future__ import annotations
 
@@ -17,82 +17,85 @@ from router.showback.reconcile import exact
 if TYPE_CHECKING:
     import duckdb
 
-# So far back days are compared with the same days of the week.
+# How many weeks back days are compared with the same days of the week.
 WEEKS = 9
 _EPOCH = date(1970, 1, 1)
 Found = dict[str, Any]
 
 
 class Cubes:
-    """Asks tables ``sums``, ``days`` and ``corrections`` of a connection. Amounts come as Decimal, exact; null is
-    None."""
+    """Query the tables ``sums``, ``days`` and ``corrections`` of a connection.
+
+    Amounts come as Decimal, exact; null is None.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def ask(self, sql: str) -> list[Found]:
-        """The rows of a query by name."""
+        """Return the rows of a query by name."""
         return rows_of(self._connection.sql(sql))
 
 
 def of_extract(
     connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month], now: datetime
 ) -> Cubes:
-    """Of an extract (:meth:`~router.showback.ledger_extract.Extract.current`): ``months`` are the one that is
-    reported and
-    those before it that are looked at, the newest first. What is planned for after ``now`` is still to come, and in no
-    cube."""
+    """Return the rollup tables of an extract (:meth:`~router.showback.ledger_extract.LedgerExtract.current`).
+
+    ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
+    ``now`` is still to come, and in no rollup.
+    """
     parts = manifest.of_months(str(month) for month in months)
     if not parts:
-        return of_facts(connection, _nothing(connection), months, now)
+        return of_facts(connection, _empty_facts(connection), months, now)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
     sums = parquet([part.path(folder, "sums") for part in near]) if near else None
     days = parquet([part.path(folder, "days") for part in parts])
     if sums is None:
-        _put(connection, "sums", f"{rollups.sums_of(_nothing(connection))}")
+        _put(connection, "sums", f"{rollups.sums_of(_empty_facts(connection))}")
     else:
-        every = parquet([part.path(folder, "facts") for part in parts])
+        all_facts = parquet([part.path(folder, "facts") for part in parts])
         spent = rollups.sums_again(f"(FROM {sums} WHERE source <> 'planned')")
-        planned = rollups.sums_of(planned_in(connection, every, months[:2], now))
+        planned = rollups.sums_of(planned_in(connection, all_facts, months[:2], now))
         _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
     _put(connection, "days", rollups.days_again(days))
-    some = [part.path(folder, "facts") for part in near]
-    _corrections(connection, parquet(some) if some else _nothing(connection), months[0])
+    fact_files = [part.path(folder, "facts") for part in near]
+    _corrections(connection, parquet(fact_files) if fact_files else _empty_facts(connection), months[0])
     return Cubes(connection)
 
 
 def of_facts(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> Cubes:
-    """Of a relation of the connection with the columns of facts, as :func:`of_extract`."""
+    """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
     near = ", ".join(f"'{month}'" for month in months[:2])
-    every = ", ".join(f"'{month}'" for month in months)
+    all_months = ", ".join(f"'{month}'" for month in months)
     spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
     planned = planned_in(connection, facts, months[:2], now)
     _put(connection, "sums", rollups.sums_of(f"({spent} UNION ALL BY NAME FROM {planned})"))
-    _put(connection, "days", rollups.days_of(f"(FROM {facts} WHERE month IN ({every}))"))
+    _put(connection, "days", rollups.days_of(f"(FROM {facts} WHERE month IN ({all_months}))"))
     _corrections(connection, facts, months[0])
     return Cubes(connection)
 
 
 def months_of(month: Month) -> tuple[Month, ...]:
-    """The month and those before it that a report looks at, the newest first."""
-    found, first = [month], month.begins - timedelta(weeks=WEEKS)
-    while found[-1].begins > first:
-        found.append(Month.of(found[-1].begins - timedelta(microseconds=1)))
-    return tuple(found)
+    """Return the month and those before it that a report looks at, the newest first."""
+    months, first = [month], month.begins - timedelta(weeks=WEEKS)
+    while months[-1].begins > first:
+        months.append(Month.of(months[-1].begins - timedelta(microseconds=1)))
+    return tuple(months)
 
 
 def day_number(day: date) -> int:
-    """As cubes count days."""
+    """Return the number of a day, as rollups count days."""
     return (day - _EPOCH).days
 
 
 def day_of(number: int) -> date:
-    """The other way round."""
+    """Return the day of a number: the inverse of :func:`day_number`."""
     return _EPOCH + timedelta(days=number)
 
 
 def zero(amount: Decimal | None) -> Decimal:
-    """Of what adds up to a total: a sum of nothing is 0."""
+    """Return the amount, or 0 for None, for a sum over nothing counts as 0 in a total."""
     return Decimal(0) if amount is None else amount
 
 
@@ -101,8 +104,10 @@ def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
 
 
 def planned_in(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
-    """What was planned for each month until ``now``, as a relation with the columns of facts: a line over a month's end
-    counts in each month by time, as reconciliation has it; ``months`` are any."""
+    """Return what was planned for each month until ``now``, as a relation with the columns of facts.
+
+    A line over a month's end counts in each month by time, as reconciliation has it; ``months`` are any.
+    """
     exact.define(connection)
     ends = [(month, max(min(month.ends, now), month.begins)) for month in months]
     windows = ", ".join(f"('{month}', {_micros(month.begins)}, {_micros(end)})" for month, end in ends)
@@ -115,14 +120,30 @@ def _micros(moment: datetime) -> int:
 
 def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:
     names = (
-        "origin", "row", "corrects", "category", "what", "team", "project", "job", "cloud", "start", '"end"',
-        "recorded_at", "currency", "billed", "effective", "reason", "who", "reference",
-    )  # fmt: skip
+        "origin",
+        "row",
+        "corrects",
+        "category",
+        "what",
+        "team",
+        "project",
+        "job",
+        "cloud",
+        "start",
+        '"end"',
+        "recorded_at",
+        "currency",
+        "billed",
+        "effective",
+        "reason",
+        "who",
+        "reference",
+    )
     where = f"corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
     _put(connection, "corrections", f"SELECT {', '.join(names)} FROM {facts} WHERE {where}")
 
 
-def _nothing(connection: duckdb.DuckDBPyConnection) -> str:
+def _empty_facts(connection: duckdb.DuckDBPyConnection) -> str:
     from router.showback.facts import COLUMNS
 
     connection.register("no_facts", COLUMNS.empty_table())

@@ -1,4 +1,4 @@
-"""Waste by kind, data that was moved or kept, how much is owned, and corrections of closed months."""
+"""Build the sections of waste by kind, data movement, allocation coverage, and corrections of closed months."""
 
 from __future__ import annotations
 
@@ -60,77 +60,77 @@ CORRECTIONS = (
 )
 
 
-def _wholes(setting: Setting) -> dict[str, Decimal | None]:
-    rows = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} GROUP BY ALL"
+def _totals_by_currency(context: Setting) -> dict[str, Decimal | None]:
+    rows = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} GROUP BY ALL"
     )
     return {row["currency"]: row["cost"] for row in rows}
 
 
-def waste(setting: Setting) -> Section:
-    """A row for each currency and kind of waste that there was, the dearest first."""
-    wholes = _wholes(setting)
-    rows = setting.cubes.ask(
+def waste(context: Setting) -> Section:
+    """Return a row for each currency and kind of waste that there was, the dearest first."""
+    wholes = _totals_by_currency(context)
+    rows = context.cubes.ask(
         f"SELECT currency, use, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours, "
         f"sum(gpu_hours) AS accelerator_hours, sum(lost) AS lost FROM sums "
-        f"WHERE {setting.spent} AND use IN {words(WASTE)} GROUP BY ALL "
-        f"ORDER BY currency, sum({setting.cost}) DESC NULLS LAST, use"
+        f"WHERE {context.spent} AND use IN {words(WASTE)} GROUP BY ALL "
+        f"ORDER BY currency, sum({context.cost}) DESC NULLS LAST, use"
     )
-    made = [{**row, "share_of_total": ratio(row[setting.cost], wholes[row["currency"]])} for row in rows]
-    unknown = setting.cubes.ask(
-        f"SELECT currency, sum(hours) AS hours FROM sums WHERE {setting.spent} AND what = 'machine' "
+    table = [{**row, "share_of_total": ratio(row[context.cost], wholes[row["currency"]])} for row in rows]
+    unknown_use = context.cubes.ask(
+        f"SELECT currency, sum(hours) AS hours FROM sums WHERE {context.spent} AND what = 'machine' "
         f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
     )
     notes = ["How busy accelerators were inside their work is not measured."]
     notes += [
         f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
-        for row in unknown
+        for row in unknown_use
     ]
-    return section("waste", "Waste", WASTED, made, *notes)
+    return section("waste", "Waste", WASTED, table, *notes)
 
 
-def movement(setting: Setting) -> Section:
-    """A row for each currency, kind of storage or transfer, and place; transfers by route."""
-    wholes = _wholes(setting)
-    rows = setting.cubes.ask(
+def movement(context: Setting) -> Section:
+    """Return a row for each currency, kind of storage or transfer, and place; transfers by route."""
+    wholes = _totals_by_currency(context)
+    rows = context.cubes.ask(
         f"SELECT currency, what, cloud, region, route, unit, sum(quantity) AS quantity, sum(billed) AS billed, "
         f"sum(effective) AS effective, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums "
-        f"WHERE {setting.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
-        f"ORDER BY currency, what, sum({setting.cost}) DESC NULLS LAST, cloud, region, route, unit"
+        f"WHERE {context.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
+        f"ORDER BY currency, what, sum({context.cost}) DESC NULLS LAST, cloud, region, route, unit"
     )
-    made = [{**row, "share_of_total": ratio(row[setting.cost], wholes[row["currency"]])} for row in rows]
+    table = [{**row, "share_of_total": ratio(row[context.cost], wholes[row["currency"]])} for row in rows]
     note = "What trainings read and write themselves is on bills alone."
-    return section("movement", "Data moved and kept", MOVED, made, note)
+    return section("movement", "Data moved and kept", MOVED, table, note)
 
 
-def coverage(setting: Setting) -> Section:
-    """How much of a currency has an owner, of four kinds; what has none is on lines of its own everywhere."""
+def coverage(context: Setting) -> Section:
+    """Return how much of a currency has an owner, of four kinds; the rest is on lines of its own everywhere."""
     owners = {"team": "team", "project": "project", "cost_center": "cost center", "job": "job"}
-    made: list[dict[str, Cell]] = []
-    sums = ", ".join(f"sum({setting.cost}) FILTER ({name} IS NOT NULL) AS {name}" for name in owners)
-    rows = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS whole, {sums} FROM sums WHERE {setting.spent} "
+    table: list[dict[str, Cell]] = []
+    sums = ", ".join(f"sum({context.cost}) FILTER ({name} IS NOT NULL) AS {name}" for name in owners)
+    rows = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS whole, {sums} FROM sums WHERE {context.spent} "
         "GROUP BY ALL ORDER BY currency"
     )
     for row in rows:
         for name, title in owners.items():
-            known, whole = zero(row[name]), zero(row["whole"])
-            made.append(
+            allocated, whole = zero(row[name]), zero(row["whole"])
+            table.append(
                 {
                     "currency": row["currency"],
                     "what": title,
-                    "allocated": known,
-                    "unallocated": less(whole, known),
-                    "share": ratio(known, whole),
+                    "allocated": allocated,
+                    "unallocated": less(whole, allocated),
+                    "share": ratio(allocated, whole),
                 }
             )
-    return section("coverage", "Who owns it", COVERAGE, made)
+    return section("coverage", "Who owns it", COVERAGE, table)
 
 
-def corrections(setting: Setting) -> Section:
-    """A row for each, with the row of the books that it is."""
-    rows = setting.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
-    made = [{**row, "corrects": row["corrects"] or None} for row in rows]
+def corrections(context: Setting) -> Section:
+    """Return a row for each correction, with its row in the books."""
+    rows = context.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
+    table = [{**row, "corrects": row["corrects"] or None} for row in rows]
     sums = {row["currency"]: added(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
-    return section("corrections", "Corrections of closed months", CORRECTIONS, made, *notes)
+    return section("corrections", "Corrections of closed months", CORRECTIONS, table, *notes)

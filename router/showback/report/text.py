@@ -1,4 +1,4 @@
-"""Cells as text: exact for programs, short for people, and harmless in a spreadsheet. Pure."""
+"""Write cells as text: exact for programs, short for people, and harmless in a spreadsheet. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from decimal import Context, Decimal
 from router.showback.report.values import Cell, Kind
 
 UNKNOWN = "-"
-# What a spreadsheet takes for the beginning of a formula, in its full-width forms too (OWASP ASVS 1.2.10).
+# Characters that begin a formula in a spreadsheet, in their full-width forms too (OWASP ASVS 1.2.10).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _WIDE = Context(prec=100)
 _CENT = Decimal("0.01")
 
 
 def exact(cell: Cell) -> str:
-    """All digits; moments as ``2026-11-01T00:00:00Z``; empty for what is not known."""
+    """Return all digits; moments as ``2026-11-01T00:00:00Z``; empty for an unknown value."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -29,12 +29,12 @@ def exact(cell: Cell) -> str:
 
 
 def harmless(text: str) -> str:
-    """For files that people open in a spreadsheet: nothing in it is a formula."""
+    """Return the text such that a spreadsheet does not take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def short(cell: Cell, kind: Kind) -> str:
-    """For people: money to the cent, but never 0.00 for what is not nothing; what is not known is ``-``."""
+    """Return text for people: money to the cent, but never 0.00 for a nonzero amount; unknown is ``-``."""
     if cell is None:
         return UNKNOWN
     if isinstance(cell, bool):
@@ -49,7 +49,7 @@ def short(cell: Cell, kind: Kind) -> str:
 
 
 def printable(text: str) -> str:
-    """With nothing in it that a terminal would obey."""
+    """Return the text with nothing in it that a terminal would obey."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

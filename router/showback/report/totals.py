@@ -1,4 +1,4 @@
-"""The head of a report, and its sums."""
+"""Build the head of a report, and its totals."""
 
 from __future__ import annotations
 
@@ -27,69 +27,69 @@ TOTALS = (
     Column("facts", "Rows", Kind.COUNT, 4),
     Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
 )
-# Everything that says what a month came to means this.
+# Every page that names the cost of a month means this.
 COUNTED = "invoiced where a bill stands, metered elsewhere; what people added"
 _BASES = {Basis.BILLED: "billed (cash)", Basis.EFFECTIVE: "effective (accrual)"}
 
 
-def head(setting: Setting) -> Section:
-    """What the report is about, what it was made from, and how far that reaches."""
-    asked, beside = setting.asked, setting.beside
-    found = setting.cubes.ask(
+def head(context: Setting) -> Section:
+    """Return the subject of the report, what it was made from, and how far that reaches."""
+    query, inputs = context.asked, context.beside
+    summary = context.cubes.ask(
         f"SELECT max(last_end) FILTER (category = 'Usage') AS through, max(recorded_at) AS recorded, "
         f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
-        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {setting.spent}"
+        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {context.spent}"
     )[0]
-    through, recorded = found["through"], found["recorded"]
-    closed = {True: "closed", False: "open", None: "not known"}[beside.closed]
-    said: list[tuple[str, Cell]] = [
+    through, recorded = summary["through"], summary["recorded"]
+    closed = {True: "closed", False: "open", None: "not known"}[inputs.closed]
+    rows: list[tuple[str, Cell]] = [
         ("schema_version", str(SCHEMA_VERSION)),
-        ("month", setting.month),
+        ("month", context.month),
         ("books", closed),
-        ("by", ", ".join(asked.by)),
-        ("basis", _BASES[asked.basis]),
+        ("by", ", ".join(query.by)),
+        ("basis", _BASES[query.basis]),
         ("counted", COUNTED),
-        ("sharing", asked.share.value),
-        ("currencies", ", ".join(found["currencies"] or ()) or "none"),
-        ("made_from", beside.origin),
-        ("input_hash", beside.input_hash),
-        ("made_at", _moment(asked.now)),
-        ("as_of", "all that is recorded" if asked.as_of is None else _moment(asked.as_of)),
+        ("sharing", query.share.value),
+        ("currencies", ", ".join(summary["currencies"] or ()) or "none"),
+        ("made_from", inputs.origin),
+        ("input_hash", inputs.input_hash),
+        ("made_at", _moment(query.now)),
+        ("as_of", "all that is recorded" if query.as_of is None else _moment(query.as_of)),
         ("usage_through", "none" if through is None else _moment(through)),
         ("recorded_through", "not known" if recorded is None else _moment(recorded)),
-        ("bills_through", "no bill" if beside.bills_through is None else _moment(beside.bills_through)),
-        ("rows", f"{found['facts'] or 0}"),
-        ("unpriced_rows", f"{found['unpriced'] or 0}"),
+        ("bills_through", "no bill" if inputs.bills_through is None else _moment(inputs.bills_through)),
+        ("rows", f"{summary['facts'] or 0}"),
+        ("unpriced_rows", f"{summary['unpriced'] or 0}"),
         ("utilisation", "not measured"),
     ]
-    return section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in said), *beside.warnings)
+    return section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in rows), *inputs.warnings)
 
 
-def totals(setting: Setting) -> Section:
-    """A row for each currency of the month."""
-    cost = setting.cost
-    rows = setting.cubes.ask(
+def totals(context: Setting) -> Section:
+    """Return a row for each currency of the month."""
+    cost = context.cost
+    rows = context.cubes.ask(
         f"SELECT month, currency, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list, "
         f"sum(facts)::BIGINT AS facts, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced, "
         f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated "
         f"FROM sums WHERE source <> 'planned' GROUP BY ALL ORDER BY currency"
     )
-    before = {row["currency"]: row[cost] for row in rows if row["month"] == setting.before}
-    budgets = {each.currency: each for each in setting.beside.budgets or () if each.scope == "all"}
+    before = {row["currency"]: row[cost] for row in rows if row["month"] == context.before}
+    budgets = {each.currency: each for each in context.beside.budgets or () if each.scope == "all"}
     running = {currency: each.running for currency, each in budgets.items()}
     booked = {
         row["currency"]: added((row[cost], running.get(row["currency"])))
         for row in rows
-        if row["month"] == setting.month
+        if row["month"] == context.month
     }
-    ahead, why = forecasts(setting, booked)
-    made = []
+    forecast_of, forecast_note = forecasts(context, booked)
+    table = []
     for row in rows:
-        if row["month"] != setting.month:
+        if row["month"] != context.month:
             continue
         currency = row["currency"]
-        likely, budget = ahead.get(currency, Forecast(None, None, None)), budgets.get(currency)
-        made.append(
+        forecast, budget = forecast_of.get(currency, Forecast(None, None, None)), budgets.get(currency)
+        table.append(
             {
                 **{name: row[name] for name in ("currency", "billed", "effective", "list", "facts", "unpriced")},
                 "estimated_share": ratio(row["estimated"] or Decimal(0), row[cost]),
@@ -98,17 +98,17 @@ def totals(setting: Setting) -> Section:
                 "budget_used": None if budget is None else ratio(booked[currency], budget.budget),
                 "last_month": before.get(currency),
                 "change": less(row[cost], before.get(currency)),
-                "forecast_low": likely.low,
-                "forecast": likely.middle,
-                "forecast_high": likely.high,
+                "forecast_low": forecast.low,
+                "forecast": forecast.middle,
+                "forecast_high": forecast.high,
             }
         )
     notes = (
-        [why, "Sums leave out unpriced rows: what they cost is not known."]
-        if any(row["unpriced"] for row in made)
-        else [why]
+        [forecast_note, "Sums leave out unpriced rows: what they cost is not known."]
+        if any(row["unpriced"] for row in table)
+        else [forecast_note]
     )
-    return section("totals", "Totals", TOTALS, made, *notes)
+    return section("totals", "Totals", TOTALS, table, *notes)
 
 
 def _moment(moment: object) -> str:

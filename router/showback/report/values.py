@@ -1,4 +1,7 @@
-"""A report as a value: sections of rows, each cell of a kind, money exact. Every format is written from it. Pure."""
+"""Define a report as a value: sections of rows, each cell of a kind, money exact. Pure.
+
+Every format is written from it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from enum import StrEnum
 Cell = str | Decimal | int | bool | date | datetime | None
 
 SCHEMA_VERSION = 1
-# Of what is divided: unit costs, shares. Sums are never rounded.
+# Places of quotients: unit costs, shares. Sums are never rounded.
 PLACES = 9
 # The rank of a column that is for programs alone.
 HIDDEN = 9
@@ -19,7 +22,7 @@ _WIDE = Context(prec=100)
 
 
 class Kind(StrEnum):
-    """What a column holds. Of every kind None is "not known", never zero."""
+    """The kind of value in a column. None of any kind is "not known", never zero."""
 
     TEXT = "text"
     MONEY = "money"  # Decimal, in the currency of the row
@@ -37,7 +40,10 @@ NUMBERS = frozenset({Kind.MONEY, Kind.RATE, Kind.AMOUNT, Kind.SHARE, Kind.COUNT}
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``name`` for machines, ``title`` for people. ``rank``: what does not fit a narrow page goes by it, 0 last."""
+    """A column: ``name`` for machines, ``title`` for people.
+
+    ``rank`` orders what is dropped from a narrow page; 0 is dropped last.
+    """
 
     name: str
     title: str
@@ -47,7 +53,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``notes`` say what is to be known of the rows: how they were found, what is not known."""
+    """A section of rows; ``notes`` tell how the rows were found, and what is not known."""
 
     name: str
     title: str
@@ -56,7 +62,7 @@ class Section:
     notes: tuple[str, ...] = ()
 
     def records(self) -> Iterator[dict[str, Cell]]:
-        """Each row by the names of the columns."""
+        """Yield each row by the names of the columns."""
         names = [column.name for column in self.columns]
         return (dict(zip(names, row, strict=True)) for row in self.rows)
 
@@ -69,7 +75,7 @@ class Report:
     sections: tuple[Section, ...]
 
     def section(self, name: str) -> Section:
-        """KeyError for one that there is not."""
+        """Return the section of that name; KeyError for none."""
         for section in self.sections:
             if section.name == name:
                 return section
@@ -79,19 +85,22 @@ class Report:
 def section(
     name: str, title: str, columns: tuple[Column, ...], rows: Iterable[dict[str, Cell]], *notes: str
 ) -> Section:
-    """Of rows by name; what a row does not say is None. KeyError for a name that is no column."""
+    """Return a section of rows by name; a cell that a row lacks is None. KeyError for a name that is no column."""
     names = [column.name for column in columns]
-    made = []
+    table = []
     for row in rows:
         unknown = row.keys() - set(names)
         if unknown:
             raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
-        made.append(tuple(row.get(column) for column in names))
-    return Section(name, title, columns, tuple(made), notes)
+        table.append(tuple(row.get(column) for column in names))
+    return Section(name, title, columns, tuple(table), notes)
 
 
 def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
-    """``times`` x part / whole to nine places, half to even; None where one of them is not known, or the whole is 0."""
+    """Return ``times`` x part / whole to nine places, half to even.
+
+    None where one of them is unknown, or the whole is 0.
+    """
     if part is None or not whole:
         return None
     return _WIDE.divide(_WIDE.multiply(part, Decimal(times)), Decimal(whole)).quantize(
@@ -100,7 +109,7 @@ def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> 
 
 
 def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of those that are known, of all digits; None where none is."""
+    """Return the sum of the known amounts, with all digits; None where none is known."""
     total: Decimal | None = None
     for amount in amounts:
         if amount is not None:
@@ -109,14 +118,14 @@ def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def less(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
-    """The difference, of all digits; None where one of them is not known."""
+    """Return the difference, with all digits; None where one of them is unknown."""
     return None if whole is None or part is None else _WIDE.subtract(whole, part)
 
 
 def plain(value: Decimal) -> Decimal:
-    """The same amount without zeros at its end: two facts with other scales give one text."""
+    """Return the same amount without zeros at its end: two facts with other scales give one text."""
     if not value:
         return Decimal(0)
     value = value.normalize(_WIDE)
-    # A power of ten is all that the text can have a plus for; the exponent itself takes five times as long.
+    # Only a power of ten has a plus in its text; reading the exponent itself takes five times as long.
     return value.quantize(Decimal(1), context=_WIDE) if "+" in str(value) else value
