@@ -1,4 +1,4 @@
-"""``stepfare bills reconcile``: planned, metered and invoiced laid beside each other."""
+"""Command ``stepfare bills reconcile``: compare planned, metered and invoiced costs."""
 
 from __future__ import annotations
 
@@ -29,31 +29,42 @@ _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.reconcile.aggregates.Basis`."""
+    """Cost basis, as :class:`router.showback.reconcile.aggregates.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 def reconcile(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="team, project, job, attempt, cloud, ...")] = "job",
-    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
-    share: Annotated[str, typer.Option("--tolerance", metavar="PERCENT", help="A smaller difference is fine.")] = "1",
-    amount: Annotated[str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="So is one below this.")] = "5",
-    rate: Annotated[
-        list[str] | None, typer.Option(metavar="EUR=1.08@DATE", help="Dollars for one; else a currency stands apart.")
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    most: Annotated[int, typer.Option(min=0, metavar="N", help="So many rows without counterpart in the table.")] = 10,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where there is a finding.")] = False,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, attempt, cloud, ...")] = "job",
+    basis: Annotated[
+        BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = BasisChoice.EFFECTIVE,
+    share: Annotated[
+        str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
+    ] = "1",
+    amount: Annotated[
+        str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="Ignore differences below this amount.")
+    ] = "5",
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EUR=1.08@DATE", help="Exchange rate to dollars; other currencies are kept apart."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=0, metavar="N", help="Rows without counterpart to show in the table.")] = 10,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
-    """Lay the imported bills beside what was planned and metered: which rows match, why money differs, what has no
-    counterpart on either side. docs/reconcile.md has the formulas.
+    """Reconcile the imported bills with planned and metered costs.
+
+    The report shows which rows match, why amounts differ, and what has no counterpart on either side. The formulas are
+    in docs/reconcile.md.
 
     \b
     stepfare bills reconcile --month 2026-11
@@ -61,7 +72,7 @@ def reconcile(
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
-    input. csv is the table of differences alone, json is everything.
+    input. csv holds only the table of differences, json everything.
     """
     from router.app.reconcile import reconciled
     from router.ledger.month import Month
