@@ -128,7 +128,7 @@ def apply(
 
 
 class _Work:
-    """One call of the command: the plan with its orders, jobs, prices and limits."""
+    """Run of the command: the plan with its orders, jobs, prices and limits."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class _Work:
                 try:
                     outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _report_stopping)
                 except KeyboardInterrupt:
-                    console.note("\nno longer followed; what runs goes on: see `stepfare status`")
+                    console.note("\nno longer followed; running gangs continue: see `stepfare status`")
                     raise
         return outcomes
 
@@ -282,7 +282,7 @@ def _this_month(site: Site) -> tuple[Entry, ...]:
 
 
 def _report_stopping() -> None:
-    leave_when_asked_again("stopping: what is half made is being released")
+    leave_when_asked_again("stopping: half provisioned gangs are being released")
 
 
 def _confirm(accepted: Accepted, yes: bool) -> bool:

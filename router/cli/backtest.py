@@ -28,7 +28,7 @@ class BacktestFormat(StrEnum):
 
 
 class HolesChoice(StrEnum):
-    """How to treat a tick without an observation."""
+    """Treatment of a tick without an observation."""
 
     REFUSE = "refuse"
     DOWN = "down"

@@ -82,48 +82,48 @@ def reconcile(
 
     moment = moment_of_planning(now)
     period = Month.of(moment) if month is None else month_of("--month", month)
-    words, tolerance = _words(by), _tolerance(share, amount)
+    dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
         say_corrections(store)
-        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
-    shown = _shown(text.Told(period, moment, basis.value, words, rates), found, tolerance)
-    if not found.bills:
+        result = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
+    view = _build_view(text.Told(period, moment, basis.value, dimensions, rates), result, tolerance)
+    if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
-    if found.archived:
-        console.note(f"{found.archived:,} entries were archived before they were read, and are missing", "warning")
+    if result.archived:
+        console.note(f"{result.archived:,} entries were archived before they were read, and are missing", "warning")
     if output is LedgerFormat.JSON:
-        console.write(text.as_json(shown), out)
+        console.write(text.as_json(view), out)
     elif output is LedgerFormat.CSV:
-        console.write(text.as_csv(shown), out)
+        console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(shown, most), out)
-    return ExitCode.FAILURE if strict and shown.findings else ExitCode.OK
+        console.write(text.as_table(view, most), out)
+    return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 
-def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
+def _build_view(query: object, result: object, tolerance: Tolerance) -> Shown:
     from router.app.reconcile import Reconciled
     from router.render.bills_reconcile_text import Shown, Told
     from router.showback.reconcile.currencies import converted
     from router.showback.reconcile.findings import findings
     from router.showback.reconcile.variance import variances
 
-    assert isinstance(told, Told)
-    assert isinstance(found, Reconciled)
-    summed = converted(found.grains, told.rates)
-    by_group = variances(summed, told.by)
-    return Shown(told, found.outcome, by_group, variances(summed, ()), findings(by_group, found.outcome, tolerance))
+    assert isinstance(query, Told)
+    assert isinstance(result, Reconciled)
+    summed = converted(result.grains, query.rates)
+    by_group = variances(summed, query.by)
+    return Shown(query, result.outcome, by_group, variances(summed, ()), findings(by_group, result.outcome, tolerance))
 
 
-def _words(by: str) -> tuple[str, ...]:
+def _dimensions(by: str) -> tuple[str, ...]:
     from router.showback.reconcile.aggregates import WORDS
 
-    words = tuple(word.strip() for word in by.split(","))
-    wrong = next((word for word in words if word not in WORDS or words.count(word) > 1), None)
+    names = tuple(word.strip() for word in by.split(","))
+    wrong = next((word for word in names if word not in WORDS or names.count(word) > 1), None)
     if wrong is not None:
         what = f"{wrong!r} is there twice" if wrong in WORDS else f"{wrong!r} is no word of a charge"
         raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(WORDS)}")
-    return words
+    return names
 
 
 def _tolerance(share: str, amount: str) -> Tolerance:

@@ -1,4 +1,4 @@
-"""The clock of all commands, read nowhere else. The sandbox can run faster than real time."""
+"""Clock of all commands, read nowhere else. The sandbox can run faster than real time."""
 
 from __future__ import annotations
 

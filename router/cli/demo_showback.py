@@ -21,7 +21,7 @@ _WIDTH = 78
 
 
 def spent_by_job(home: Path, now: datetime) -> str:
-    """Return a table of metered costs by team and job for each month that has any, or a sentence if there are none.
+    """Return a table of metered costs by team and job for each month, or a sentence without any.
 
     The state in ``home`` must exist.
     """

@@ -177,5 +177,5 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
             return sum(not done for done in pool.map(one, attempts))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            leave_when_asked_again("stopping: what is being released is waited for, the rest goes on running")
+            leave_when_asked_again("stopping: releases under way are completed, the rest keeps running")
             raise

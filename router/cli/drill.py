@@ -92,13 +92,13 @@ def notice(
         at.record("notice", targets, kind=kind, seconds=notice_s)
         if rebalance or no_kill or notice_s is None:
             drills.hint(at.hand, targets, at.mark, seconds=notice_s, kind=kind)
-            at.told(
+            at.announce(
                 targets, "was told that it may be preempted" if rebalance else f"was told that it has {notice_s:g} s"
             )
             at.note(drills.Done(target, drills.Outcome.LEFT) for target in targets)
         else:
             preemption = drills.Taking(at.hand, targets, at.mark, seconds=notice_s, ticks=time.monotonic)
-            at.told(targets, f"was told that it has {notice_s:g} s")
+            at.announce(targets, f"was told that it has {notice_s:g} s")
             at.wait(preemption)
         return at.end("notice", output, kind=kind, seconds=notice_s)
 
@@ -149,7 +149,7 @@ def zone_down(
             )
             console.note(f"closed: {', '.join(where)}" + (f", until {until:%H:%M:%SZ}" if until is not None else ""))
             if seconds:
-                at.told(preemption.waiting, f"was told that it has {seconds:g} s")
+                at.announce(preemption.waiting, f"was told that it has {seconds:g} s")
             at.wait(preemption)
             if length is not None and not at.interrupted:
                 at.rest(max(0.0, began + length.total_seconds() - time.monotonic()), lambda: True)
@@ -216,7 +216,7 @@ def slow_node(
             raise CommandError(f"no training runs there yet: {', '.join(one.id for one in machines)}")
         at.record("slow-node", targets, factor=factor)
         with Brake(at.hand, machines, factor):
-            at.told(targets, f"is slowed down, {factor:g} times")
+            at.announce(targets, f"is slowed down, {factor:g} times")
             at.rest(None if length is None else length.total_seconds(), _any_up(at, {one.id for one in machines}))
         up = {machine.id for machine in at.hand.up()}
         at.note(

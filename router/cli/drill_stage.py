@@ -65,7 +65,7 @@ class Stage:
             console.note(_sentence(one))
             self.done.append(one)
 
-    def told(self, targets: Iterable[Target], text: str) -> None:
+    def announce(self, targets: Iterable[Target], text: str) -> None:
         """Print the notice that these machines were given."""
         for target in targets:
             console.note(f"{named(target)} {text}")

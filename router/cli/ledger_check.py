@@ -32,7 +32,9 @@ def check(
     most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
     output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
 ) -> ExitCode:
-    """Validate a FOCUS Cost and Usage file, exported here or by a cloud, against the rules of FOCUS and of the ledger.
+    """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
+
+    The file may be an export of this ledger or of a cloud.
 
     \b
     stepfare ledger check export.parquet

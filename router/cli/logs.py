@@ -53,7 +53,7 @@ def logs(
                 reader.show(None)
             newest = _attempt(store, wanted)
             if newest.id != attempt.id and over:
-                console.note(f"{newest.job} goes on as {newest.id}")
+                console.note(f"{newest.job} continues as {newest.id}")
                 attempt, readers = newest, _readers(opened.logs, newest, rank)
             elif over and not (wanted == newest.job and newest.reason in GOES_ON):
                 break

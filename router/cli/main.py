@@ -16,7 +16,7 @@ from router.cli.console import BEHIND, ExitCode, Stopped, guard, out
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One command: its line in `stepfare --help`, and its function."""
+    """Line in `stepfare --help` and function of a command."""
 
     help: str
     module: str

@@ -101,13 +101,13 @@ def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
     lines = [columns(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
     if any(price.unsure for price in prices):
-        lines.append("~ could not be refreshed: the last price that was had")
+        lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
     lines.append(f"{len(orders)} gangs, expected {dollars(expected)}, at most {dollars(at_risk)}")
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrapped(f"refused: {job}{refusal.what} ({refusal.remedy})"))
-    lines.append("" if found else f"may be carried out as of {now:%Y-%m-%d %H:%MZ}")
+    lines.append("" if found else f"may be applied as of {now:%Y-%m-%d %H:%MZ}")
     return "\n".join(lines).rstrip() + "\n"
 
 

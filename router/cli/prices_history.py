@@ -103,7 +103,7 @@ def history(
     view = history_text.Shown(begin, until, series, {})
     if series and not machine_readable:
         blocks = history_text.BROAD if output is HistoryFormat.WIDE else history_text.NARROW
-        view = replace(view, course=bucketed(history_dir, narrowed(selection, series), begin, until, blocks))
+        view = replace(view, trends=bucketed(history_dir, narrowed(selection, series), begin, until, blocks))
     if series or machine_readable:
         writers = {
             HistoryFormat.TABLE: history_text.table,

@@ -83,7 +83,7 @@ def refresh(
 
 
 def exit_code(report: RefreshReport) -> ExitCode:
-    """Return 0 if all data arrived, 7 if credentials alone were missing, 5 if anything else is missing or held back."""
+    """Return 0 if all data arrived, 7 if only credentials were missing, 5 if other data is missing or held back."""
     if report.only_credentials:
         return ExitCode.CREDENTIALS
     if report.complete and all(book.stored is not None for book in report.books):

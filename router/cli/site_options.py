@@ -75,9 +75,9 @@ def opened_store(
 
 
 def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime) -> None:
-    """Store job specifications by digest and the limits of a plan by its digest, so that `apply` needs only the plan.
+    """Store job specifications and the limits of a plan, so that `apply` needs only the plan.
 
-    A failure is only reported.
+    The keys are the digests of the jobs and of the plan. A failure is only reported.
     """
     from router.controller.accepted_limits import keep_limits
     from router.controller.workspaces import spec_json
