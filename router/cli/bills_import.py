@@ -65,10 +65,13 @@ def import_files(
             "gaps": [asdict(each) for each in imported.delivery.gaps],
             "stands_again": list(imported.delivery.again),
             "unchanged": list(imported.delivery.same) if imported.new else sorted(imported.delivery.concerned),
-            "fell": [{"bill": bill.id, "replaces": before.id, **asdict(each)} for before, bill, fallen in falls
-                     for each in fallen],
+            "fell": [
+                {"bill": bill.id, "replaces": before.id, **asdict(each)}
+                for before, bill, fallen in falls
+                for each in fallen
+            ],
             "rows_twice": 0 if imported.twice is None else imported.twice.rows,
-        }  # fmt: skip
+        }
         console.out(json.dumps(record, indent=2))
     else:
         if standings:

@@ -69,9 +69,15 @@ def difference(score: Score) -> str:
 def cells_of(score: Score) -> tuple[str, ...]:
     """Return the row of a policy."""
     return (
-        score.policy, f"{score.usd:,.2f}", f"{score.share:.3f}", f"{score.over:.1%}", score.against or "",
-        difference(score), f"{score.effective:.1f}", str(score.misses),
-    )  # fmt: skip
+        score.policy,
+        f"{score.usd:,.2f}",
+        f"{score.share:.3f}",
+        f"{score.over:.1%}",
+        score.against or "",
+        difference(score),
+        f"{score.effective:.1f}",
+        str(score.misses),
+    )
 
 
 def table(scored: Judged, windows: Windows) -> str:
@@ -124,23 +130,39 @@ def _cell(pooled: Pooled, scores: Sequence[Score]) -> dict[str, Any]:
 def _task(cell: Cell) -> dict[str, Any]:
     task = cell.task
     return {
-        "job": cell.job, "place": cell.place, "zones": cell.zones, "work_h": task.work_s / HOUR_S,
-        "deadline_h": task.deadline_s / HOUR_S, "changeover_h": task.changeover_s / HOUR_S, "machines": task.size,
+        "job": cell.job,
+        "place": cell.place,
+        "zones": cell.zones,
+        "work_h": task.work_s / HOUR_S,
+        "deadline_h": task.deadline_s / HOUR_S,
+        "changeover_h": task.changeover_s / HOUR_S,
+        "machines": task.size,
         "checkpoint_gb": cell.move.checkpoint_gb,
-    }  # fmt: skip
+    }
 
 
 def _policy(score: Score) -> dict[str, Any]:
     gap = score.difference
     return {
-        "policy": score.policy, "mean_usd": score.usd, "of_on_demand": score.share, "over_optimum": score.over,
+        "policy": score.policy,
+        "mean_usd": score.usd,
+        "of_on_demand": score.share,
+        "over_optimum": score.over,
         "less": score.against,
-        "difference": None if gap is None else {
-            "mean": gap.mean, "low": gap.low, "high": gap.high, "level": 0.9,
+        "difference": None
+        if gap is None
+        else {
+            "mean": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            "level": 0.9,
         },
-        "effective_n": score.effective, "misses": score.misses, "spot_h": score.spot_h,
-        "on_demand_h": score.on_demand_h, "launches": score.launches,
-    }  # fmt: skip
+        "effective_n": score.effective,
+        "misses": score.misses,
+        "spot_h": score.spot_h,
+        "on_demand_h": score.on_demand_h,
+        "launches": score.launches,
+    }
 
 
 def rows(pools: Sequence[Pooled]) -> str:
@@ -148,9 +170,21 @@ def rows(pools: Sequence[Pooled]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     header = (
-        "site", "block", "start_h", "policy", "cost_usd", "on_demand_usd", "optimum_usd", "egress_usd",
-        "probes_usd", "spot_h", "on_demand_h", "finish_h", "launches", "late",
-    )  # fmt: skip
+        "site",
+        "block",
+        "start_h",
+        "policy",
+        "cost_usd",
+        "on_demand_usd",
+        "optimum_usd",
+        "egress_usd",
+        "probes_usd",
+        "spot_h",
+        "on_demand_h",
+        "finish_h",
+        "launches",
+        "late",
+    )
     for number, pooled in enumerate(pools):
         task = _task(pooled.cell)
         if not number:

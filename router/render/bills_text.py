@@ -113,9 +113,19 @@ def as_record(standing: Standing) -> dict[str, Any]:
     """Return the record of a bill for JSON."""
     bill, delivery = standing.bill, standing.delivery
     return {
-        "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
-        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums,
-        "data_through": bill.data_through, "imported_at": delivery.imported_at, "delivery": delivery.number,
-        "replaces": standing.replaces, "replaced_by": standing.replaced_by, "stands": standing.stands,
+        "id": bill.id,
+        "issuer": bill.issuer,
+        "account": bill.account,
+        "period_start": bill.start,
+        "period_end": bill.end,
+        "label": bill.label,
+        "rows": bill.rows,
+        "sums": bill.sums,
+        "data_through": bill.data_through,
+        "imported_at": delivery.imported_at,
+        "delivery": delivery.number,
+        "replaces": standing.replaces,
+        "replaced_by": standing.replaced_by,
+        "stands": standing.stands,
         "removed": None if standing.removed is None else asdict(standing.removed),
-    }  # fmt: skip
+    }

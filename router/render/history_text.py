@@ -62,9 +62,21 @@ def table(shown: Shown) -> str:
 def wide(shown: Shown) -> str:
     """Return a table of all fields, as wide as needed."""
     header = (
-        "PLACE", "MACHINE", "MARKET", "LAST", "SAID AT", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "LOOKS", "SCORE",
-        "COURSE", "SOURCE",
-    )  # fmt: skip
+        "PLACE",
+        "MACHINE",
+        "MARKET",
+        "LAST",
+        "SAID AT",
+        "LOW",
+        "HIGH",
+        "MEAN",
+        "MOVES",
+        "STOCK",
+        "LOOKS",
+        "SCORE",
+        "COURSE",
+        "SOURCE",
+    )
     rows = [
         (
             place(s),
@@ -108,9 +120,23 @@ def as_csv(shown: Shown) -> str:
 
 
 FIELDS = (
-    "cloud", "region", "zone", "instance_type", "market", "source", "last_usd_per_hour", "last_at", "min_usd_per_hour",
-    "max_usd_per_hour", "mean_usd_per_hour", "changes", "points", "available", "observations", "score",
-)  # fmt: skip
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "source",
+    "last_usd_per_hour",
+    "last_at",
+    "min_usd_per_hour",
+    "max_usd_per_hour",
+    "mean_usd_per_hour",
+    "changes",
+    "points",
+    "available",
+    "observations",
+    "score",
+)
 
 
 def record(series: SeriesStats) -> dict[str, str | int | float | None]:

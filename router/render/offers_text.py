@@ -87,10 +87,26 @@ def as_csv(shown: Sequence[ShownOffer]) -> str:
 
 
 RECORD_FIELDS = (
-    "cloud", "region", "zone", "instance_type", "market", "accelerator", "accelerator_count", "usd_per_hour",
-    "usd_per_accelerator_hour", "as_of", "not_before", "age_days", "source", "price_basis",
-    "interruption_band", "interruptions_per_hour", "machines_cap", "provisionable", "weak",
-)  # fmt: skip
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "accelerator",
+    "accelerator_count",
+    "usd_per_hour",
+    "usd_per_accelerator_hour",
+    "as_of",
+    "not_before",
+    "age_days",
+    "source",
+    "price_basis",
+    "interruption_band",
+    "interruptions_per_hour",
+    "machines_cap",
+    "provisionable",
+    "weak",
+)
 
 
 def _place(shown: ShownOffer) -> str:

@@ -33,9 +33,21 @@ def table(plan: Plan) -> str:
 def wide(plan: Plan) -> str:
     """Return every line and move, as wide as needed."""
     header = (
-        "JOB", "KIND", "WHERE", "MACHINE", "N", "BUY", "START", "END", "BILLED H",
-        "$/H", "STEPS", "$/STEP", "COST", "PRICED",
-    )  # fmt: skip
+        "JOB",
+        "KIND",
+        "WHERE",
+        "MACHINE",
+        "N",
+        "BUY",
+        "START",
+        "END",
+        "BILLED H",
+        "$/H",
+        "STEPS",
+        "$/STEP",
+        "COST",
+        "PRICED",
+    )
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
     parts = [_head(plan), columns(header, rows, right, {})]
@@ -79,11 +91,21 @@ def _wide_row(line: Line) -> tuple[str, ...]:
     share = "" if line.share >= 1 else f" {line.share:.0%}"
     count = str(line.machines) + ("?" if line.capacity else "")
     return (
-        line.job, line.kind + share, where, line.instance_type, count, line.market,
-        stamp(line.start), stamp(line.end), f"{float(line.hours):.2f}",
-        dollars(Usd(line.usd_per_hour.nanos)), f"{line.steps:,}",
-        small_dollars(line.usd_per_step), ("~" if line.weak else "") + dollars(line.cost_usd), line.price_as_of,
-    )  # fmt: skip
+        line.job,
+        line.kind + share,
+        where,
+        line.instance_type,
+        count,
+        line.market,
+        stamp(line.start),
+        stamp(line.end),
+        f"{float(line.hours):.2f}",
+        dollars(Usd(line.usd_per_hour.nanos)),
+        f"{line.steps:,}",
+        small_dollars(line.usd_per_step),
+        ("~" if line.weak else "") + dollars(line.cost_usd),
+        line.price_as_of,
+    )
 
 
 def _head(plan: Plan) -> str:

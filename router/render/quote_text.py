@@ -103,18 +103,25 @@ def _quote(q: Quote, name: str) -> str:
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
     parts = [
         wrapped(head),
-        "\n".join([
-            f"  half       {money(q.usd.p50)}: half of the cases cost no more",
-            *_planned(q),
-            f"  done       {finish}",
-            f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand" if _has_on_demand(q) else
-            f"  earliest   {stamp(q.earliest)} if spot is never lost",
-            f"  a step     {small_dollars(q.usd_per_step) or '-'} dollars" + (
-                f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
-            f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
-            wrapped(f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} simulated scenarios); "
-                    f"the job asks for {q.confidence:.1%}", "", 80),
-        ]),
+        "\n".join(
+            [
+                f"  half       {money(q.usd.p50)}: half of the cases cost no more",
+                *_planned(q),
+                f"  done       {finish}",
+                f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand"
+                if _has_on_demand(q)
+                else f"  earliest   {stamp(q.earliest)} if spot is never lost",
+                f"  a step     {small_dollars(q.usd_per_step) or '-'} dollars"
+                + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
+                f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
+                wrapped(
+                    f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} simulated scenarios); "
+                    f"the job asks for {q.confidence:.1%}",
+                    "",
+                    80,
+                ),
+            ]
+        ),
         _drivers(q),
         _curve(q),
         _others(q.alternatives, q),
@@ -122,7 +129,7 @@ def _quote(q: Quote, name: str) -> str:
         _conditions(q.conditions),
         wrapped(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
         f"valid until {stamp(q.valid_until)}" + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
