@@ -1,4 +1,4 @@
-"""``stepfare apply``: makes the machines of a plan."""
+"""Command ``stepfare apply``: provision the machines of a plan and start its jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ApplyFormat(StrEnum):
-    """How the outcome is written."""
+    """Output format of the results."""
 
     TABLE = "table"
     JSON = "json"
@@ -47,53 +47,56 @@ class ApplyFormat(StrEnum):
 
 def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON), as `plan --out` wrote it.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be provisioned; change nothing.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Stay until every gang is over; release each when it ends.")
+        bool, typer.Option("--follow", help="Stay until every gang has ended; release each as it ends.")
     ] = False,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
+        str, typer.Option(metavar="BOOK", help="Current prices: latest, sandbox, embedded, a digest or a file.")
     ] = "latest",
     limits: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, budgets.")
+        Path | None, typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, budgets.")
     ] = None,
     jobs: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Job files, where `plan --out` was run elsewhere.")
+        list[str] | None, typer.Option(metavar="PATH", help="Job files, if `plan --out` was run elsewhere.")
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
     approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
     override_policy: Annotated[
-        bool, typer.Option("--override-policy", help="Run by the deploy file's policy, not by the one that was quoted.")
+        bool, typer.Option("--override-policy", help="Run the deploy file's policy instead of the quoted one.")
     ] = False,
-    tries: Annotated[int, typer.Option(min=1, max=20, help="Places to try for each gang, the plan's own first.")] = 3,
+    tries: Annotated[
+        int, typer.Option(min=1, max=20, help="Places to try for each gang, starting with the plan's own.")
+    ] = 3,
     new_state: Annotated[
-        bool, typer.Option("--new-state", help="Begin a new state though run directories of a lost one are there.")
+        bool, typer.Option("--new-state", help="Start a new state even if run directories of a lost one exist.")
     ] = False,
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
 ) -> ExitCode:
-    """Make the machines that a plan orders, whole gangs only, and start the jobs on them.
+    """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
 
-    Prices, age and money are checked first; then it asks. Gangs that start later are made by a later `apply` of the
-    same plan, or by staying (--follow). Running it again is harmless: what runs is left alone, what a crash left half
-    made is taken up or released. A gang that cannot be had whole is released whole, and the plan's next place is tried.
+    The command checks prices, the plan's age and the money at risk, then asks for confirmation. Gangs that start later
+    are provisioned by a later `apply` of the same plan, or by this one with --follow. Running it again is safe: running
+    gangs are left alone, and a gang that a crash left half provisioned is completed or released. If a gang cannot be
+    obtained whole, all of it is released and the plan's next place is tried.
 
     \b
     stepfare apply plan.json --limits limits.yaml
     stepfare apply plan.json --yes --max-cost 5000 --follow
     stepfare apply plan.json --dry-run
 
-    A job of an accepted quote runs by the policy that was quoted. Where the deploy file names another one it is
-    refused, unless the file is to win (--override-policy).
+    A job of an accepted quote runs under the quoted policy. If the deploy file names another policy, the job is refused
+    unless --override-policy is given.
 
-    Exit code 4 over budget, not approved, another policy than was quoted; 5 a gang failed; 6 plan too old or price
-    above its ceiling; 7 credentials.
+    Exit codes: 4 over budget, not approved, or a policy other than the quoted one; 5 a gang failed; 6 the plan is too
+    old or a price is above its ceiling; 7 credentials.
     """
     from router.config.plan_files import read_plan
     from router.controller.guardrails import Guard
@@ -104,7 +107,7 @@ def apply(
     with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (opened, site):
         lock = in_turn(site, wait)
         work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
-        accepted, prices, refused = work.judged(guard)
+        accepted, prices, refused = work.evaluate(guard)
         if not accepted.errands:
             console.out("the plan orders nothing")
             return ExitCode.OK
@@ -114,7 +117,7 @@ def apply(
         if dry_run:
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
-        if not work.was_agreed(accepted) and not _agreed(accepted, yes):
+        if not work.was_confirmed(accepted) and not _confirm(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
@@ -125,7 +128,7 @@ def apply(
 
 
 class _Work:
-    """One call of the command."""
+    """Run of the command: the plan with its orders, jobs, prices and limits."""
 
     def __init__(
         self,
@@ -150,14 +153,17 @@ class _Work:
         self._override = override_policy
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
-        # Those that it was planned with, as far as that was here.
-        kept = Limits.model_validate_json(limits_text(site.store, self._digest))
-        self._limits = kept if limits is None else read_limits(limits)
+        # The limits that the plan was made with are known if it was planned on this machine.
+        stored_limits = Limits.model_validate_json(limits_text(site.store, self._digest))
+        self._limits = stored_limits if limits is None else read_limits(limits)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
 
-    def judged(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
-        """What would be done, today's prices of it, and everything that speaks against it. InvalidInputError."""
+    def evaluate(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
+        """Return the accepted requests, their current prices, and every reason to refuse them.
+
+        Raises InvalidInputError.
+        """
         from pricing.money import Usd
         from router.controller.accept import errands_of, over_budget
         from router.controller.guardrails import prices_now, refusals
@@ -182,17 +188,17 @@ class _Work:
         self._check_reach(accepted)
         open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
         for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
-            # What cannot be resolved is said before anything is made.
+            # A secret that cannot be resolved must fail before anything is provisioned.
             resolved(job, site.environment, site.deploy.secrets_of(job.team))
         prices = prices_now(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
-        again = site.store.plan(self._digest) is not None
+        accepted_before = site.store.plan(self._digest) is not None
         now = site.clock()
         at_risk = Usd.total(most_at_risk(e.choices) for e in accepted.errands if e.order in open_orders)
         refused = refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
-        # What was accepted while it was fresh may be carried out later; prices are looked at each time.
-        refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
+        # A plan accepted while it was fresh may be applied later; prices are checked each time.
+        refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
         budgets = over_budget(
             open_orders,
             plan,
@@ -206,19 +212,22 @@ class _Work:
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
         return accepted, prices, (*refused, *policies, *budgets)
 
-    def was_agreed(self, accepted: Accepted) -> bool:
-        """Whether somebody agreed to this plan before, and to as much money as is at risk now."""
+    def was_confirmed(self, accepted: Accepted) -> bool:
+        """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
         from router.controller.accept import APPLY
 
-        mine = (APPLY, self._digest)
-        agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
-        return bool(agreed) and accepted.at_risk_usd <= max(agreed)
+        key = (APPLY, self._digest)
+        amounts = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == key]
+        return bool(amounts) and accepted.at_risk_usd <= max(amounts)
 
     def carry_out(
         self, accepted: Accepted, guard: Guard, lock: AbstractContextManager[object], *, follow: bool
     ) -> tuple[Outcome, ...]:
-        """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
-        no money for this. Then nothing was made or written."""
+        """Provision the gangs that are due and return their results.
+
+        Raises HeldError if another command holds the lock, and CommandError if what it did meanwhile leaves no money
+        for this plan. In both cases nothing was provisioned or written.
+        """
         from router.cli.watch import watcher_of
         from router.controller.accept import record
         from router.controller.apply import Applying
@@ -226,19 +235,19 @@ class _Work:
         from router.planning.plan_json import plan_to_json
 
         def accept() -> None:
-            if refused := self.judged(guard)[2]:
+            if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
-            specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
+            specs = {request.digest: spec_json(request.job) for request in accepted.errands}
             record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs, self._limits)
 
         applying = Applying(self._site, accepted.errands)
         with terminated_as_interrupted():
-            outcomes = applying.now(lock, accept, _stopping)
+            outcomes = applying.now(lock, accept, _report_stopping)
             if follow:
                 try:
-                    outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _stopping)
+                    outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _report_stopping)
                 except KeyboardInterrupt:
-                    console.note("\nno longer followed; what runs goes on: see `stepfare status`")
+                    console.note("\nno longer followed; running gangs continue: see `stepfare status`")
                     raise
         return outcomes
 
@@ -246,20 +255,20 @@ class _Work:
         from router.config.job_files import load_jobs
         from router.controller.workspaces import job_of
 
-        given = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
-        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in given}
-        return {**{name: job_of(text) for name, text in stored.items() if text is not None}, **given}
+        loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
+        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded}
+        return {**{name: job_of(text) for name, text in stored.items() if text is not None}, **loaded}
 
     def _check_reach(self, accepted: Accepted) -> None:
-        """Machines elsewhere cannot call this machine's loopback."""
+        """Raise InvalidInputError if remote machines could only call this machine's loopback address."""
         from terraform.module_metadata import is_local
 
         if self._opened.deploy.coordinator.url is not None:
             return
-        away = sorted({c.cloud for e in accepted.errands for c in e.choices if not is_local(c.cloud)})
-        if away:
+        clouds = sorted({c.cloud for e in accepted.errands for c in e.choices if not is_local(c.cloud)})
+        if clouds:
             raise InvalidInputError.single(
-                f"machines of {', '.join(away)} have to reach this program, and no address is known for it",
+                f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
                 field="coordinator.url",
                 remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
             )
@@ -272,11 +281,11 @@ def _this_month(site: Site) -> tuple[Entry, ...]:
     return site.store.ledger.entries(since=first, kind=Kind.METERED)
 
 
-def _stopping() -> None:
-    leave_when_asked_again("stopping: what is half made is being released")
+def _report_stopping() -> None:
+    leave_when_asked_again("stopping: half provisioned gangs are being released")
 
 
-def _agreed(accepted: Accepted, yes: bool) -> bool:
+def _confirm(accepted: Accepted, yes: bool) -> bool:
     import sys
 
     from router.render.tables import dollars
@@ -310,7 +319,7 @@ def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> 
     if any(outcome.result is Result.FAILED for outcome in outcomes):
         return ExitCode.PARTIAL
     if followed:
-        ends = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
-        if any(end is None or end.phase is not Phase.FINISHED for end in ends):
+        final_attempts = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
+        if any(attempt is None or attempt.phase is not Phase.FINISHED for attempt in final_attempts):
             return ExitCode.PARTIAL
     return ExitCode.OK

@@ -1,4 +1,4 @@
-"""``stepfare audit``: who did what, with how much money at stake, and whether the record is whole."""
+"""Command ``stepfare audit``: print the audit log and verify its hash chain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 class AuditFormat(StrEnum):
-    """How the log is written."""
+    """Output format of the audit log."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,7 +30,9 @@ def audit(
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[AuditFormat, typer.Option("--output", "-o", help="Format.")] = AuditFormat.TABLE,
 ) -> ExitCode:
-    """The audit log. Each entry carries the hash of the one before: exit code 1 when one was changed or removed.
+    """Print the audit log: who did what, with how much money at risk.
+
+    Each entry carries the hash of the one before. The exit code is 1 if an entry was changed or removed.
 
     \b
     stepfare audit
@@ -76,11 +78,11 @@ def audit(
 
 
 def _policies(details: Mapping[str, object]) -> str:
-    """The names of the policies that were accepted; those of quotes that others run in place of in brackets."""
+    """Return the names of the accepted policies, followed in brackets by the quoted policies they replaced."""
 
     def names(key: str) -> list[str]:
-        found = details.get(key)
-        return sorted({str(one["name"]) for one in found.values()}) if isinstance(found, dict) else []
+        policies = details.get(key)
+        return sorted({str(policy["name"]) for policy in policies.values()}) if isinstance(policies, dict) else []
 
-    over = names("overridden_policies")
-    return ", ".join(names("policies")) + (f" (quoted: {', '.join(over)})" if over else "")
+    overridden = names("overridden_policies")
+    return ", ".join(names("policies")) + (f" (quoted: {', '.join(overridden)})" if overridden else "")

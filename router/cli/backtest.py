@@ -1,4 +1,4 @@
-"""``stepfare backtest``: what policies would have cost in weather that was recorded."""
+"""Command ``stepfare backtest``: replay policies against recorded spot availability and compare their costs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MOST_BLOCKS = 100
 
 
 class BacktestFormat(StrEnum):
-    """How the result is written."""
+    """Output format of the scores."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class HolesChoice(StrEnum):
-    """What a tick without an answer counts as."""
+    """Treatment of a tick without an observation."""
 
     REFUSE = "refuse"
     DOWN = "down"
@@ -39,58 +39,71 @@ def backtest(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Job files, folders or globs.")] = None,
     traces: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; may be given again."),
+        typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; repeatable."),
     ] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="See --list-policies; may be given again, or with commas.")
+        list[str] | None, typer.Option(metavar="NAME", help="See --list-policies; repeatable, or with commas.")
     ] = None,
-    list_policies: Annotated[bool, typer.Option("--list-policies", help="Name the policies, and end.")] = False,
-    probes: Annotated[bool, typer.Option("--probes", help="All policies ask zones, and pay for it.")] = False,
+    list_policies: Annotated[bool, typer.Option("--list-policies", help="List the policies and exit.")] = False,
+    probes: Annotated[bool, typer.Option("--probes", help="All policies probe zones, and pay for it.")] = False,
     zones: Annotated[
-        list[str] | None, typer.Option(metavar="each|all|grow|A,B", help="Alone, joined, 1 to all, or these joined.")
+        list[str] | None,
+        typer.Option(metavar="each|all|grow|A,B", help="Each alone, all joined, 1 to all, or these joined."),
     ] = None,
-    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: how much is to be done.")] = None,
+    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: the amount of work.")] = None,
     deadline: Annotated[
-        list[str] | None, typer.Option(metavar="TIME", help="So long after the start; may be given again.")
+        list[str] | None, typer.Option(metavar="TIME", help="Time from the start to the deadline; repeatable.")
     ] = None,
     ratio: Annotated[
-        list[float] | None, typer.Option(metavar="X", help="A deadline as so many times the work; again.")
+        list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
     ] = None,
     changeover: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lost and billed at each launch. Default: 12m, or the job's.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time lost and billed at each launch. Default: 12m, or the job's."),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Moved between regions. Default: none.")
+        str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
     ] = None,
     gang: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines that start together.")] = None,
     accelerator: Annotated[
-        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: what a machine of the traces has.")
+        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: accelerators of a machine of the traces.")
     ] = None,
-    book: Annotated[str, typer.Option(metavar="BOOK", help="With job files: knows the machine.")] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="With job files: deadlines count from here.")] = None,
-    egress: Annotated[float, typer.Option(min=0, metavar="USD", help="A GB from region to region.")] = 0.02,
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", help="With job files: the book that describes the machine.")
+    ] = "latest",
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With job files: moment from which deadlines count.")
+    ] = None,
+    egress: Annotated[float, typer.Option(min=0, metavar="USD", help="Price of a GB from region to region.")] = 0.02,
     transfer: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Of a move, as 2 GB/s. Default: at once.")
+        str | None, typer.Option(metavar="RATE", help="Speed of a move, such as 2 GB/s. Default: instant.")
     ] = None,
     prices: Annotated[Path | None, typer.Option(metavar="DIR", help="Price files for JSON traces.")] = None,
     spot_price: Annotated[
-        float | None, typer.Option(metavar="USD", help="An hour of a machine, for traces that have no prices.")
+        float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
     ] = None,
-    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same on demand.")] = None,
+    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None,
     holes: Annotated[
-        HolesChoice, typer.Option(help="Ticks that nobody saw: not allowed, no machine, as before.")
+        HolesChoice, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
     ] = HolesChoice.REFUSE,
-    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Look only so often.")] = None,
-    every: Annotated[str, typer.Option(metavar="TIME", help="A window begins so often.")] = "6h",
+    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Interval between looks.")] = None,
+    every: Annotated[str, typer.Option(metavar="TIME", help="Interval between windows.")] = "6h",
     blocks: Annotated[
-        int, typer.Option(min=1, max=_MOST_BLOCKS, metavar="N", help="Learn from those before, score the next.")
+        int,
+        typer.Option(
+            min=1, max=_MOST_BLOCKS, metavar="N", help="Blocks of time: learn from earlier ones, score the next."
+        ),
     ] = 6,
-    processes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Default: all cores.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Parallel processes. Default: all cores.")
+    ] = None,
     output: Annotated[BacktestFormat, typer.Option("--output", "-o", help="Format.")] = BacktestFormat.TABLE,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row a window and policy.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="A page with plots.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per window and policy.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")] = None,
 ) -> None:
-    """Play jobs against recorded weather: what would each policy have cost?
+    """Compare what each policy would have cost on recorded spot availability.
 
     \b
     stepfare backtest --traces traces/v100 --work 48h --deadline 60h
@@ -100,7 +113,7 @@ def backtest(
       --zones all --policy ours,up-s,skynomad --csv windows.csv
     stepfare backtest --list-policies
 
-    Nothing is learned from what comes after a window begins: docs/backtest.md.
+    Policies learn only from data recorded before a window begins; see docs/backtest.md.
     """
     from router.app.backtest import run
     from router.app.backtest_cells import cells_of
@@ -129,9 +142,9 @@ def backtest(
     names = options.policies(policy or (ASKING if probes else PUBLISHED if blocks == 1 else USUAL), probes, blocks)
     works = options.works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
     deadlines = [options.seconds("--deadline", text) for text in deadline or ()]
-    if bad := [share for share in ratio or () if not share >= 1]:
+    if too_low := [share for share in ratio or () if not share >= 1]:
         raise InvalidInputError.single(
-            f"{bad[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
+            f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
         )
     try:
         rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
@@ -149,13 +162,13 @@ def backtest(
         )
     move = Move(usd_per_gb=egress)
     cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
-    for made in works:
-        for remark in made.notes:
-            console.note(remark)
+    for work_item in works:
+        for line in work_item.notes:
+            console.note(line)
     count = processes or os.cpu_count() or 1
     try:
         with console.bars() as bars:
-            found = run(
+            results = run(
                 cells,
                 windows,
                 names,
@@ -165,14 +178,14 @@ def backtest(
             )
     except BrokenProcessPool:
         raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
-    pooled = pool(cells, windows, found)
-    judged = [(cell, scores(cell)) for cell in pooled]
+    pooled = pool(cells, windows, results)
+    scored = [(cell, scores(cell)) for cell in pooled]
     if csv is not None:
         console.write(backtest_text.rows(pooled), csv)
     if html is not None:
         with console.progress("drawing"):
-            shown = widest(pooled)
-            runs = follow(shown, windows, names, paid=probes)
-        backtest_page.write(html, judged, windows, shown, runs)
+            example = widest(pooled)
+            runs = follow(example, windows, names, paid=probes)
+        backtest_page.write(html, scored, windows, example, runs)
     texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
-    console.out(texts[output](judged, windows))
+    console.out(texts[output](scored, windows))

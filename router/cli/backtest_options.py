@@ -1,4 +1,4 @@
-"""What `stepfare backtest` was asked, as values. Each function raises InvalidInputError that names the option."""
+"""Options of ``stepfare backtest`` as values. Each function raises an InvalidInputError that names the option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
-    """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
+    """Return the names of the policies, each once.
+
+    With ``probes`` every policy must be able to probe zones. A policy that learns needs at least two blocks.
+    """
     from router.backtest.catalogue import POLICIES, named
 
     names, problems = list[str](), list[Problem]()
@@ -48,14 +51,14 @@ def works(
     book: str,
     now: str | None,
 ) -> tuple[Work, ...]:
-    """From job files, or the one that the other options describe."""
+    """Return the work of the job files, or the one that the other options describe."""
     from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
     from router.jobs.quantities import parse_gib
 
     launch = length_of_time("--changeover", changeover)
     if jobs:
-        said = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
-        for option in (option for option, value in said.items() if value is not None):
+        given = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
+        for option in (option for option, value in given.items() if value is not None):
             raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
         if accelerator is None:
             what = "is missing: how fast a job is depends on the machines of which the traces are"
@@ -75,24 +78,24 @@ def works(
         raise refused("--checkpoint", error) from None
     if gib < 0:
         raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
-    takes = DEFAULT_CHANGEOVER if launch is None else launch
-    lost_s = round(takes.total_seconds())
+    changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
+    lost_s = round(changeover_time.total_seconds())
     return (Work(f"{work} of work", seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
 
 
 def seconds(option: str, text: str, least: int = 1) -> int:
-    """A length of time in whole seconds."""
-    found = length_of_time(option, text)
-    assert found is not None
-    length = found.total_seconds()
-    if length < least or length != int(length):
+    """Return a duration in whole seconds, at least ``least``."""
+    duration = length_of_time(option, text)
+    assert duration is not None
+    total = duration.total_seconds()
+    if total < least or total != int(total):
         what = f"{text} is not {least} s or more in whole seconds"
         raise InvalidInputError.single(what, field=option, remedy="write 90m, 18h or 7d")
-    return int(length)
+    return int(total)
 
 
 def listed(spot: float | None, on_demand: float | None) -> ListPrices | None:
-    """Of traces without prices."""
+    """Return the prices of traces that have none, or None if no price was given."""
     from router.config.trace_values import ListPrices
 
     if spot is None and on_demand is None:

@@ -1,4 +1,4 @@
-"""``stepfare bills restore`` and ``remove``: which version of a bill counts, as a person decides it."""
+"""Commands ``stepfare bills restore`` and ``remove``: choose by hand which version of a bill counts."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
     from router.showback.bills import Deed, Standing
     from router.state.store import Store
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="As `bills list --all` shows it; four digits or more.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="Date the decision (ISO, with zone).")]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
 
 
 def restore(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Bring an earlier version of a bill back: it counts again, in the place of the one that stands. Nothing is
-    deleted, and who did it stands in the audit log.
+    """Restore an earlier version of a bill, which then replaces the current one.
+
+    Nothing is deleted, and the audit log records who restored it.
 
     \b
     stepfare bills list --all
     stepfare bills restore 2aed --reason "the copy of 3 December was cut off"
 
-    Exit codes: 0; 2 no such bill, or it stands already.
+    Exit codes: 0; 2 no such bill, or it is in force already.
     """
     from router.showback.bills import Deed
 
@@ -54,18 +55,20 @@ def restore(
 
 def remove(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Take a bill away that should not count. Its rows are kept, no earlier version takes its place, and
-    `bills restore` or importing it again brings it back. Who did it and why stands in the audit log.
+    """Remove a bill that should not count.
+
+    Its rows stay stored and no earlier version replaces it. `bills restore`, or importing it again, brings it back. The
+    audit log records who removed it and why.
 
     \b
     stepfare bills remove 2aed --reason "another company's account"
 
-    Exit codes: 0; 2 no such bill, or it does not stand.
+    Exit codes: 0; 2 no such bill, or it is not in force.
     """
     from router.showback.bills import Deed
 
@@ -86,8 +89,8 @@ def _decide(
 
     moment, bills = moment_of_planning(now), BillStore(bills_folder())
     with opened_store(deploy, clouds) as (_, store):
-        found = bills.decide(what, identity, reason, who(), moment)
-        bill = found[0].bill
+        standings = bills.decide(what, identity, reason, who(), moment)
+        bill = standings[0].bill
         store.audit(
             who(),
             f"bills {what}",
@@ -100,11 +103,14 @@ def _decide(
             sums=bill.sums,
         )
         say_corrections(store)
-    return found
+    return standings
 
 
 def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
-    """After bills changed: books what that changes in closed months. Without a state no month is closed."""
+    """Book corrections of closed months after bills changed.
+
+    Without a state no month is closed, and nothing is done. Errors of the state are only reported.
+    """
     from router.app.settings import Files, read_files
     from router.cli.console import CommandError
 
@@ -114,12 +120,12 @@ def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
         with opened_store(deploy, clouds) as (_, store):
             say_corrections(store)
     except CommandError as error:
-        told = "whether closed months are corrected is not known; the next `showback` books it"
-        console.note(f"{told}: {error}", "warning")
+        what = "whether closed months are corrected is not known; the next `showback` books it"
+        console.note(f"{what}: {error}", "warning")
 
 
 def say_corrections(store: Store) -> None:
-    """Books what bills that changed change in closed months, and says so."""
+    """Book corrections for closed months whose bills changed, and report them."""
     from pricing.money import ZERO
     from router.app.bill_views import seals
     from router.prices.home import bills_folder, extract_folder
@@ -128,29 +134,29 @@ def say_corrections(store: Store) -> None:
         return
     from router.app.corrections import book_corrections
 
-    done = book_corrections(store, extract_folder(), bills_folder(), who())
-    if done is None:
+    booked = book_corrections(store, extract_folder(), bills_folder(), who())
+    if booked is None:
         return
-    at = datetime.fromisoformat(done.at)
+    at = datetime.fromisoformat(booked.at)
     store.audit(
         who(),
         "bills correction",
-        done.sha256,
+        booked.sha256,
         ZERO,
         at,
-        correction=done.id,
-        corrects=list(done.corrects),
-        period=done.period,
-        amounts=done.amounts,
-        reason=done.reason,
+        correction=booked.id,
+        corrects=list(booked.corrects),
+        period=booked.period,
+        amounts=booked.amounts,
+        reason=booked.reason,
     )
-    if not done.rows:
+    if not booked.rows:
         console.note("closed months come to the same: nothing is to be corrected")
-    for currency, sums in done.amounts.items():
+    for currency, sums in booked.amounts.items():
         amount = Decimal(sums["effective"])
         console.note(
-            f"{' and '.join(done.corrects)} {'is' if len(done.corrects) == 1 else 'are'} closed and not changed: a "
-            f"correction of {amount:+,.2f} {currency}, dated {at:%Y-%m-%d}, stands in {done.period}"
+            f"{' and '.join(booked.corrects)} {'is' if len(booked.corrects) == 1 else 'are'} closed and not changed: a "
+            f"correction of {amount:+,.2f} {currency}, dated {at:%Y-%m-%d}, stands in {booked.period}"
         )
 
 

@@ -1,4 +1,4 @@
-"""``stepfare bills reconcile``: planned, metered and invoiced laid beside each other."""
+"""Command ``stepfare bills reconcile``: compare planned, metered and invoiced costs."""
 
 from __future__ import annotations
 
@@ -29,31 +29,42 @@ _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.reconcile.aggregates.Basis`."""
+    """Cost basis, as :class:`router.showback.reconcile.aggregates.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 def reconcile(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="team, project, job, attempt, cloud, ...")] = "job",
-    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
-    share: Annotated[str, typer.Option("--tolerance", metavar="PERCENT", help="A smaller difference is fine.")] = "1",
-    amount: Annotated[str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="So is one below this.")] = "5",
-    rate: Annotated[
-        list[str] | None, typer.Option(metavar="EUR=1.08@DATE", help="Dollars for one; else a currency stands apart.")
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    most: Annotated[int, typer.Option(min=0, metavar="N", help="So many rows without counterpart in the table.")] = 10,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where there is a finding.")] = False,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, attempt, cloud, ...")] = "job",
+    basis: Annotated[
+        BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = BasisChoice.EFFECTIVE,
+    share: Annotated[
+        str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
+    ] = "1",
+    amount: Annotated[
+        str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="Ignore differences below this amount.")
+    ] = "5",
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EUR=1.08@DATE", help="Exchange rate to dollars; other currencies are kept apart."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=0, metavar="N", help="Rows without counterpart to show in the table.")] = 10,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
-    """Lay the imported bills beside what was planned and metered: which rows match, why money differs, what has no
-    counterpart on either side. docs/reconcile.md has the formulas.
+    """Reconcile the imported bills with planned and metered costs.
+
+    The report shows which rows match, why amounts differ, and what has no counterpart on either side. The formulas are
+    in docs/reconcile.md.
 
     \b
     stepfare bills reconcile --month 2026-11
@@ -61,7 +72,7 @@ def reconcile(
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
-    input. csv is the table of differences alone, json is everything.
+    input. csv holds only the table of differences, json everything.
     """
     from router.app.reconcile import reconciled
     from router.ledger.month import Month
@@ -71,48 +82,48 @@ def reconcile(
 
     moment = moment_of_planning(now)
     period = Month.of(moment) if month is None else month_of("--month", month)
-    words, tolerance = _words(by), _tolerance(share, amount)
+    dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
         say_corrections(store)
-        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
-    shown = _shown(text.Told(period, moment, basis.value, words, rates), found, tolerance)
-    if not found.bills:
+        result = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
+    view = _build_view(text.Told(period, moment, basis.value, dimensions, rates), result, tolerance)
+    if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
-    if found.archived:
-        console.note(f"{found.archived:,} entries were archived before they were read, and are missing", "warning")
+    if result.archived:
+        console.note(f"{result.archived:,} entries were archived before they were read, and are missing", "warning")
     if output is LedgerFormat.JSON:
-        console.write(text.as_json(shown), out)
+        console.write(text.as_json(view), out)
     elif output is LedgerFormat.CSV:
-        console.write(text.as_csv(shown), out)
+        console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(shown, most), out)
-    return ExitCode.FAILURE if strict and shown.findings else ExitCode.OK
+        console.write(text.as_table(view, most), out)
+    return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 
-def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
+def _build_view(query: object, result: object, tolerance: Tolerance) -> Shown:
     from router.app.reconcile import Reconciled
     from router.render.bills_reconcile_text import Shown, Told
     from router.showback.reconcile.currencies import converted
     from router.showback.reconcile.findings import findings
     from router.showback.reconcile.variance import variances
 
-    assert isinstance(told, Told)
-    assert isinstance(found, Reconciled)
-    summed = converted(found.grains, told.rates)
-    by_group = variances(summed, told.by)
-    return Shown(told, found.outcome, by_group, variances(summed, ()), findings(by_group, found.outcome, tolerance))
+    assert isinstance(query, Told)
+    assert isinstance(result, Reconciled)
+    summed = converted(result.grains, query.rates)
+    by_group = variances(summed, query.by)
+    return Shown(query, result.outcome, by_group, variances(summed, ()), findings(by_group, result.outcome, tolerance))
 
 
-def _words(by: str) -> tuple[str, ...]:
+def _dimensions(by: str) -> tuple[str, ...]:
     from router.showback.reconcile.aggregates import WORDS
 
-    words = tuple(word.strip() for word in by.split(","))
-    wrong = next((word for word in words if word not in WORDS or words.count(word) > 1), None)
+    names = tuple(word.strip() for word in by.split(","))
+    wrong = next((word for word in names if word not in WORDS or names.count(word) > 1), None)
     if wrong is not None:
         what = f"{wrong!r} is there twice" if wrong in WORDS else f"{wrong!r} is no word of a charge"
         raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(WORDS)}")
-    return words
+    return names
 
 
 def _tolerance(share: str, amount: str) -> Tolerance:

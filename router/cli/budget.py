@@ -1,4 +1,4 @@
-"""``stepfare budget list``, ``set`` and ``remove``: what may be spent in a month."""
+"""Commands ``stepfare budget list``, ``set`` and ``remove``: monthly budgets."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ if TYPE_CHECKING:
     from router.ledger.month import Month
     from router.state.store import Store
 
-Team = Annotated[str | None, typer.Option(metavar="NAME", help="Of this team.")]
-Project = Annotated[str | None, typer.Option(metavar="NAME", help="Of this project.")]
-Everybody = Annotated[bool, typer.Option("--all", help="Of all together.")]
-Since = Annotated[str | None, typer.Option("--from", metavar="2026-12", help="From this month on; else that of --now.")]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")]
+Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
+Project = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this project.")]
+Everybody = Annotated[bool, typer.Option("--all", help="Budget of everybody together.")]
+Since = Annotated[
+    str | None, typer.Option("--from", metavar="2026-12", help="First month it applies to; default: that of --now.")
+]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.query.Basis`."""
+    """Cost basis, as :class:`router.showback.report.query.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-Basis = Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")]
+Basis = Annotated[BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 _TABLE = ("budget_of", "since", "usd", "spent", "used", "kind", "warn")
 _HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
 
 
 def list_budgets(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="What holds in it; else in that of --now.")
-    ] = None,
-    history: Annotated[bool, typer.Option("--history", help="All that was ever set.")] = False,
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
     basis: Basis = BasisChoice.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """List budgets, and what the month came to of each as `showback` says it. A hard one is what plans and orders are
-    held to.
+    """List the budgets of a month and what was spent of each, as `showback` counts it.
+
+    Plans and orders must stay within a hard budget.
 
     \b
     stepfare budget list
@@ -75,29 +76,29 @@ def list_budgets(
             budgets = set_by(store.budgets.all(), as_of(now))
             rows = [_row(each, output) for each in budgets]
         else:
-            far = far_of(store, period, moment, basis, now)
-            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in far.standings]
+            progress = far_of(store, period, moment, basis, now)
+            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
             if rows:
-                say_counted(output, period, moment, basis, far)
+                say_counted(output, period, moment, basis, progress)
     right = frozenset({"USD", "SPENT", "USED"})
     show(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
     return ExitCode.OK
 
 
 def far_of(store: Store, period: Month, moment: datetime, basis: BasisChoice, now: str | None) -> Far:
-    """How far the budgets of the month are; ``now`` is the option as it was given."""
+    """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
     from router.app.budgets import how_far
     from router.prices.home import bills_folder, extract_folder
     from router.showback.report.query import Asked
     from router.showback.report.query import Basis as Cost
 
     say_corrections(store)
-    asked = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))
-    return how_far(store, asked, extract_folder(), bills_folder())
+    query = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))
+    return how_far(store, query, extract_folder(), bills_folder())
 
 
 def say_counted(output: LedgerFormat, period: Month, moment: datetime, basis: BasisChoice, far: Far) -> None:
-    """Which money budgets count, and what they leave out."""
+    """Note which costs the budgets count and which currencies they leave out."""
     from router.showback.report.text import short
     from router.showback.report.values import Kind
 
@@ -111,7 +112,7 @@ def say_counted(output: LedgerFormat, period: Month, moment: datetime, basis: Ba
 
 
 def share_used(each: Standing) -> str:
-    """As a report writes it."""
+    """Return the used share of a budget as a report writes it."""
     from router.showback.report.text import short
     from router.showback.report.values import Kind
 
@@ -132,19 +133,22 @@ def _spent(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str
 
 
 def set_budget(
-    amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars a month: 12000 or 12,000.50.")],
+    amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars per month: 12000 or 12,000.50.")],
     team: Team = None,
     project: Project = None,
     everybody: Everybody = False,
-    hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that go over it.")] = False,
-    warn: Annotated[str, typer.Option(metavar="PERCENTS", help="Tell people at these; empty: never.")] = "50,80,100",
+    hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that exceed it.")] = False,
+    warn: Annotated[
+        str, typer.Option(metavar="PERCENTS", help="Notify at these percentages; empty: never.")
+    ] = "50,80,100",
     since: Since = None,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Set the budget of all, a team or a project for each month from now on. Earlier months keep theirs, and months
-    that are closed can be given none. Who set it stands in the audit log.
+    """Set the monthly budget of everybody, a team or a project from a month on.
+
+    Earlier months keep theirs, and closed months cannot get one. The audit log records who set it.
 
     \b
     stepfare budget set 12000 --team research
@@ -155,7 +159,7 @@ def set_budget(
 
     usd = usd_of("AMOUNT", amount)
     moment = moment_of_planning(now)
-    scope, name = _whose(team, project, everybody=everybody)
+    scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
     with opened_store(deploy, clouds) as (_, store), books_explained():
         store.budgets.put(budget)
@@ -184,19 +188,19 @@ def remove(
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Take a budget away, from a month on; earlier months keep it.
+    """Remove a budget from a month on; earlier months keep it.
 
     \b
     stepfare budget remove --team research
     stepfare budget remove --all --from 2027-01
 
-    Exit code 1 where none holds in that month, or its books are closed.
+    The exit code is 1 if no budget holds in that month, or its books are closed.
     """
     from pricing.money import ZERO
     from router.ledger.budget import holding
 
     moment = moment_of_planning(now)
-    scope, name = _whose(team, project, everybody=everybody)
+    scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
     with opened_store(deploy, clouds, makes=False) as (_, store), books_explained():
         if not any((each.scope, each.name) == (scope, name) for each in holding(store.budgets.all(), budget.since)):
@@ -208,25 +212,25 @@ def remove(
     return ExitCode.OK
 
 
-def _budget(scope: Scope, name: str, since: Month, at: datetime, **said: object) -> Budget:
+def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object) -> Budget:
     from router.cli.options import refused
     from router.ledger.budget import Budget
 
     try:
-        return Budget(scope=scope, name=name, since=since, who=who(), at=at, **said)  # type: ignore[arg-type]
+        return Budget(scope=scope, name=name, since=since, who=who(), at=at, **terms)  # type: ignore[arg-type]
     except ValueError as error:
         raise refused("--warn", error) from None
 
 
-def _whose(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
+def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
     from router.ledger.budget import Scope
 
-    given = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
-    given += [(Scope.ALL, "")] * everybody
-    if len(given) != 1:
-        what = "whose budget is not said" if not given else "a budget is of one"
+    scopes = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
+    scopes += [(Scope.ALL, "")] * everybody
+    if len(scopes) != 1:
+        what = "no owner of the budget is given" if not scopes else "a budget has one owner only"
         raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
-    scope, name = given[0]
+    scope, name = scopes[0]
     if scope is not Scope.ALL and not name.strip():
         raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
     return scope, name
@@ -266,12 +270,12 @@ def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
         return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
     kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
     usd = "" if each.usd is None else dollars(each.usd)
-    by = plain(each.who)[:24]
+    author = plain(each.who)[:24]
     return {
         **row,
         "budget_of": plain(each.title)[:28],
         "usd": usd,
         "kind": kind,
-        "who": by,
+        "who": author,
         "at": f"{each.at:%Y-%m-%d}",
     }

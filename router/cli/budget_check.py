@@ -1,4 +1,4 @@
-"""``stepfare budget check``: how far budgets are, and who is told."""
+"""Command ``stepfare budget check``: report how much of each budget is spent, and send notices."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ _TABLE = ("budget_of", "budget", "spent", "running", "used", "forecast", "state"
 
 
 def check(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    notify: Annotated[bool, typer.Option("--notify/--no-notify", help="Tell the deploy file's channels.")] = True,
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
+    ] = None,
+    notify: Annotated[
+        bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
+    ] = True,
     basis: Basis = BasisChoice.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """How far each budget is, and what it is likely to come to; people are told of each percent that is passed, and of
-    a forecast above the budget, once a month each. Spent is what `showback` says of the month: invoiced where a bill
-    stands, metered elsewhere. Used is that, and what machines that still run have cost so far. Run it by the hour.
+    """Check how much of each budget is spent and what the month is likely to cost.
+
+    A notice goes out for each percentage that is passed and for a forecast above the budget, once a month each. Spent
+    is what `showback` reports for the month: invoiced where a bill exists, metered elsewhere. Used adds what running
+    machines have cost so far. Run it every hour.
 
     \b
     stepfare budget check
@@ -48,29 +54,29 @@ def check(
     moment = moment_of_planning(now)
     period = Month.of(moment) if month is None else month_of("--month", month)
     with opened_store(deploy, clouds, makes=False) as (opened, store):
-        far = far_of(store, period, moment, basis, now)
-        found = far.standings
+        progress = far_of(store, period, moment, basis, now)
+        standings = progress.standings
         if notify:
-            _tell(opened, store, period, found)
-    rows = [_row(each, basis, output) for each in found]
+            _notify(opened, store, period, standings)
+    rows = [_row(each, basis, output) for each in standings]
     right = frozenset({"BUDGET", "SPENT", "RUNNING", "USED", "FORECAST"})
-    if found:
-        say_counted(output, period, moment, basis, far)
+    if standings:
+        say_counted(output, period, moment, basis, progress)
     show(output, "budgets", rows, _TABLE, right, f"no budget holds in {period}: `stepfare budget set` makes one")
-    exceeded = [each for each in found if each.budget.hard and each.is_over]
+    exceeded = [each for each in standings if each.budget.hard and each.is_over]
     for each in exceeded:
         console.note(f"{plain(each.budget.title)} is over its hard budget", "error")
     return ExitCode.OVER_BUDGET if exceeded else ExitCode.OK
 
 
-def _tell(opened: Opened, store: Store, month: Month, found: tuple[Standing, ...]) -> None:
+def _notify(opened: Opened, store: Store, month: Month, standings: tuple[Standing, ...]) -> None:
     from router.controller.budget_notices import tell
     from router.controller.notify_channels import channels
 
-    wanted = opened.deploy.notify
-    to = channels(wanted.addresses(opened.environment))
-    silent = tell(store, to, wanted.events, month, found)
-    for name in silent:
+    settings = opened.deploy.notify
+    addressees = channels(settings.addresses(opened.environment))
+    failed = tell(store, addressees, settings.events, month, standings)
+    for name in failed:
         console.note(f"{name} did not take the message", "warning")
 
 

@@ -1,4 +1,4 @@
-"""What the commands about checkpoints share: places, bounds, errors, words."""
+"""Options, errors and wording that the checkpoint commands share."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ if TYPE_CHECKING:
     from router.checkpoints.rate_limit import Pace
     from router.checkpoints.transfer import Moved
 
-URL_HELP = "s3://, gs://, abfs(s):// or file://; or the URL of a manifest there."
-SECONDS_HELP = "How long it may take; what cannot end by then is not begun."
-MBPS_HELP = "The most bandwidth it takes, in megabits a second."
-PARALLEL_HELP = "Files at the same time."
-STEP_HELP = "Of this step; left out: the newest that is good."
+URL_HELP = "s3://, gs://, abfs(s):// or file:// URL of a store, or of a manifest in it."
+SECONDS_HELP = "Time limit; a transfer that cannot end by then is not started."
+MBPS_HELP = "Bandwidth limit in megabits per second."
+PARALLEL_HELP = "Files transferred at the same time."
+STEP_HELP = "Step of the checkpoint; default: the newest good one."
 _MEGABIT = 1_000_000 / 8
 _MANIFEST_ENDS = ".manifest.json"
 
 
 class Format(StrEnum):
-    """How the result is written."""
+    """Output format of the checkpoint commands."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def place(url: str) -> tuple[Depot, int | None]:
-    """The place that a URL names, and the step where it is a manifest's. InvalidInputError."""
+    """Open the store that a URL names; the second value is the step if the URL is a manifest's, else None.
+
+    Raises InvalidInputError if the URL names no store, or a file that is no manifest.
+    """
     from router.checkpoints.arrow_store import open_store
     from router.checkpoints.errors import StorageError
     from router.checkpoints.manifest import step_of
@@ -52,7 +55,7 @@ def place(url: str) -> tuple[Depot, int | None]:
 
 
 def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
-    """The bounds of a transfer. InvalidInputError for none."""
+    """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
     from router.checkpoints.rate_limit import Pace
 
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
@@ -64,7 +67,7 @@ def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
 
 @contextmanager
 def said() -> Iterator[None]:
-    """Errors of durable storage as those of a command."""
+    """Translate errors of durable storage into CommandError: exit code 5 if the time ran out, else 1."""
     from router.checkpoints.errors import OutOfTimeError, StorageError
 
     try:
@@ -78,12 +81,12 @@ def said() -> Iterator[None]:
 
 
 def passed(step: int, why: str) -> None:
-    """A checkpoint that does not count."""
+    """Report a checkpoint that was skipped, and why."""
     console.note(f"step {step}: passed over: {why}", "warning")
 
 
 def size(count: int) -> str:
-    """``81.2 GB``."""
+    """Return a byte count in decimal units, such as ``81.2 GB``."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"
@@ -91,7 +94,7 @@ def size(count: int) -> str:
 
 
 def line(moved: Moved) -> str:
-    """One transfer for people."""
-    kept = f", {size(moved.kept)} were there" if moved.kept else ""
-    fast = f", {size(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
-    return f"step {moved.step}: {size(moved.bytes)} in {moved.seconds:.1f} s{fast}{kept}: {moved.manifest}"
+    """Return one line of text about a finished transfer."""
+    skipped = f", {size(moved.kept)} were there" if moved.kept else ""
+    speed = f", {size(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
+    return f"step {moved.step}: {size(moved.bytes)} in {moved.seconds:.1f} s{speed}{skipped}: {moved.manifest}"

@@ -1,4 +1,4 @@
-"""Options of commands that ask clouds: which ones, and the longest it may take."""
+"""Options of the commands that query clouds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from router.prices.home import clouds_file
 
 
 def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
-    """The clouds file, and which clouds to ask: whether each must answer, by name. InvalidInputError for what is
-    wrong in the file, or a name that no cloud has."""
+    """Return the clouds file, and for each cloud to query whether it must answer.
+
+    Raises InvalidInputError for errors in the file and for unknown cloud names.
+    """
     _refuse_unknown(names)
     loaded = load_clouds(file or clouds_file(), named=file is not None)
     return loaded, loaded.asked(tuple(dict.fromkeys(names)))

@@ -1,4 +1,4 @@
-"""What the demo ran, as finance sees it: a few lines of the report that ``stepfare showback`` makes."""
+"""Cost summary of the demo: a few lines of the report that ``stepfare showback`` makes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _WIDTH = 78
 
 
 def spent_by_job(home: Path, now: datetime) -> str:
-    """By team and job what was metered, a table for each month that has any; says so where nothing was. The state of
-    ``home`` is there."""
+    """Return a table of metered costs by team and job for each month, or a sentence without any.
+
+    The state in ``home`` must exist.
+    """
     with Store.open(f"sqlite:///{home / 'state.db'}", now=now) as store:
         months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
         reports = [_report(store, home, month, now) for month in months]
@@ -34,7 +36,7 @@ def _report(store: Store, home: Path, month: Month, now: datetime) -> Report:
 
 
 def compact(report: Report) -> Iterator[str]:
-    """Jobs with work and waste, waste by kind, what interruptions cost; nothing of a report without jobs."""
+    """Yield a table of jobs with work and waste, waste by kind, and the cost of interruptions; nothing without jobs."""
     jobs = [row for row in report.section("jobs").records() if row["machines"] is not None]
     if not jobs:
         return
@@ -65,7 +67,7 @@ def _work(job: dict[str, Cell]) -> Decimal | None:
 
 
 def _money(cell: Cell) -> str:
-    """Of hundredths of a cent: a demo is soon over."""
+    """Return an amount with four decimals, because a demo costs very little."""
     return short(cell, Kind.MONEY) if cell is None else f"{_amount(cell):.4f}"
 
 

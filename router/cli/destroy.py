@@ -1,4 +1,4 @@
-"""``stepfare destroy``: releases machines."""
+"""Command ``stepfare destroy``: release machines."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ _DESTROYED = "destroyed on request"
 def destroy(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLAN|JOB|ATTEMPT]...", help="A plan's file or digest, jobs, attempts."),
+        typer.Argument(metavar="[PLAN|JOB|ATTEMPT]...", help="Plan files or digests, jobs, attempts."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is there.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Release every machine of these plans, jobs or attempts. Training is asked to save and stop first, as a cloud
-    does.
+    """Release every machine of these plans, jobs or attempts.
+
+    The trainings are asked to save and stop first, as with an interruption notice of a cloud.
 
     \b
     stepfare destroy plan.json
     stepfare destroy llama-7b --yes
     stepfare destroy --all
 
-    Exit code 5 when something could not be released; run it again.
+    The exit code is 5 if something could not be released; run it again.
     """
     from router.controller.attempt_history import give_up
 
@@ -59,11 +60,11 @@ def destroy(
         raise InvalidInputError.single(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
-    # Agents may call while their machines are released: what they say last is worth having.
+    # Agents may report while their machines are released; their last reports must not be lost.
     with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
         now, lock = site.clock(), in_turn(site, wait)
-        alive = _chosen(site, wanted or [])
-        waiting = _waiting(site, wanted or [])
+        alive = _select_attempts(site, wanted or [])
+        waiting = _select_waiting(site, wanted or [])
         if not alive and not waiting:
             console.out("nothing runs that fits")
             return ExitCode.OK
@@ -85,12 +86,12 @@ def destroy(
         )
         for chain in waiting:
             console.note(f"{chain.last.job} waits for a place, and will not be made again")
-        if not yes and not _agreed(len(alive) + len(waiting)):
+        if not yes and not _confirm(len(alive) + len(waiting)):
             console.note("nothing was released")
             return ExitCode.OK
         with lock:
-            # Whoever was at work until now may have moved them, or found a place for those that waited.
-            alive, waiting = _chosen(site, wanted or []), _waiting(site, wanted or [])
+            # The previous lock owner may have moved gangs, or placed those that waited.
+            alive, waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
             site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
@@ -106,17 +107,17 @@ def _spent(site: Site, attempt: Attempt) -> str:
     try:
         return dollars(spent(site.store.nodes(attempt.id), site.clock()))
     except UnreadableError:
-        return "?"  # said when it is to be released
+        return "?"  # the release reports the error
 
 
-def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
+def _select_attempts(site: Site, wanted: list[str]) -> list[Attempt]:
     names = {_plan_or_name(text) for text in wanted}
     unreadable: list[UnreadableError] = []
-    every = site.store.attempts(skipped=unreadable)
+    attempts = site.store.attempts(skipped=unreadable)
     for error in unreadable:
         console.note(f"{error}: it is left as it is ({error.remedy})", "warning")
-    alive = [a for a in every if not a.phase.is_over]
-    known = {name for a in every for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
+    alive = [a for a in attempts if not a.phase.is_over]
+    known = {name for a in attempts for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
     for name in sorted(names - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
@@ -124,14 +125,14 @@ def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
     return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
 
 
-def _waiting(site: Site, wanted: list[str]) -> list[Chain]:
-    """Jobs without machines that would be made again."""
+def _select_waiting(site: Site, wanted: list[str]) -> list[Chain]:
+    """Return the jobs without machines that would be provisioned again."""
     from router.controller.attempt_history import waits
 
-    patience, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
-    ended = site.store.ended_last(site.clock() - patience.again)
-    found = waits(site.store, ended, crashes=patience.crashes)
-    return [c for c in found if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
+    timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
+    ended_attempts = site.store.ended_last(site.clock() - timeouts.again)
+    jobs = waits(site.store, ended_attempts, crashes=timeouts.crashes)
+    return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 
 def _plan_or_name(text: str) -> str:
@@ -145,7 +146,7 @@ def _plan_or_name(text: str) -> str:
     return text
 
 
-def _agreed(count: int) -> bool:
+def _confirm(count: int) -> bool:
     import sys
 
     if not sys.stdin.isatty():
@@ -166,7 +167,7 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
         try:
             release(site, attempt, reason, _DESTROYED)
         except (NotReleasedError, StateError, OSError) as error:
-            # One that cannot be released, or read, stops none of the others.
+            # A gang that cannot be released or read must not stop the release of the others.
             site.tell(attempt.job, f"not released: {error}")
             return False
         return True
@@ -176,5 +177,5 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
             return sum(not done for done in pool.map(one, attempts))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            leave_when_asked_again("stopping: what is being released is waited for, the rest goes on running")
+            leave_when_asked_again("stopping: releases under way are completed, the rest keeps running")
             raise

@@ -1,4 +1,4 @@
-"""What the drills share: what they act on, how they are waited for, and how they are told."""
+"""Shared parts of the drill commands: the session they act on, waiting, and output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARK_BYTES = 4
 
 
 class DrillFormat(StrEnum):
-    """How what happened is written."""
+    """Output format of the drills."""
 
     TEXT = "text"
     JSON = "json"
@@ -39,8 +39,11 @@ class DrillFormat(StrEnum):
 
 @dataclass
 class Stage:
-    """What a drill acts on; ``mark`` is its name, new for each. ``places`` are the zones and regions that the sandbox
-    sells in. What has happened so far is in ``done``."""
+    """State of one drill.
+
+    ``mark`` is the drill's unique name, ``places`` are the zones and regions of the sandbox, and ``done`` holds the
+    results so far.
+    """
 
     store: Store
     hand: Machines
@@ -51,44 +54,46 @@ class Stage:
     interrupted: bool = False
 
     def record(self, drill: str, targets: Sequence[Target], **details: object) -> None:
-        """Into the audit log, before anything is done."""
+        """Record the drill in the audit log, before it does anything."""
         machines = [f"{target.attempt} {target.rank}" for target in targets]
         now = chosen_clock()()
         self.store.audit(who(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details)
 
     def note(self, done: Iterable[Done]) -> None:
-        """Remembers what became of machines, and says it."""
+        """Store and print the results for machines."""
         for one in done:
             console.note(_sentence(one))
             self.done.append(one)
 
-    def told(self, targets: Iterable[Target], text: str) -> None:
-        """Says what these machines were told."""
+    def announce(self, targets: Iterable[Target], text: str) -> None:
+        """Print the notice that these machines were given."""
         for target in targets:
             console.note(f"{named(target)} {text}")
 
-    def wait(self, taking: Taking) -> None:
-        """Until all is done. Ctrl-C leaves alive what is."""
+    def wait(self, preemption: Taking) -> None:
+        """Wait until the preemption is complete. Ctrl-C leaves the remaining machines alive."""
         with self.interruptible():
-            while not taking.over:
-                self.note(taking.look())
-                if not taking.over:
-                    time.sleep(min(_PAUSE_S, max(taking.seconds, _PAUSE_S / 10)))
+            while not preemption.over:
+                self.note(preemption.look())
+                if not preemption.over:
+                    time.sleep(min(_PAUSE_S, max(preemption.seconds, _PAUSE_S / 10)))
         if self.interrupted:
-            self.note(taking.let_go())
+            self.note(preemption.let_go())
 
     def rest(self, seconds: float | None, goes_on: Callable[[], bool]) -> None:
-        """Until so many seconds are over, or ``goes_on`` says no, or Ctrl-C, which without ``seconds`` is the end that
-        is meant."""
-        ends = None if seconds is None else time.monotonic() + seconds
+        """Wait until ``seconds`` are over, ``goes_on`` returns False, or Ctrl-C.
+
+        Without ``seconds`` Ctrl-C is the regular end and does not count as an interruption.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self.interruptible():
-            while (ends is None or time.monotonic() < ends) and goes_on():
+            while (deadline is None or time.monotonic() < deadline) and goes_on():
                 time.sleep(_PAUSE_S)
         self.interrupted = self.interrupted and seconds is not None
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the block, and are remembered."""
+        """End the block on Ctrl-C or SIGTERM, and set ``interrupted``."""
         try:
             with terminated_as_interrupted():
                 yield
@@ -97,7 +102,7 @@ class Stage:
             console.note("\ninterrupted")
 
     def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
-        """Writes what happened; the exit code that says it."""
+        """Print the results if JSON was asked for, and return the exit code."""
         from router.controller.drills import Outcome
 
         document = {
@@ -117,7 +122,7 @@ class Stage:
 
 @contextmanager
 def stage(deploy: Path | None, clouds: Path | None) -> Iterator[Stage]:
-    """Opens what a drill acts on; nothing is made that is not there."""
+    """Open the session of a drill. A missing state is not created."""
     from providers.sandbox.machines import Machines
     from providers.sandbox.stock import Stock
 
@@ -129,13 +134,13 @@ def _places(opened: Opened) -> frozenset[str]:
     from providers.sandbox.default import default_script
     from providers.sandbox.script import Script
 
-    written = opened.clouds.documents.get("sandbox")
-    script = written if isinstance(written, Script) else default_script(wall_clock())
+    document = opened.clouds.documents.get("sandbox")
+    script = document if isinstance(document, Script) else default_script(wall_clock())
     return frozenset(name for region in script.regions for name in (region.name, *region.zones))
 
 
 def named(target: Target) -> str:
-    """A machine for a person."""
+    """Return a machine as text: attempt, rank and place."""
     return f"{target.attempt} rank {target.rank} in {target.place}"
 
 

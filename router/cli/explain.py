@@ -1,4 +1,4 @@
-"""``stepfare explain``: why a plan, or one of its jobs, is as it is."""
+"""Command ``stepfare explain``: explain the placements of a plan, or of one of its jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExplainFormat(StrEnum):
-    """How an explanation is written."""
+    """Output format of an explanation."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,10 +26,10 @@ class ExplainFormat(StrEnum):
 
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, in full.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Explain this job in full.")] = None,
     output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
 ) -> None:
-    """Why a job is placed where it is, the runner-up, what was dropped, what each rule costs.
+    """Explain where jobs are placed and why, the runner-up, the rejected offers, and what each rule costs.
 
     \b
     stepfare explain plan.json
@@ -67,22 +67,24 @@ def explain(
 
 
 def _quoted(plan: Plan, job: str) -> str:
-    """The newest stored quote of this very job by the same deadline, beside what the plan expects; "" where there is
-    none, or it says the same."""
+    """Return a comparison of the plan's cost with the newest stored quote of the same job and deadline.
+
+    Empty if there is no such quote, or if both name the same cost.
+    """
     from router.config.quote_files import stored_quotes
     from router.prices.home import quotes_folder
     from router.render.quote_text import money
 
-    made = next(summary for summary in plan.jobs if summary.job == job)
-    same = [
+    job_summary = next(summary for summary in plan.jobs if summary.job == job)
+    matching = [
         (name, q)
         for name, q, _ in stored_quotes(quotes_folder())
-        if (q.job, q.job_digest, q.deadline) == (job, made.job_digest, made.deadline)
+        if (q.job, q.job_digest, q.deadline) == (job, job_summary.job_digest, job_summary.deadline)
     ]
-    if not same or same[-1][1].usd.mean == made.cost_usd:
+    if not matching or matching[-1][1].usd.mean == job_summary.cost_usd:
         return ""
-    name, quote = same[-1]
+    name, quote = matching[-1]
     return (
         f"{name} expects {money(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move and go "
-        f"on demand; the plan expects {money(made.cost_usd)} of the lines above"
+        f"on demand; the plan expects {money(job_summary.cost_usd)} of the lines above"
     )

@@ -1,4 +1,4 @@
-"""``stepfare ledger add``: fees, credits, taxes and adjustments, by hand."""
+"""Command ``stepfare ledger add``: add fees, credits, taxes and adjustments by hand."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from router.render.tables import dollars
 
 def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with `entries`, or CSV; see docs/ledger.md.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="When they are added (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the addition (ISO, with zone).")] = None,
 ) -> ExitCode:
-    """Add entries that no machine made: support or reservation fees, credits, taxes, adjustments, corrections.
+    """Add entries by hand: support or reservation fees, credits, taxes, adjustments, corrections.
 
-    The same file again adds nothing. Who added them and why stands in each entry, and in the audit log.
+    Adding the same file again adds nothing. Each entry, and the audit log, records who added it and why.
 
     \b
     stepfare ledger add november.yaml

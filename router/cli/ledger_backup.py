@@ -1,4 +1,4 @@
-"""``stepfare ledger backup`` and ``restore``: the books in a file, and back."""
+"""Commands ``stepfare ledger backup`` and ``restore``: write the ledger to a file and read it back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, compressed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Write all of the ledger into a file: as of one moment, checked, and read again before it counts.
+    """Back up the whole ledger to a file: as of one moment, checked, and verified by reading it again.
 
-    The same books give the same file. It holds no secrets, and nothing of the state but the ledger.
+    The same ledger gives the same file. It holds no secrets, and nothing of the state but the ledger.
 
     \b
     stepfare ledger backup books-2026-11-22.gz
@@ -33,11 +33,11 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `ledger backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `ledger backup` wrote.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Put a backup into a state whose ledger is empty: all of it or nothing, be it another database.
+    """Restore a backup into a state whose ledger is empty, all or nothing; the database may be another one.
 
     \b
     stepfare ledger restore books-2026-11-22.gz

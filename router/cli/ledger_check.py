@@ -1,4 +1,4 @@
-"""``stepfare ledger check``: a FOCUS file held against every rule."""
+"""Command ``stepfare ledger check``: validate a FOCUS file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,23 @@ _DECEMBER = 12
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, CSV in gzip, or Parquet; FOCUS 1.0 to 1.4.")],
     closed_through: Annotated[
-        str | None, typer.Option(metavar="MONTH", help="Corrections of later months than this are wrong: 2026-10.")
+        str | None,
+        typer.Option(
+            metavar="MONTH", help="Last closed month, such as 2026-10: corrections of later months are errors."
+        ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="So many findings of each rule and column.")] = 20,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
     output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
 ) -> ExitCode:
-    """Hold a FOCUS Cost and Usage file, ours or a cloud's, against the rules of FOCUS and of the ledger.
+    """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
+
+    The file may be an export of this ledger or of a cloud.
 
     \b
     stepfare ledger check export.parquet
     stepfare ledger check bill.csv.gz --closed-through 2026-10 -o json
 
-    Exit code 1 when a rule is broken, 2 when the file is none that can be read.
+    Exit codes: 1 a rule is broken; 2 the file cannot be read.
     """
     from router.showback.focus.check import check_file
 
@@ -69,8 +74,8 @@ def _as_text(checked: Checked, path: str) -> str:
     if hidden:
         lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
     noun = "finding" if checked.total == 1 else "findings"
-    found = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
-    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {found}")
+    result = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
+    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {result}")
     return "\n".join(lines)
 
 
@@ -88,7 +93,7 @@ def _as_json(checked: Checked) -> str:
         for f in checked.findings
     ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
-    found = {
+    document = {
         "schema_version": SCHEMA_VERSION,
         "file": checked.name,
         "focus_version": checked.version,
@@ -97,4 +102,4 @@ def _as_json(checked: Checked) -> str:
         "counts": counts,
         "findings": findings,
     }
-    return json.dumps(found, indent=2)
+    return json.dumps(document, indent=2)

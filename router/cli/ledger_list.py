@@ -1,4 +1,4 @@
-"""``stepfare ledger list``: the entries of the ledger."""
+"""Command ``stepfare ledger list``: list the entries of the ledger."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ _TABLE = ("start", "kind", "use", "team", "job", "cloud", "hours", "usd")
 
 
 def list_entries(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Only in the books of that month.")] = None,
-    kind: Annotated[str | None, typer.Option(help="planned, metered, fee, credit, tax or adjustment.")] = None,
-    team: Annotated[str | None, typer.Option(help="Only of that team.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only of that job.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Only the last so many; 0: all.")] = 50,
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Only entries in the books of this month.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only this kind: planned, metered, fee, credit, tax or adjustment.")
+    ] = None,
+    team: Annotated[str | None, typer.Option(help="Only entries of this team.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only entries of this job.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Number of entries to show, the latest ones; 0: all.")] = 50,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """The entries of the ledger: what was planned, metered and added by people.
+    """List the entries of the ledger: planned, metered and added by hand.
 
     \b
     stepfare ledger list --month 2026-11 --team research
@@ -44,14 +48,14 @@ def list_entries(
     except ValueError:
         raise refused("--kind", ValueError(f"{kind!r} is none of {', '.join(Kind)}")) from None
     with opened_store(deploy, clouds, makes=False) as (_, store):
-        found = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
-    shown = found[-limit:] if limit else found
+        entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
+    shown = entries[-limit:] if limit else entries
     rows = [_row(entry) for entry in shown]
     if output is LedgerFormat.TABLE:
         rows = [{**row, **_short(entry)} for row, entry in zip(rows, shown, strict=True)]
     show(output, "entries", rows, _TABLE, frozenset({"HOURS", "USD"}), "no entries")
-    if len(shown) < len(found):
-        console.note(f"the last {len(shown)} of {len(found)} entries; --limit 0 shows all")
+    if len(shown) < len(entries):
+        console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
     return ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""What the commands of the ledger share."""
+"""Options and output that the ledger commands share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 
 class LedgerFormat(StrEnum):
-    """How lists are written."""
+    """Output format of lists."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,7 +31,7 @@ class LedgerFormat(StrEnum):
 
 
 def month_of(option: str, text: str) -> Month:
-    """``2026-11``; InvalidInputError."""
+    """Return the month of an option's text such as ``2026-11``. Raises InvalidInputError."""
     from router.ledger.month import Month
 
     try:
@@ -42,7 +42,7 @@ def month_of(option: str, text: str) -> Month:
 
 @contextmanager
 def books_explained() -> Iterator[None]:
-    """Refusals of closed books as messages."""
+    """Translate the error of closed books into CommandError."""
     from router.ledger.booking import ClosedError
 
     try:
@@ -59,7 +59,7 @@ def show(
     right: frozenset[str],
     empty: str,
 ) -> None:
-    """Writes rows: as JSON under ``name``, as CSV with all their fields, or as a table of the fields in ``table``."""
+    """Print rows as JSON under ``name``, as CSV with all fields, or as a table of the fields in ``table``."""
     if output is LedgerFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, name: rows}, indent=2))
     elif output is LedgerFormat.CSV:
@@ -76,12 +76,12 @@ def show(
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 bill``, ``3 bills``."""
+    """Return a count with its noun, such as ``1 bill`` or ``3 bills``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def money(usd: Usd) -> str:
-    """Exact, for machines."""
+    """Return an amount as exact text for programs."""
     return str(usd)
 
 

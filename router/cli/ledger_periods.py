@@ -1,4 +1,4 @@
-"""``stepfare ledger periods``: which months are closed, what their books hold, and what they came to."""
+"""Command ``stepfare ledger periods``: list closed and open months with their sums."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ _CURRENCY = "USD"
 
 @dataclass(frozen=True, slots=True)
 class _Books:
-    """What is in the books of a month by kind (entries, those without a price, dollars), how many were archived, and
-    what it came to by currency; ``spent`` None: not known."""
+    """Contents of the books of a month.
+
+    ``kinds`` gives entries, entries without a price, and dollars by kind; ``archived`` counts archived entries;
+    ``spent`` is the cost by currency, or None if it is not known.
+    """
 
     kinds: Mapping[Kind, tuple[int, int, Decimal]]
     archived: int
@@ -42,38 +45,39 @@ class _Books:
 def periods(
     basis: Basis = BasisChoice.EFFECTIVE,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """The months of the books: closed or open, by whom and when, and their sums. Spent is what `showback` says of the
-    month: invoiced where a bill stands, metered elsewhere, and of a closed month what it was closed with; metered and
-    added are the ledger's part of it.
+    """List the months of the books: closed or open, by whom and when, and their sums.
+
+    Spent is what `showback` reports for the month: invoiced where a bill exists, metered elsewhere, and for a closed
+    month the sealed figure. Metered and added are the ledger's part of it.
 
     \b
     stepfare ledger periods
     stepfare ledger periods --basis billed -o json
     """
-    found, closings = _found(deploy, clouds, basis, now)
+    books_by_month, closings = _load_books(deploy, clouds, basis, now)
     last = max(closings, default=None)
     rows = []
-    for month in sorted(found.keys() | closings.keys()):
-        books = found.get(month, _Books({}, 0, {}))
+    for month in sorted(books_by_month.keys() | closings.keys()):
+        books = books_by_month.get(month, _Books({}, 0, {}))
         state = "closed" if last is not None and month <= last else "open"
         rows.append(_row(month, state, closings.get(month), books, basis, output))
-        _say(month, books)
+        _note_gaps(month, books)
     if rows and output is LedgerFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
     show(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
     return ExitCode.OK
 
 
-def _found(
+def _load_books(
     deploy: Path | None, clouds: Path | None, basis: BasisChoice, now: str | None
 ) -> tuple[dict[Month, _Books], dict[Month, Closing]]:
-    """By month what its books hold, and the closings."""
+    """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
     from router.app.months import months_came_to
     from router.prices.home import bills_folder, extract_folder
@@ -84,26 +88,30 @@ def _found(
         say_corrections(store)
         closings = {one.period: one for one in closings_by(store, until)}
         months = sorted({one.period for one in sums})
-        came, unread = months_came_to(
+        figures_by_month, unread = months_came_to(
             store, months, extract_folder(), bills_folder(), basis=basis.value, now=moment, as_of=until
         )
-    found = {}
+    books_by_month = {}
     for month in months:
-        mine = [one for one in sums if one.period == month]
-        archived = sum(one.archived for one in mine)
-        kinds = {one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in mine}
-        figures = came[month]
+        month_sums = [one for one in sums if one.period == month]
+        archived = sum(one.archived for one in month_sums)
+        kinds = {
+            one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in month_sums
+        }
+        figures = figures_by_month[month]
         if unread and archived:
-            found[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)
+            books_by_month[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)
             continue
         if until is not None:
             kinds = dict(figures.books)
         for kind, (entries, unknown, _) in kinds.items():
-            if kind.value == "planned":  # by time, as in the report: what runs over is the next month's
+            if (
+                kind.value == "planned"
+            ):  # by time, as in the report: hours after the month's end belong to the next month
                 kinds[kind] = (entries, unknown, figures.planned.get(_CURRENCY, Decimal(0)))
         if kinds or figures.spent:
-            found[month] = _Books(kinds, archived, figures.spent)
-    return found, closings
+            books_by_month[month] = _Books(kinds, archived, figures.spent)
+    return books_by_month, closings
 
 
 def _row(
@@ -129,7 +137,7 @@ def _row(
         **{f"{kind}_usd": _exact(by_kind.get(kind, Decimal(0))) for kind in _SUMS},
         "basis": basis.value,
         "spent_usd": None if spent is None else _exact(spent),
-        "spent_others": others if output is LedgerFormat.JSON else _told(others),
+        "spent_others": others if output is LedgerFormat.JSON else _currency_list(others),
     }
     if output is LedgerFormat.TABLE:
 
@@ -145,7 +153,7 @@ def _row(
     return row
 
 
-def _say(month: Month, books: _Books) -> None:
+def _note_gaps(month: Month, books: _Books) -> None:
     unpriced = sum(unknown for _, unknown, _ in books.kinds.values())
     if unpriced:
         console.note(f"{month}: {unpriced} entries have no price, and are in no sum", "warning")
@@ -154,14 +162,14 @@ def _say(month: Month, books: _Books) -> None:
         console.note(f"{month}: what was spent is not known, for {why}", "warning")
     others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
     if others:
-        console.note(f"{month}: spent beside, in no sum of dollars: {_told(others)}", "warning")
+        console.note(f"{month}: spent beside, in no sum of dollars: {_currency_list(others)}", "warning")
 
 
 def _exact(amount: Decimal) -> str:
-    """All digits, cents at least."""
+    """Return an amount with all its digits, at least two decimals."""
     whole, _, digits = f"{amount:f}".partition(".")
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
 
 
-def _told(others: Mapping[str, str]) -> str:
+def _currency_list(others: Mapping[str, str]) -> str:
     return ", ".join(f"{amount} {currency}" for currency, amount in sorted(others.items()))

@@ -1,4 +1,4 @@
-"""``stepfare ledger verify``: whether the ledger is what was written."""
+"""Command ``stepfare ledger verify``: verify that the ledger is unchanged."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 def verify(
     archive: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Whether this is an archive of this ledger, entry for entry.")
+        Path | None, typer.Option(metavar="FILE", help="Verify this archive of the ledger, entry by entry.")
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Whether every entry is as it was written and follows the one before, and whether the bills, budgets and report of
-    each closed month are those that it was closed with: exit code 1 when one is not.
+    """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
 
-    Entries missing at the end show by the hash alone: compare it with one that was noted elsewhere. The second hash is
-    that of the last seal.
+    The exit code is 1 if anything was changed. Entries missing at the end show only in the printed hash: compare it
+    with one that was noted elsewhere. The second hash is that of the last seal.
 
     \b
     stepfare ledger verify
@@ -36,13 +35,13 @@ def verify(
     """
     with opened_store(deploy, clouds, makes=False) as (_, store):
         if archive is not None:
-            found = store.archives.check(archive)
-            console.note(f"{archive}: {found.entries} entries of months before {found.before}, as they were archived")
+            copy = store.archives.check(archive)
+            console.note(f"{archive}: {copy.entries} entries of months before {copy.before}, as they were archived")
             return ExitCode.OK
         checked = store.ledger.verify()
         if checked.problems:
             raise CommandError("\n".join(checked.problems), remedy="compare with a backup: `stepfare ledger restore`")
-        seals = _seals(store)
+        seals = _check_seals(store)
     archived = f", {checked.archived} of them archived" if checked.archived else ""
     console.note(
         f"{checked.entries + checked.archived} entries{archived}, each as it was written; the last one's hash:"
@@ -50,9 +49,11 @@ def verify(
     for each in seals:
         for note in each.notes:
             console.note(note, "warning")
-        said = each.closing.sealed
+        contents = each.closing.sealed
         if not each.notes:
-            bills = f"{counted(len(said['bills']), 'bill')}, {counted(len(said['spent']), 'budget')} and the report"
+            bills = (
+                f"{counted(len(contents['bills']), 'bill')}, {counted(len(contents['spent']), 'budget')} and the report"
+            )
             console.note(f"{each.closing.period}: {bills} are those that it was closed with")
     console.out(checked.hash)
     if seals:
@@ -60,16 +61,16 @@ def verify(
     return ExitCode.OK
 
 
-def _seals(store: Store) -> tuple[SealCheck, ...]:
+def _check_seals(store: Store) -> tuple[SealCheck, ...]:
     from router.app.close_month import check_seals
     from router.prices.home import bills_folder, extract_folder
 
     if not any(closing.seal for closing in store.periods.closings()):
         return ()
     with console.progress("looking at seals"):
-        found = check_seals(store, extract_folder(), bills_folder())
-    problems = [problem for each in found for problem in each.problems]
+        checks = check_seals(store, extract_folder(), bills_folder())
+    problems = [problem for each in checks for problem in each.problems]
     if problems:
         remedy = "bring the folders of the bills and the state back from a backup"
         raise CommandError("\n".join(problems), remedy=remedy)
-    return found
+    return checks

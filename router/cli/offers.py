@@ -1,4 +1,4 @@
-"""``stepfare offers``: what is for sale, where, at what price, how old and from which source."""
+"""Command ``stepfare offers``: list offers with place, price, age and source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from router.render.offers_rows import Filters, SortKey, select, unknown_names
 
 
 class OffersFormat(StrEnum):
-    """How the offers are written."""
+    """Output format of offers."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -28,47 +28,45 @@ class OffersFormat(StrEnum):
     CSV = "csv"
 
 
-# What a person reads ends here unless --limit says otherwise; programs get everything.
+# Default number of rows for people; json and csv have no limit.
 DEFAULT_ROWS = 30
 
 
 def offers(
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     region: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
     ] = None,
     accelerator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, as H100.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, such as H100.")
     ] = None,
     market: Annotated[list[Market] | None, typer.Option(metavar="on_demand|spot", help="Only this market.")] = None,
     instance_type: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this machine type.")] = None,
     provisionable: Annotated[
-        bool, typer.Option("--provisionable", help="Only where a plan can be carried out.")
+        bool, typer.Option("--provisionable", help="Only offers that can be provisioned from here.")
     ] = False,
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
     ] = None,
-    sort: Annotated[SortKey, typer.Option(help="Cheapest first by this.")] = SortKey.ACCELERATOR_HOUR,
+    sort: Annotated[SortKey, typer.Option(help="Price to sort by, cheapest first.")] = SortKey.ACCELERATOR_HOUR,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
+            min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
     book: Annotated[
         str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
     ] = "latest",
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Count ages from this moment (ISO, with zone).")
+        str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
     output: Annotated[OffersFormat, typer.Option("--output", "-o", help="Format.")] = OffersFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
     ] = None,
 ) -> None:
-    """Show what is for sale, cheapest first, with the age and source of each price.
+    """List offers, cheapest first, with the age and source of each price.
 
     \b
     stepfare offers --accelerator H100 --market spot
@@ -108,7 +106,7 @@ def offers(
 
 
 def _refuse_unknown(book: PriceBook, filters: Filters) -> None:
-    """A name that the book has never heard of is a typing mistake, not an empty answer."""
+    """Raise InvalidInputError for names that the book does not know, which are probably mistyped."""
     problems = [
         Problem("", f"--{option}", f"unknown {option.replace('-', ' ')} {value!r}", did_you_mean(value, known))
         for option, value, known in unknown_names(book, filters)

@@ -1,4 +1,4 @@
-"""Options that several commands share: the moment of planning, lengths of time.
+"""Parsers of options that several commands share: moments, durations, amounts.
 
 Each raises InvalidInputError that names the option, so that the command exits with 2.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def moment_of_planning(text: str | None) -> datetime:
-    """``--now`` in UTC; without it the clock."""
+    """Return ``--now`` in UTC, or the current time without it."""
     from router.jobs.quantities import Moment
 
     if text is None:
@@ -33,12 +33,12 @@ def moment_of_planning(text: str | None) -> datetime:
 
 
 def as_of(text: str | None) -> datetime | None:
-    """``--now`` as the moment after which what was recorded is left out; None without it: nothing is."""
+    """Return ``--now`` as the moment after which records are left out, or None without it."""
     return None if text is None else moment_of_planning(text)
 
 
 def length_of_time(option: str, text: str | None) -> timedelta | None:
-    """A duration such as ``30d`` or ``18h``; None where the option was not given."""
+    """Return a duration such as ``30d`` or ``18h``, or None if the option was not given."""
     from router.jobs.quantities import parse_duration
 
     if text is None:
@@ -50,7 +50,7 @@ def length_of_time(option: str, text: str | None) -> timedelta | None:
 
 
 def usd_of(option: str, text: str | None) -> Usd | None:
-    """An amount such as ``5000`` or ``$1,250.50``, not below zero; None where the option was not given."""
+    """Return an amount such as ``5000`` or ``$1,250.50``, not below zero, or None if the option was not given."""
     from pricing.money import Usd
 
     if text is None:
@@ -65,5 +65,5 @@ def usd_of(option: str, text: str | None) -> Usd | None:
 
 
 def refused(option: str, error: ValueError) -> InvalidInputError:
-    """What a parser said of an option's value, as the error of that option."""
+    """Return a parser's error as an InvalidInputError of the option."""
     return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))

@@ -1,4 +1,4 @@
-"""``stepfare plan``: tonight's placement."""
+"""Command ``stepfare plan``: place jobs at the least cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from router.cli.options import length_of_time, moment_of_planning
 
 
 class PlanFormat(StrEnum):
-    """How a plan is written."""
+    """Output format of a plan."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -32,21 +32,21 @@ def plan(
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
     ] = None,
     advisory: Annotated[
-        bool, typer.Option("--advisory", help="Plan with clouds that cannot be ordered from here, too.")
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to here, an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="TIME", help="Gangs start at these intervals.")] = "1h",
+    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to this time; an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="TIME", help="Interval between possible starts of gangs.")] = "1h",
     gap: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when this near to the bound.")
+        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
     ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest that planning may take.")] = "3m",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit of planning.")] = "3m",
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
     ] = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="Any PuLP solver that is installed.")] = "highs",
+    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) here as well.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
 ) -> int:
     """Place jobs so that a step costs least and every deadline holds.
 
@@ -57,7 +57,7 @@ def plan(
     stepfare plan show plan.json
     stepfare plan diff yesterday.json plan.json
 
-    Exit code 3 when a job could not be placed; the plan is still written.
+    The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
     from router.app.budgets import Held
@@ -80,14 +80,13 @@ def plan(
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    # A plan for another moment is a question, not tonight's: what ran short just now says nothing about it, nor does
-    # what is spent by now.
-    shortages, held = remembered(moment) if now is None else ((), Held())
+    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
+    shortages, budgets = remembered(moment) if now is None else ((), Held())
     if shortages:
         console.note(
             f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
         )
-    prepared = plan_request(paths, book, limits, moment, options, shortages, held.limits)
+    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
     say_budgets(prepared.budgets if now is None else (), moment)
     for each in prepared.idle:
         console.warn(each)
@@ -97,19 +96,19 @@ def plan(
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
     with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
-        made = make_plan(request, began=began)
-    document = plan_to_json(made)
+        placement_plan = make_plan(request, began=began)
+    document = plan_to_json(placement_plan)
     if out is not None:
         console.write(document, out)
-        digest: str = plan_content(made)["digest"]
+        digest: str = plan_content(placement_plan)["digest"]
         remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), moment)
     texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
-    console.out(texts[output](made))
-    return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)
+    console.out(texts[output](placement_plan))
+    return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 
 def _length(option: str, text: str, least: timedelta) -> timedelta:
-    found = length_of_time(option, text)
-    if found is None or found < least:
+    length = length_of_time(option, text)
+    if length is None or length < least:
         raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
-    return found
+    return length

@@ -1,4 +1,4 @@
-"""``stepfare plan check``: whether a plan may still be carried out at today's prices."""
+"""Command ``stepfare plan check``: check whether a plan can still be applied at current prices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 
 class CheckFormat(StrEnum):
-    """How the findings are written."""
+    """Output format of the findings."""
 
     TABLE = "table"
     JSON = "json"
@@ -32,22 +32,23 @@ class CheckFormat(StrEnum):
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
+        str, typer.Option(metavar="BOOK", help="Current prices: latest, sandbox, embedded, a digest or a file.")
     ] = "latest",
     limits: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, reservations.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, reservations."),
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
     approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Check for this moment (ISO, with zone).")] = None,
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
     output: Annotated[CheckFormat, typer.Option("--output", "-o", help="Format.")] = CheckFormat.TABLE,
 ) -> ExitCode:
-    """Whether the orders of a plan may still be carried out: its age, prices of now against its ceilings, money.
+    """Check whether a plan can still be applied: its age, current prices against its ceilings, and money at risk.
 
-    Exit code 0 yes; 6 the plan is too old or a price has moved above its ceiling; 4 more money than allowed.
+    Exit codes: 0 yes; 6 the plan is too old or a price is above its ceiling; 4 more money at risk than allowed.
 
     \b
     stepfare plan check plan.json --limits limits.yaml
@@ -73,7 +74,7 @@ def check(
 
 
 def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
-    """Prices and age come before money: they call for another plan, whatever is allowed."""
+    """Return the exit code of refusals. Prices and age precede money, because they require a new plan anyway."""
     causes = {refusal.cause for refusal in found}
     if causes & {Cause.EXPIRED, Cause.PRICE, Cause.GONE, Cause.BOOK}:
         return ExitCode.STALE
@@ -100,13 +101,13 @@ def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
     lines = [columns(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
     if any(price.unsure for price in prices):
-        lines.append("~ could not be refreshed: the last price that was had")
+        lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
     lines.append(f"{len(orders)} gangs, expected {dollars(expected)}, at most {dollars(at_risk)}")
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrapped(f"refused: {job}{refusal.what} ({refusal.remedy})"))
-    lines.append("" if found else f"may be carried out as of {now:%Y-%m-%d %H:%MZ}")
+    lines.append("" if found else f"may be applied as of {now:%Y-%m-%d %H:%MZ}")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -1,4 +1,4 @@
-"""``stepfare plan diff``: what moved from one plan to another, and why."""
+"""Command ``stepfare plan diff``: compare two plans and explain the changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from router.render.tables import columns, dollars, when, wrapped
 
 
 class DiffFormat(StrEnum):
-    """How a diff is written."""
+    """Output format of a plan diff."""
 
     TABLE = "table"
     JSON = "json"
@@ -28,7 +28,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
     output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
 ) -> None:
-    """What moved from one plan to another, and why.
+    """Compare two plans and explain the changes.
 
     \b
     stepfare plan diff yesterday.json today.json
@@ -41,7 +41,7 @@ def diff(
 
 
 def diff_text(found: PlanDiff) -> str:
-    """One row a job that changed, its reasons below, totals at the end."""
+    """Return one row per changed job, the reasons below, and totals at the end."""
     changed = [c for c in found.changes if c.kind != "same"]
     parts = []
     if changed:
@@ -79,7 +79,7 @@ def _where(change: Change) -> str:
 
 
 def diff_json(found: PlanDiff) -> str:
-    """``schema_version``, totals, changes; money as decimal strings."""
+    """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
     def plain(change: Change) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""``stepfare plan show``: a plan that was written with ``--out``."""
+"""Command ``stepfare plan show``: print a plan that was written with ``--out``."""
 
 from __future__ import annotations
 

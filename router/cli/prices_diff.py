@@ -1,4 +1,4 @@
-"""``stepfare prices diff``: what changed from one price book to another."""
+"""Command ``stepfare prices diff``: compare two price books."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_ROWS = 20
 
 
 class DiffFormat(StrEnum):
-    """How a diff is written."""
+    """Output format of a price diff."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,14 +31,12 @@ class DiffFormat(StrEnum):
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many of each kind; 0 is all.")] = DEFAULT_ROWS,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
     output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
-    """What changed from one price book to another: the largest moves first, then what came and what went.
+    """Compare two price books: the largest price changes first, then added and removed offers.
 
     A and B are latest, sandbox, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
 
@@ -51,7 +49,7 @@ def diff(
 
 
 def as_text(found: BookDiff, limit: int) -> str:
-    """Moves with both prices and the change in percent; ``+`` came, ``-`` went."""
+    """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
     rows += [
         ("~", *_place(c.after), cents(c.before.usd_per_hour), cents(c.after.usd_per_hour), _percent(c))
@@ -87,7 +85,7 @@ def _percent(change: PriceChange) -> str:
 
 
 def as_json(found: BookDiff) -> str:
-    """All of it, prices as exact decimal strings."""
+    """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "before": _book(found.before.digest, found.before.as_of.isoformat()),

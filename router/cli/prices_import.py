@@ -1,4 +1,4 @@
-"""``stepfare prices import``: the offers of a catalogue file into the price book."""
+"""Command ``stepfare prices import``: import offers from a catalogue file into the price book."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ _SHOWN = 5
 
 
 def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV: our own, SkyPilot's vms.csv or gpuhunt's.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV file of `offers -o csv`, SkyPilot (vms.csv) or gpuhunt.")
+    ],
     cloud: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose prices they are, where neither file nor folder says it.")
+        str | None, typer.Option(metavar="NAME", help="Cloud of the prices, if neither file nor folder names it.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DAY", help="The day of the prices: 2026-11-20. Left out: undated, so weak.")
+        str | None, typer.Option(metavar="DAY", help="Day of the prices: 2026-11-20. Default: undated, hence weak.")
     ] = None,
     replacing: Annotated[
-        bool, typer.Option("--replace", help="Take out what else the book has in the regions that the file covers.")
+        bool, typer.Option("--replace", help="Remove other offers in the regions that the file covers.")
     ] = False,
     accept_jumps: Annotated[
-        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot from a recent one.")
+        bool, typer.Option("--accept-jumps", help="Accept prices that differ much from recent ones.")
     ] = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date the new book (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the new book (ISO, with zone).")] = None,
 ) -> None:
-    """Put the offers of a file into the price book, which becomes `--book latest`; `prices use` takes it back.
+    """Import the offers of a file into the price book, which becomes `--book latest`; `prices use` reverts it.
 
-    The form is known by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, what `stepfare offers -o csv` writes,
-    or a table of yours with the columns that README.md shows. A file with a mistake is refused whole.
+    The format is recognised by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, the output of `stepfare offers
+    -o csv`, or your own table with the columns shown in README.md. A file with an error is rejected as a whole.
 
     \b
     stepfare prices import aws/vms.csv --as-of 2026-11-18
@@ -66,7 +68,7 @@ def _day(text: str | None) -> date | None:
 
 
 def as_text(done: Imported) -> str:
-    """A row a cloud, then what was left out or held back."""
+    """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
         for cloud, c in sorted(done.counts.items())

@@ -1,4 +1,4 @@
-"""``stepfare prices refresh``: fetch what the clouds sell tonight into a dated price book."""
+"""Command ``stepfare prices refresh``: fetch current offers of the clouds into a dated price book."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from router.prices.report import RefreshReport
 
 
 class ReportFormat(StrEnum):
-    """How the report is written."""
+    """Output format of the report."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,29 +30,31 @@ class ReportFormat(StrEnum):
 
 def refresh(
     cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; may be given again.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; repeatable.")
     ] = None,
     clouds: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The clouds file: whom to ask, as whom. See `schema clouds`.")
+        Path | None, typer.Option(metavar="FILE", help="The clouds file: accounts to query. See `schema clouds`.")
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="After it, what is there counts: 2m.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit, such as 2m; use what has arrived by then.")
+    ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Store nothing unless everything asked for came and nothing was held back.")
+        bool, typer.Option("--whole", help="Store nothing unless all data arrived and nothing was held back.")
     ] = False,
     accept_jumps: Annotated[
-        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot, and regions that vanished.")
+        bool, typer.Option("--accept-jumps", help="Accept large price changes, and regions that vanished.")
     ] = False,
     history_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Price history to ask for the first time; 0 keeps none.")
+        float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
     ] = 7.0,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is fetched (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
     output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Format of the report.")] = ReportFormat.TABLE,
 ) -> ExitCode:
-    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`. The sandbox, a
-    made-up cloud, has a book of its own: `--book sandbox`.
+    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
 
-    Without any account the public sources are read. Clouds named here or in the clouds file must answer; a cloud
-    that does not keeps its older offers, marked, and the exit code is 5. Ctrl-C leaves the older book.
+    The sandbox, a simulated cloud, has a book of its own: `--book sandbox`. Without an account the public sources are
+    read. Clouds named here or in the clouds file must answer. If one does not, its older offers stay, marked as not
+    refreshed, and the exit code is 5. Ctrl-C leaves the older book in use.
 
     \b
     stepfare prices refresh
@@ -74,14 +76,14 @@ def refresh(
         history_days=history_days,
     )
     store = BookStore(books_folder())
-    with _showing() as show:
+    with _show_progress() as show:
         report = run(options, loaded, store, history_folder(), moment_of_planning(now), show)
     console.out(refresh_text.as_json(report) if output is ReportFormat.JSON else refresh_text.as_text(report))
     return exit_code(report)
 
 
 def exit_code(report: RefreshReport) -> ExitCode:
-    """0 all came; 7 nothing came for want of credentials; 5 anything else that is missing or was held back."""
+    """Return 0 if all data arrived, 7 if only credentials were missing, 5 if other data is missing or held back."""
     if report.only_credentials:
         return ExitCode.CREDENTIALS
     if report.complete and all(book.stored is not None for book in report.books):
@@ -90,8 +92,8 @@ def exit_code(report: RefreshReport) -> ExitCode:
 
 
 @contextmanager
-def _showing() -> Iterator[Callable[[Progress], None]]:
-    """A bar a cloud on a terminal; elsewhere a line when a cloud has ended."""
+def _show_progress() -> Iterator[Callable[[Progress], None]]:
+    """Show one progress bar per cloud on a terminal, elsewhere one line per finished cloud."""
     with console.bars() as bars:
 
         def show(progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""``stepfare quotas``: what the accounts may have and hold, also as a limits file for ``plan``."""
+"""Command ``stepfare quotas``: list quotas and reserved capacity, also as a limits file for ``plan``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
 
 
 class QuotasFormat(StrEnum):
-    """How quotas are written."""
+    """Output format of quotas."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,17 +31,15 @@ class QuotasFormat(StrEnum):
 
 
 def quotas(
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "2m",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "2m",
     output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
-    """What the accounts may have at once, and the capacity they hold already.
+    """List the quotas of your accounts and the capacity they have reserved.
 
-    `-o limits` writes it as a limits file, for `stepfare plan --limits`.
+    `-o limits` writes them as a limits file for `stepfare plan --limits`.
 
     \b
     stepfare quotas --cloud aws
@@ -59,11 +57,11 @@ def quotas(
     store = BookStore(books_folder())
     words = all_words(store)
     with console.progress(f"asking {len(asked)} clouds"):
-        found = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
-    had = {name: one for name, one in found.items() if isinstance(one, Allowances)}
-    errors = [(name, "", one) for name, one in found.items() if isinstance(one, ProviderError)]
-    errors += [(name, gap.subject, gap.error) for name, one in had.items() for gap in one.gaps]
-    console.write(_written(had, output, standing(store)[0]), out)
+        answers = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
+    allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, Allowances)}
+    errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
+    errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
+    console.write(_render(allowances_by_cloud, output, standing(store)[0]), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
             console.note(wrapped(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
@@ -73,7 +71,7 @@ def quotas(
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook) -> str:
+def _render(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}

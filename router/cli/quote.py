@@ -1,4 +1,4 @@
-"""``stepfare quote``: what a job costs by a deadline, and how sure that is."""
+"""Command ``stepfare quote``: estimate what a job costs by a deadline, with probabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class QuoteFormat(StrEnum):
-    """How quotes are written."""
+    """Output format of quotes."""
 
     TEXT = "text"
     TABLE = "table"
@@ -31,34 +31,35 @@ class QuoteFormat(StrEnum):
 
 def quote(
     paths: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Job files, folders or globs.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="TIME", help="Done by then; else each job's own deadline.")] = None,
-    budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask instead how far this money goes.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="TIME", help="Deadline. Default: each job's own.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask how many steps this money buys.")] = None,
     accept: Annotated[str | None, typer.Option(metavar="QUOTE", help="Make a plan of this quote.")] = None,
     ceiling: Annotated[
-        str | None, typer.Option(metavar="USD", help="With --accept: the most it may cost; else the 90 % figure.")
+        str | None, typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: where the plan goes.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with charts.")] = None,
     book: Annotated[
         str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
     ] = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: Annotated[
-        bool, typer.Option("--advisory", help="Count on clouds that cannot be ordered from here, too.")
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=256, metavar="N", help="For many jobs; else one a processor.")
+        int | None,
+        typer.Option(min=1, max=256, metavar="N", help="Parallel processes for many jobs. Default: one per CPU."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Whether quotes are stored.")] = True,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Store the quotes.")] = True,
     output: Annotated[
         QuoteFormat | None, typer.Option("--output", "-o", help="Format; text for one job, a table for several.")
     ] = None,
 ) -> int:
-    """Say what a job costs by a deadline, how sure that is, and what others cost.
+    """Estimate what a job costs by a deadline, how likely that is, and what alternatives cost.
 
     \b
     stepfare quote job.yaml --by 2026-11-25T09:00Z
@@ -67,7 +68,7 @@ def quote(
     stepfare quote jobs/ -o json
     stepfare quote --accept quote-1a2b3c4d5e6f --out plan.json
 
-    Exit code 3 when a job cannot be quoted, or not placed within the ceiling; 6 when the quote to accept is too old.
+    Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
     moment = moment_of_planning(now)
     if accept is not None:
@@ -86,7 +87,7 @@ def quote(
     from router.render.web_page import check_places
 
     options = QuoteOptions(
-        by=_by(by),
+        by=_parse_deadline(by),
         budget=usd_of("--budget", budget),
         advisory=advisory,
         max_age=length_of_time("--max-age", max_age),
@@ -99,12 +100,12 @@ def quote(
     check_places(html)
     prepared = asked(paths, book, limits, moment, options, load_book)
     with console.progress(f"quoting {len(prepared.asks)} jobs"):
-        found = list(answers(prepared))
-    names = _kept(found) if keep else {}
+        results = list(answers(prepared))
+    names = _store_quotes(results) if keep else {}
     if html is not None:
-        _page(found, html, names)
-    _show(found, names, output)
-    return int(ExitCode.OK if all(_is_answer(a) for a in found) else ExitCode.UNPLACED)
+        _write_page(results, html, names)
+    _show(results, names, output)
+    return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
@@ -113,7 +114,7 @@ def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str |
             raise InvalidInputError.single("does not go with --accept", field=name, remedy="the quote says what holds")
 
 
-def _by(text: str | None) -> Moment | None:
+def _parse_deadline(text: str | None) -> Moment | None:
     from router.jobs.quantities import Moment
 
     if text is None:
@@ -124,13 +125,13 @@ def _by(text: str | None) -> Moment | None:
         raise refused("--by", error) from None
 
 
-def _kept(found: Sequence[Answer]) -> dict[str, str]:
-    """Ids by job; where storing fails it says so, no more."""
+def _store_quotes(results: Sequence[Answer]) -> dict[str, str]:
+    """Store the quotes and return their ids by job. A failure to store is only reported."""
     from router.config.quote_files import keep_quotes
     from router.prices.home import quotes_folder
     from router.quotes.quote import Quote
 
-    quotes = [a for a in found if isinstance(a, Quote)]
+    quotes = [a for a in results if isinstance(a, Quote)]
     folder = quotes_folder()
     try:
         return {q.job: name for q, name in zip(quotes, keep_quotes(folder, quotes), strict=True)}
@@ -139,39 +140,39 @@ def _kept(found: Sequence[Answer]) -> dict[str, str]:
         return {}
 
 
-def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
+def _write_page(results: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
     from router.quotes.quote import Quote
     from router.render.quote_page import page
     from router.render.web_page import put
 
-    quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]
+    quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
     put(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
 
 
-def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
+def _show(results: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
     from router.quotes.quote import Refused
     from router.quotes.quote_json import answers_to_json
     from router.render.quote_text import line, refusal, table, text
 
-    wanted = output or (QuoteFormat.TEXT if len(found) == 1 else QuoteFormat.TABLE)
-    if wanted is QuoteFormat.JSON:
-        console.out(answers_to_json(found))
+    chosen_format = output or (QuoteFormat.TEXT if len(results) == 1 else QuoteFormat.TABLE)
+    if chosen_format is QuoteFormat.JSON:
+        console.out(answers_to_json(results))
         return
-    for each in found:
+    for each in results:
         if isinstance(each, Refused):
             console.show_problems(InvalidInputError([refusal(each)]))
-    good = [(names.get(a.job, ""), a) for a in found if not isinstance(a, Refused)]
-    if not good:
+    quotes = [(names.get(a.job, ""), a) for a in results if not isinstance(a, Refused)]
+    if not quotes:
         return
-    if wanted is QuoteFormat.TABLE:
-        console.out(table(good))
-    elif wanted is QuoteFormat.LINE:
-        console.out("\n".join(line(answer, name) for name, answer in good))
+    if chosen_format is QuoteFormat.TABLE:
+        console.out(table(quotes))
+    elif chosen_format is QuoteFormat.LINE:
+        console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
-        console.out("\n".join(text(answer, name) for name, answer in good))
+        console.out("\n".join(text(answer, name) for name, answer in quotes))
 
 
 def _is_answer(answer: Answer) -> bool:

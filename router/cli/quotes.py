@@ -1,4 +1,4 @@
-"""``stepfare quotes``: what was quoted."""
+"""Commands ``stepfare quotes list`` and ``show``: the stored quotes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from router.cli import console
 
 
 class ListFormat(StrEnum):
-    """How the list is written."""
+    """Output format of the list of quotes."""
 
     TABLE = "table"
     JSON = "json"
 
 
 class ShowFormat(StrEnum):
-    """How a quote is written."""
+    """Output format of one quote."""
 
     TEXT = "text"
     LINE = "line"
@@ -27,10 +27,10 @@ class ShowFormat(StrEnum):
 
 
 def list_quotes(
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only this job's.")] = None,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only quotes of this job.")] = None,
     output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
 ) -> None:
-    """List the stored quotes, the oldest first, and which of them were accepted.
+    """List the stored quotes, the oldest first, and whether they were accepted.
 
     \b
     stepfare quotes list
@@ -44,12 +44,12 @@ def list_quotes(
     from router.render.quote_text import money, sure
     from router.render.tables import columns
 
-    found = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
+    quotes = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
     if output is ListFormat.JSON:
-        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in found]
+        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in quotes]
         console.out(json.dumps({"quotes": rows}, indent=2, sort_keys=True))
         return
-    if not found:
+    if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
     header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
@@ -63,13 +63,13 @@ def list_quotes(
             sure(q),
             "" if a is None else f"${a.ceiling_usd}",
         )
-        for name, q, a in found
+        for name, q, a in quotes
     ]
     console.out(columns(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="QUOTE", help="Its id, or the first digits.")],
+    name: Annotated[str, typer.Argument(metavar="QUOTE", help="Id of the quote, or its first digits.")],
     output: Annotated[ShowFormat, typer.Option("--output", "-o", help="Format.")] = ShowFormat.TEXT,
 ) -> None:
     """Print a stored quote again.

@@ -1,4 +1,4 @@
-"""``stepfare showback``: what a month came to, for finance."""
+"""Command ``stepfare showback``: report the costs of a month for finance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ShowbackFormat(StrEnum):
-    """How it is written."""
+    """Output format of the report."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -41,14 +41,14 @@ class ShowbackFormat(StrEnum):
 
 
 class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.query.Basis`."""
+    """Cost basis, as :class:`router.showback.report.query.Basis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 class ShareChoice(StrEnum):
-    """As :class:`router.showback.shared_costs.Method`."""
+    """Method of sharing, as :class:`router.showback.shared_costs.Method`."""
 
     NONE = "none"
     WEIGHTED = "weighted"
@@ -61,31 +61,40 @@ _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
 def showback(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="Grouped by: team, project, job, cloud, ...")] = "team",
-    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
-    share_idle: Annotated[ShareChoice, typer.Option(help="How what nobody owns is shared.")] = ShareChoice.NONE,
-    share: Annotated[list[str] | None, typer.Option(metavar="GROUP=PART", help="A fixed part: research=0.6.")] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, cloud, ...")] = "team",
+    basis: Annotated[
+        BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = BasisChoice.EFFECTIVE,
+    share_idle: Annotated[ShareChoice, typer.Option(help="How to share costs without an owner.")] = ShareChoice.NONE,
+    share: Annotated[
+        list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
+    ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files instead of the ledger.")
+        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files to read instead of the ledger.")
     ] = None,
     archive: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="What `ledger archive` wrote, read again.")
+        list[Path] | None, typer.Option(metavar="FILE", help="File of `ledger archive` to include.")
     ] = None,
     accounts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Whose accounts, for -o focus; see `schema showback`.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the billed accounts, for -o focus; see `schema showback`."),
     ] = None,
-    focus_version: Annotated[str, typer.Option(help="For -o focus: 1.4 or 1.2.")] = "1.4",
+    focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
     output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
-    """What a month came to: planned, metered and invoiced, by team, project and job; unit costs, waste, what spot
-    saved, and why it is more or less than last month. The same numbers in every format. docs/showback.md.
+    """Report the costs of a month: planned, metered and invoiced, by team, project and job.
+
+    The report includes unit costs, waste, savings by spot, and the reasons for the change from last month. All formats
+    have the same numbers. See docs/showback.md.
 
     \b
     stepfare showback --month 2026-11
@@ -94,13 +103,13 @@ def showback(
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
 
-    Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx, parquet and
-    focus need --out; focus writes the charges of the month, as `ledger export`.
+    xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
+    1 the state cannot be read; 2 invalid input.
     """
     from router.render.web_page import check_places
 
     moment = moment_of_planning(now)
-    asked = replace(_asked(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
+    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
@@ -108,7 +117,7 @@ def showback(
         )
     check_places(out)
     if output is ShowbackFormat.FOCUS and out is not None:
-        return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)
+        return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
     from router.showback.collector import without_collector
 
     with without_collector():
@@ -117,9 +126,9 @@ def showback(
 
             if archive:
                 raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
-            report = report_of_files(files, asked)
+            report = report_of_files(files, query)
         else:
-            report = _of_ledger(asked, archive or [], deploy, clouds)
+            report = _report_of_ledger(query, archive or [], deploy, clouds)
         for note in report.section("head").notes:
             console.note(note, "warning")
         _write(report, output, out, moment)
@@ -127,7 +136,7 @@ def showback(
 
 
 def _focus(
-    asked: Asked,
+    query: Asked,
     out: Path,
     from_files: bool,
     accounts: Path | None,
@@ -136,7 +145,7 @@ def _focus(
     clouds: Path | None,
     now: str | None,
 ) -> ExitCode:
-    """The charges themselves, which `ledger export` writes."""
+    """Write the charges of the month with `ledger export`."""
     from router.cli.ledger_export import FocusVersion, export
 
     if from_files:
@@ -147,10 +156,10 @@ def _focus(
     except ValueError:
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
-    return export(out, str(asked.month), chosen, accounts, now, deploy, clouds)
+    return export(out, str(query.month), chosen, accounts, now, deploy, clouds)
 
 
-def _asked(
+def _parse_query(
     month: str | None, now: datetime, by: str, basis: BasisChoice, share_idle: ShareChoice, shares: list[str]
 ) -> Asked:
     from router.ledger.month import Month
@@ -164,7 +173,7 @@ def _asked(
     if method is Method.FIXED and not shares:
         what = "names no parts"
         raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_part(text, len(names)) for text in shares) if method is Method.FIXED else None
+    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is Method.FIXED else None
     if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
         raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
     period = Month.of(now) if month is None else month_of("--month", month)
@@ -174,7 +183,7 @@ def _asked(
         raise refused("--by", error) from None
 
 
-def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
+def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     group, _, part = text.rpartition("=")
     try:
         amount = Decimal(part)
@@ -188,21 +197,21 @@ def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     return tuple(group.split("/")), amount
 
 
-def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
+def _report_of_ledger(query: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
     from router.app.outcomes import dues, quoted
     from router.app.showback import Told, add_archive, report_of_ledger
     from router.prices.home import bills_folder, extract_folder, quotes_folder
 
-    told = Told(
-        dues=lambda store, asked: dues(store, asked.month, asked.as_of),
-        quotes=lambda store: quoted(store, quotes_folder(), asked.month, asked.as_of),
+    sources = Told(
+        dues=lambda store, query: dues(store, query.month, query.as_of),
+        quotes=lambda store: quoted(store, quotes_folder(), query.month, query.as_of),
         budgets=_budgets,
     )
     with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
         say_corrections(store)
-        return report_of_ledger(store, asked, extract_folder(), bills_folder(), told)
+        return report_of_ledger(store, query, extract_folder(), bills_folder(), sources)
 
 
 def _budgets(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:

@@ -1,4 +1,4 @@
-"""What commands that make or release machines share: opening everything, what goes wrong, who is at work."""
+"""Shared parts of commands that provision or release machines: state, locks, errors, signals, the acting user."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from router.state.records import Shortage
     from router.state.store import Store
 
-DEPLOY_HELP = "How machines are made; see `schema deploy`."
+DEPLOY_HELP = "The deploy file; see `schema deploy`."
 CLOUDS_HELP = "The clouds file; see `schema clouds`."
-WAIT_HELP = "How long to wait while another command makes or releases machines."
+WAIT_HELP = "How long to wait while another command provisions or releases machines."
 
 
 def who() -> str:
-    """Who is at work, for the audit log: user and machine."""
+    """Return the acting user and machine, as the audit log records them."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):
@@ -46,7 +46,7 @@ def who() -> str:
 
 
 def teller(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
-    """Says on stderr what happens to a job, with the time."""
+    """Return a function that prints messages about a job to stderr, with the time."""
     return lambda job, text: console.note(f"{clock():%H:%M:%S} {job}: {text}")
 
 
@@ -54,8 +54,11 @@ def teller(clock: Callable[[], datetime]) -> Callable[[str, str], None]:
 def opened_store(
     deploy: Path | None, clouds: Path | None, *, makes: bool = True, new_state: bool = False
 ) -> Iterator[tuple[Opened, Store]]:
-    """Files and the state database. Without ``makes`` one that is not there is not made: an empty one stands in for it.
-    One that is missing beside run directories is an error, unless a ``new_state`` is wanted. Errors become messages."""
+    """Open the files and the state database, and translate errors into CommandError.
+
+    Without ``makes`` a missing database is not created; a temporary empty one replaces it. A database that is missing
+    beside run directories is an error unless ``new_state`` is set.
+    """
     from router.app.settings import Files, read_files
     from router.app.state_identity import check_not_lost, open_state
     from router.state.store import Store
@@ -72,8 +75,10 @@ def opened_store(
 
 
 def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime) -> None:
-    """Keeps job specifications by digest, and the limits of a plan (its digest), so that `apply` needs only the plan.
-    Where that fails it says so, no more."""
+    """Store job specifications and the limits of a plan, so that `apply` needs only the plan.
+
+    The keys are the digests of the jobs and of the plan. A failure is only reported.
+    """
     from router.controller.accepted_limits import keep_limits
     from router.controller.workspaces import spec_json
 
@@ -84,11 +89,14 @@ def remember_planned(jobs: Sequence[Job], plan: str, limits: Limits | None, mome
                 keep_limits(store, plan, limits)
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
-        console.note(f"what was planned was not kept, {remedy}: {error}", "warning")
+        console.note(f"what was planned was not stored, {remedy}: {error}", "warning")
 
 
 def remembered(moment: datetime) -> tuple[tuple[Shortage, ...], Held]:
-    """Pools that could not deliver lately, and the budgets of the month with what is spent. Asking makes no state."""
+    """Return the pools with recent shortages, and the budgets of the month with their spending.
+
+    A missing state is not created. If the state cannot be read, nothing is known; this is reported.
+    """
     from router.app.budgets import Held, Places, held_to
     from router.prices.home import bills_folder, extract_folder
 
@@ -101,7 +109,7 @@ def remembered(moment: datetime) -> tuple[tuple[Shortage, ...], Held]:
 
 
 def say_budgets(budgets: Sequence[Source], moment: datetime) -> None:
-    """Where the budgets of a plan come from, where that is not the limits file alone."""
+    """Print the sources of a plan's budgets, where that is not the limits file alone."""
     for each in budgets:
         whose = "hard budget (`stepfare budget`)" if each.hard else "budget (limits file)"
         spent = "by the ledger and bills" if each.counted else "by the limits file"
@@ -121,8 +129,11 @@ def opened_site(
     tell: Tell | None = None,
     new_state: bool = False,
 ) -> Iterator[tuple[Opened, Site]]:
-    """Everything that making machines needs; ``listen``: with a coordinator that machines can call meanwhile.
-    ``tell``: how to say what happens; else on stderr. ``new_state``: as for :func:`opened_store`."""
+    """Open everything that provisioning needs.
+
+    ``listen`` starts a coordinator that machines can call meanwhile. ``tell`` reports messages about jobs, by default
+    on stderr. ``new_state`` is as for :func:`open_state_store`.
+    """
     from router.app.controller import listening, nobody_listens, open_site
 
     clock = chosen_clock()
@@ -136,8 +147,10 @@ def opened_site(
 
 
 def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
-    """The lock of whoever makes or releases machines, waited for as ``--wait`` says. InvalidInputError at once;
-    entering raises HeldError."""
+    """Return the lock for provisioning and releasing machines, which is waited for as long as ``--wait`` says.
+
+    Raises InvalidInputError for an invalid duration. Entering the lock raises HeldError if it stays taken.
+    """
     from router.controller.worker_pool import one_at_a_time
 
     seconds = (length_of_time("--wait", wait) or timedelta(0)).total_seconds()
@@ -148,7 +161,7 @@ def in_turn(site: Site, wait: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Errors of state, Terraform, clouds and the coordinator as messages with exit codes."""
+    """Translate errors of state, Terraform, clouds and the coordinator into CommandError with exit codes."""
     from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
     from router.controller.errors import NotReleasedError
     from router.state.errors import StateError
@@ -164,7 +177,7 @@ def explained() -> Iterator[None]:
         code = ExitCode.CREDENTIALS if isinstance(error, CredentialsError | PermissionDeniedError) else ExitCode.FAILURE
         raise CommandError(str(error), code) from None
     except Exception as error:
-        # Its module brings a web server along, so it is only known where one was started.
+        # The class is recognised by name, because its module imports a web server.
         if type(error).__name__ == "ListenError":
             raise CommandError(str(error), remedy=getattr(error, "remedy", "")) from None
         raise
@@ -172,21 +185,23 @@ def explained() -> Iterator[None]:
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that what is half made is released."""
+    """Let SIGTERM end the block as Ctrl-C does, so that half provisioned gangs are released."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def leave_when_asked_again(doing: str) -> None:
-    """For whoever was interrupted and still has work ``doing``: says so, and from now on Ctrl-C or SIGTERM ends the
-    process at once. Threads that wait for Terraform cannot be ended otherwise; the next command goes on from there."""
+    """Report remaining work (``doing``) after an interruption; the next Ctrl-C or SIGTERM ends the process at once.
+
+    Threads that wait for Terraform cannot be ended otherwise. The next command resumes from there.
+    """
     console.note(f"\n{doing} (Ctrl-C again leaves that to the next command)")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os._exit(ExitCode.INTERRUPTED))

@@ -1,4 +1,4 @@
-"""``stepfare state backup`` and ``restore``: everything that must not be lost in one file, and back."""
+"""Commands ``stepfare state backup`` and ``restore``: back up state and run directories to one file, and restore it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, compressed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Write the whole state and the run directories into a file, while no command makes or releases machines.
+    """Back up the whole state and the run directories to a file, while no command provisions or releases machines.
 
-    Only its owner can read it: Terraform's states may hold what machines were told. Those that lie in a remote backend
-    are not in it; nor is the output of jobs.
+    Only the owner can read the file, because Terraform states may contain secrets given to machines. Terraform states
+    in a remote backend and the output of jobs are not included.
 
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
@@ -37,18 +37,19 @@ def backup(
         if not opened.has_state:
             raise CommandError("there is no state to write", remedy="see `state` of the deploy file")
         with store.lease(LOCK, Holder.of_this_process(), wall_clock):
-            done = store.whole.write(file, backed_up(opened.runs))
-        console.note(f"{file}: state {store.id}, {done.entries + done.archived} ledger entries")
+            written = store.whole.write(file, backed_up(opened.runs))
+        console.note(f"{file}: state {store.id}, {written.entries + written.archived} ledger entries")
     return ExitCode.OK
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `state backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `state backup` wrote.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Put a backup into the place of a state that is missing: all of it or nothing. Run directories that are there stay
-    as they are. What was made after the backup is found by `sweep`.
+    """Restore a missing state from a backup, all or nothing.
+
+    Existing run directories stay unchanged. `sweep` finds machines provisioned after the backup.
 
     \b
     stepfare state restore /mnt/safe/state-2026-11-23.gz

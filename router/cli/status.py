@@ -1,4 +1,4 @@
-"""``stepfare status``: gangs, machines and money as they are now."""
+"""Command ``stepfare status``: show gangs, machines and costs as they are now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECONDS = 1.0
 
 
 class StatusFormat(StrEnum):
-    """How the state is written."""
+    """Output format of the status."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -34,15 +34,16 @@ class StatusFormat(StrEnum):
 
 def status(
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB|ATTEMPT|PLAN]...", help="Only these; left out: all.")
+        list[str] | None,
+        typer.Argument(metavar="[JOB|ATTEMPT|PLAN]...", help="Jobs, attempts or plans to show. Default: all."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Earlier attempts of each job, too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[StatusFormat, typer.Option("--output", "-o", help="Format.")] = StatusFormat.TABLE,
 ) -> ExitCode:
-    """Gangs, their machines, attempts, and what they have cost so far. Asks no cloud.
+    """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 
     \b
     stepfare status
@@ -70,13 +71,13 @@ def status(
             console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write = {StatusFormat.JSON: _json, StatusFormat.WIDE: _wide, StatusFormat.TABLE: _table}[output]
         if watch:
-            _again(lambda: write(look()))
+            _refresh(lambda: write(look()))
         else:
             console.out(write(first))
     return ExitCode.OK
 
 
-def _again(text: Callable[[], str]) -> None:
+def _refresh(text: Callable[[], str]) -> None:
     while True:
         console.out(console.cleared(text()))
         time.sleep(_SECONDS)
@@ -97,7 +98,7 @@ def _table(found: Report) -> str:
                 gang.state,
                 f"{a.cloud}/{a.region}",
                 _ranks(gang),
-                _quiet(gang),
+                _silence(gang),
                 _count(gang.step),
                 _count(gang.saved_step),
                 price,
@@ -108,10 +109,10 @@ def _table(found: Report) -> str:
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
     lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
-    told = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
-    lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in told]
-    without = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
-    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}{without}")
+    attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
+    lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
+    remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
+    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}{remark}")
     return "\n".join(lines)
 
 
@@ -158,7 +159,7 @@ def _ranks(gang: GangReport) -> str:
     return f"{gang.calling}/{gang.attempt.machines}"
 
 
-def _quiet(gang: GangReport) -> str:
+def _silence(gang: GangReport) -> str:
     return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
 
 

@@ -1,4 +1,4 @@
-"""``stepfare stock``: where a gang is likely to be had, as far as the clouds say."""
+"""Command ``stepfare stock``: ask the clouds where a gang is likely to be available."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ SCHEMA_VERSION = 1
 
 
 class StockFormat(StrEnum):
-    """How the hints are written."""
+    """Output format of the hints."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def stock(
-    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine type, as p5.48xlarge.")],
-    machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="So many at the same moment.")] = 1,
-    market: Annotated[Market, typer.Option(help="How it is bought.")] = Market.SPOT,
-    region: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this region; may be given again.")
-    ] = None,
+    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Machine type, such as p5.48xlarge.")],
+    machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="Machines wanted at the same time.")] = 1,
+    market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
+    region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "1m",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is learnt (ISO, with zone).")] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "1m",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
     output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
 ) -> ExitCode:
-    """Ask the clouds where a gang is likely to be had: placement scores of AWS, Spot advice of Google, counts of the
-    static pool and the sandbox. Azure and the neoclouds say nothing. What is learnt is kept in the price history.
+    """Ask the clouds where a gang is likely to be available.
 
-    AWS limits how many different questions an account may ask in a day.
+    Sources are the placement scores of AWS, the Spot advice of Google, and the counts of the static pool and the
+    sandbox. Azure and the neoclouds give no hints. The hints are stored in the price history. AWS limits the number of
+    different requests per account and day.
 
     \b
     stepfare stock p5.48xlarge --machines 4
@@ -65,9 +64,9 @@ def stock(
     asked = clouds_that_sell(words, machine)
     wanted = Wanted(machine, machines, market, tuple(region or ()))
     with console.progress(f"asking {', '.join(asked)}"):
-        found = stock_hints(asked, loaded, words, moment, limit.total_seconds(), wanted)
-    hints = best_first((c, hint) for c, some in found.items() if not isinstance(some, ProviderError) for hint in some)
-    errors = [one for one in found.values() if isinstance(one, ProviderError)]
+        answers = stock_hints(asked, loaded, words, moment, limit.total_seconds(), wanted)
+    hints = best_first((c, hint) for c, some in answers.items() if not isinstance(some, ProviderError) for hint in some)
+    errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), points_of(hints, wanted, moment))
     console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
     for error in errors:

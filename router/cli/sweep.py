@@ -1,4 +1,4 @@
-"""``stepfare sweep``: finds what should not exist, by tag in the clouds, in the state and in run directories."""
+"""Command ``stepfare sweep``: find orphans by tag in the clouds, in the state and in run directories."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ SCHEMA_VERSION = 1
 
 
 class SweepFormat(StrEnum):
-    """How the findings are written."""
+    """Output format of the findings."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def sweep(
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Release what is found; without it, it is only shown.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release the orphans instead of only listing them.")] = False,
     cloud: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this cloud; left out: those in use or in the clouds file."),
+        typer.Option(metavar="NAME", help="Only this cloud. Default: those in use or in the clouds file."),
     ] = None,
     state: Annotated[
         str,
-        typer.Option(metavar="ID", help="Also release what this state made: one that is lost, and only that."),
+        typer.Option(metavar="ID", help="Also release resources of this state, which must be lost."),
     ] = "",
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="Format.")] = SweepFormat.TABLE,
 ) -> ExitCode:
-    """Find orphans: machines with our tag that no attempt stands for, attempts that a crash left half made, processes
-    left in run directories, machines that are gone though the state has them. Machines of other installations are shown
-    and never touched.
+    """Find and delete orphaned resources.
+
+    Orphans are machines with our tag but without an attempt, attempts that a crash left half provisioned, and processes
+    left in run directories. Machines that have vanished although the state lists them are reported too. Machines of
+    other installations are shown and never touched.
 
     \b
     stepfare sweep
     stepfare sweep --yes
     stepfare sweep --state s0123456789 --yes
 
-    Exit code 5 when a cloud could not be asked, or something could not be released.
+    The exit code is 5 if a cloud could not be asked or something could not be released.
     """
     from router.controller.sweep import clean, look
 
@@ -69,13 +69,13 @@ def sweep(
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
-            found = _look(site, chosen, regions, state)
-            console.out(_json(found, {}) if output is SweepFormat.JSON else _text(found, {}, cleaned=False))
-            return ExitCode.PARTIAL if found.gaps else ExitCode.OK
+            result = _look(site, chosen, regions, state)
+            console.out(_json(result, {}) if output is SweepFormat.JSON else _text(result, {}, cleaned=False))
+            return ExitCode.PARTIAL if result.gaps else ExitCode.OK
         with in_turn(site, wait):
-            # Under the lock, so that what another command is making is not taken for an orphan.
-            found = look(site, chosen, regions, adopted=state)
-            results = {id(orphan): trouble for orphan, trouble in clean(site, found.orphans)}
+            # The lock keeps machines that another command is provisioning from being taken for orphans.
+            result = look(site, chosen, regions, adopted=state)
+            results = {id(orphan): trouble for orphan, trouble in clean(site, result.orphans)}
             if results:
                 site.store.audit(
                     who(),
@@ -86,8 +86,8 @@ def sweep(
                     released=len(results),
                     **({"adopted": state} if state else {}),
                 )
-        console.out(_json(found, results) if output is SweepFormat.JSON else _text(found, results, cleaned=True))
-        return ExitCode.PARTIAL if found.gaps or any(results.values()) else ExitCode.OK
+        console.out(_json(result, results) if output is SweepFormat.JSON else _text(result, results, cleaned=True))
+        return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 
 def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str) -> Sweep:
@@ -103,30 +103,30 @@ def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]
         return look(site, clouds, regions, others_work=True, adopted=state)
 
 
-def _text(found: Sweep, results: dict[int, str], *, cleaned: bool) -> str:
+def _text(result: Sweep, results: dict[int, str], *, cleaned: bool) -> str:
     rows = [
         (
             o.what,
             o.where,
             o.attempt,
-            _done(results, o) if cleaned and o.ours else "ours" if o.ours else "of another state",
+            _outcome(results, o) if cleaned and o.ours else "ours" if o.ours else "of another state",
         )
-        for o in found.orphans
+        for o in result.orphans
     ]
     lines = [columns(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
-    lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in found.lost]
-    lines += [f"could not be asked: {gap}" for gap in found.gaps]
-    if any(o.ours for o in found.orphans) and not cleaned:
+    lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in result.lost]
+    lines += [f"could not be asked: {gap}" for gap in result.gaps]
+    if any(o.ours for o in result.orphans) and not cleaned:
         lines.append("release them with `stepfare sweep --yes`")
     return "\n".join(lines)
 
 
-def _done(results: dict[int, str], orphan: object) -> str:
+def _outcome(results: dict[int, str], orphan: object) -> str:
     trouble = results.get(id(orphan))
     return "not looked at" if trouble is None else trouble or "released"
 
 
-def _json(found: Sweep, results: dict[int, str]) -> str:
+def _json(result: Sweep, results: dict[int, str]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "orphans": [
@@ -138,9 +138,9 @@ def _json(found: Sweep, results: dict[int, str]) -> str:
                 "released": results.get(id(o)) == "",
                 "trouble": results.get(id(o)) or None,
             }
-            for o in found.orphans
+            for o in result.orphans
         ],
-        "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in found.lost],
-        "gaps": list(found.gaps),
+        "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
+        "gaps": list(result.gaps),
     }
     return json.dumps(document, indent=2)

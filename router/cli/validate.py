@@ -1,4 +1,4 @@
-"""``stepfare validate``: are the files right, and what should their owners know."""
+"""Command ``stepfare validate``: check job and limits files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHORT_NOTICE = timedelta(hours=1)
 
 
 class Format(StrEnum):
-    """How the result is shown."""
+    """Output format of the result."""
 
     TABLE = "table"
     JSON = "json"
@@ -35,15 +35,15 @@ class Format(StrEnum):
 def validate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders or globs of YAML.")],
     book: Annotated[
-        str, typer.Option(help="Look names up in this book: latest, sandbox, embedded, a file, or none.")
+        str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="ISO", help="Judge deadlines at this moment.")] = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to show the result.")] = Format.TABLE,
+    now: Annotated[str | None, typer.Option(metavar="ISO", help="Moment at which deadlines are checked.")] = None,
+    output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TABLE,
 ) -> ExitCode:
     """Check job files and the limits.yaml beside them, without planning anything.
 
-    Everything that is wrong is shown at once with file, line and column. Regions, accelerators, machines and gang
-    sizes are looked up in a price book as well. Returns 2 when anything is wrong.
+    All errors are shown at once with file, line and column. Regions, accelerators, machines and gang sizes are looked
+    up in a price book as well. The exit code is 2 if there are errors.
 
     \b
     Examples:
@@ -89,7 +89,7 @@ def _check(found: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[
 
 
 def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
-    """What is allowed and probably not meant."""
+    """Yield settings that are allowed but probably mistakes."""
     for job, document in jobs:
         if job.checkpoint is None:
             what = f"{job.name} has no checkpoint: interrupted, it starts over"
@@ -113,14 +113,14 @@ def _as_line(note_: Problem) -> str:
 
 def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
     files = len({document.file for document in jobs.documents})
-    text = f"{_some(len(jobs.jobs), 'job')} in {_some(files, 'file')}"
+    text = f"{_count_noun(len(jobs.jobs), 'job')} in {_count_noun(files, 'file')}"
     if found.limits:
-        text += f", {_some(len(found.limits), 'limits file')}"
+        text += f", {_count_noun(len(found.limits), 'limits file')}"
     checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
     return f"{text}: valid ({checked})"
 
 
-def _some(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

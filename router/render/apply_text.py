@@ -1,4 +1,4 @@
-"""What `apply` shows: the gangs before it asks, and what came of them."""
+"""Text and JSON of ``apply``: the gangs before confirmation, and the results."""
 
 from __future__ import annotations
 
@@ -20,67 +20,70 @@ _NAMED = 3
 
 
 def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refused: Sequence[Refusal]) -> str:
-    """Gangs with their places, money at risk, and what speaks against it."""
+    """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
-    for errand in accepted.errands:
-        choice = errand.choices[0]
-        stands = standing(site, errand.plan, errand.order)
+    for request in accepted.errands:
+        choice = request.choices[0]
+        existing = standing(site, request.plan, request.order)
         rows.append(
             (
-                errand.order.job,
+                request.order.job,
                 choice.place,
-                when(errand.order.start),
-                dollars(errand.order.expected_usd),
-                dollars(most_at_risk(errand.choices)),
-                str(len(errand.choices) - 1),
-                stands.result.value if stands else "to be made",
+                when(request.order.start),
+                dollars(request.order.expected_usd),
+                dollars(most_at_risk(request.choices)),
+                str(len(request.choices) - 1),
+                existing.result.value if existing else "to be made",
             )
         )
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
     widths = {"JOB": 20, "PLACE": 48}
     lines = [columns(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
     if any(price.unsure for price in prices):
-        lines.append("some prices could not be refreshed: the last ones that were had are used")
+        lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
         f"{len(accepted.errands)} gangs, expected {dollars(accepted.expected_usd)}, "
         f"at risk up to {dollars(accepted.at_risk_usd)} (next places included)"
     )
-    lines += [wrapped(said) for said in _policies(accepted, site.deploy)]
+    lines += [wrapped(policy_line) for policy_line in _policies(accepted, site.deploy)]
     for job, team, references in accepted.secrets:
         given = ", ".join(f"{name} is {reference}" for name, reference in references)
         lines.append(wrapped(_printable(f"secrets of {job} (team {team}): {given}")))
     for refusal in refused:
-        whose = f"{refusal.job}: " if refusal.job else ""
-        lines.append(wrapped(f"refused: {whose}{refusal.what} ({refusal.remedy})"))
+        prefix = f"{refusal.job}: " if refusal.job else ""
+        lines.append(wrapped(f"refused: {prefix}{refusal.what} ({refusal.remedy})"))
     return "\n".join(lines)
 
 
 def _policies(accepted: Accepted, deploy: Deploy) -> list[str]:
-    """Which policy runs which jobs, and why where it is not simply the deploy file's."""
-    said: dict[str, list[str]] = {}
-    for job, found in accepted.policies.items():
+    """Return which policy runs which jobs, with the reason if it is not the deploy file's."""
+    jobs_by_policy: dict[str, list[str]] = {}
+    for job, assigned in accepted.policies.items():
         why = ""
-        if found.overridden is not None:
-            why = f", as the deploy file says (--override-policy); the quote was made for {found.overridden}"
-        elif found.quoted is not None:
-            differs = found.quoted.name != deploy.policy
+        if assigned.overridden is not None:
+            why = f", as the deploy file says (--override-policy); the quote was made for {assigned.overridden}"
+        elif assigned.quoted is not None:
+            differs = assigned.quoted.name != deploy.policy
             why = ", as its quote was made for" + (
                 f", not by {deploy.policy.value}, the deploy file's" if differs else ""
             )
-        said.setdefault(f"run by {found.policy}{why}", []).append(job)
-    return [f"{', '.join(jobs) if len(jobs) <= _NAMED else f'{len(jobs)} jobs'}: {text}" for text, jobs in said.items()]
+        jobs_by_policy.setdefault(f"run by {assigned.policy}{why}", []).append(job)
+    return [
+        f"{', '.join(jobs) if len(jobs) <= _NAMED else f'{len(jobs)} jobs'}: {text}"
+        for text, jobs in jobs_by_policy.items()
+    ]
 
 
 def _printable(text: str) -> str:
-    """The text without what a terminal would take for an order."""
+    """Return the text with unprintable characters replaced, so that a terminal cannot obey them."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
-    """One line a gang."""
+    """Return a table with one row per gang, followed by the causes of failures."""
     rows = []
     for outcome in outcomes:
-        attempt = _fresh(site, outcome)
+        attempt = _current_attempt(site, outcome)
         rows.append(
             (
                 outcome.order.job,
@@ -99,10 +102,10 @@ def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
 
 
 def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
-    """The same for programs."""
+    """Return the same as JSON."""
     rows = []
     for outcome in outcomes:
-        attempt = _fresh(site, outcome)
+        attempt = _current_attempt(site, outcome)
         rows.append(
             {
                 "job": outcome.order.job,
@@ -125,5 +128,5 @@ def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
 
 
-def _fresh(site: Site, outcome: Outcome) -> Attempt | None:
+def _current_attempt(site: Site, outcome: Outcome) -> Attempt | None:
     return None if outcome.attempt is None else site.store.attempt(outcome.attempt.id)

@@ -1,4 +1,4 @@
-"""A back-test as one HTML page without scripts, links or fonts of others: pictures, and all figures as text."""
+"""HTML page of a back-test, with charts and all figures, without external scripts, links or fonts."""
 
 from __future__ import annotations
 
@@ -29,28 +29,31 @@ _HEADER = ("policy", "mean USD", "of on-demand", "over optimum", "less", "differ
 _LEFT = {"less", "difference, 90 %"}
 
 
-def write(file: Path, judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline]) -> None:
-    """Into the file, whole or not at all; CommandError where it cannot be written."""
-    put(file, page(judged, windows, shown, runs).encode())
+def write(file: Path, scored: Judged, windows: Windows, example: Shown, runs: Sequence[Timeline]) -> None:
+    """Write the page to a file atomically. Raises CommandError if it cannot be written."""
+    put(file, page(scored, windows, example, runs).encode())
 
 
-def page(judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline]) -> str:
-    """The page."""
+def page(scored: Judged, windows: Windows, example: Shown, runs: Sequence[Timeline]) -> str:
+    """Return the page as HTML."""
     parts = []
-    if svg := backtest_plot.by_deadline(judged):
+    if svg := backtest_plot.by_deadline(scored):
         parts.append(f"<h2>Cost against deadline</h2>\n{svg}")
-        parts.append('<p class="small">Mean over windows; bars: 90 % intervals, by drawing stretches of weather.</p>')
-    if svg := backtest_plot.by_zones(judged):
+        parts.append('<p class="small">Mean over windows; bars: 90 % intervals, by resampling stretches of time.</p>')
+    if svg := backtest_plot.by_zones(scored):
         parts.append(f"<h2>Cost against number of zones</h2>\n{svg}")
         parts.append('<p class="small">Mean over windows of one job.</p>')
-    site, start_h = shown.cell.sites[shown.site], shown.start * shown.cell.sites[shown.site].series.tick_s / HOUR_S
-    parts.append(f"<h2>One run</h2>\n{backtest_plot.runs(shown, runs)}")
+    site, start_h = (
+        example.cell.sites[example.site],
+        example.start * example.cell.sites[example.site].series.tick_s / HOUR_S,
+    )
+    parts.append(f"<h2>One run</h2>\n{backtest_plot.runs(example, runs)}")
     parts.append(
-        f'<p class="small">{html.escape(title(shown.cell))}; {html.escape(site.name)}, from hour {start_h:.1f} of the '
-        f"traces: a window in which policies differ more than in four of five.</p>"
+        f'<p class="small">{html.escape(title(example.cell))}; {html.escape(site.name)}, from hour {start_h:.1f} '
+        f"of the traces: a window in which policies differ more than in four of five.</p>"
     )
     parts.append("<h2>Figures</h2>")
-    for pooled, scores in judged:
+    for pooled, scores in scored:
         rows = [_row(cells_of(score), "") for score in scores]
         least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
         blank = ("",) * 4
@@ -61,15 +64,15 @@ def page(judged: Judged, windows: Windows, shown: Shown, runs: Sequence[Timeline
         stretches = np.unique(pooled.stretch).size
         parts.append(
             f'<h3>{html.escape(title(pooled.cell))}</h3>\n<p class="small">{pooled.start.size} windows in {stretches} '
-            f"stretches of weather</p>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n"
+            f"stretches of time</p>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n"
             + "\n".join(rows)
             + "\n</tbody>\n</table>"
         )
     note = (
         f"Windows begin every {windows.every_s / HOUR_S:.4g} h. Traces are cut into {windows.blocks} blocks of time; "
         "what is learned comes from the blocks before a window's. Optimum: the least that each window could have cost, "
-        "found with its weather known. Difference: to the cheapest of the other policies on the same windows, as "
-        "a share of on-demand. Effective n: so many independent windows would be as sure. Missed: windows past their "
+        "found with its availability known. Difference: to the cheapest of the other policies on the same windows, as "
+        "a share of on-demand. Effective n: number of independent windows as informative. Missed: windows past their "
         "deadline."
     )
     body = "\n".join(["<h1>Back-test</h1>", *parts, f'<p class="small">{note}</p>'])

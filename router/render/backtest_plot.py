@@ -1,4 +1,4 @@
-"""Pictures of a back-test as SVG: cost against deadline, against zones; one window as it was played."""
+"""Charts of a back-test as SVG: cost against deadline, cost against zones, one replayed window."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _MARKS = "osD^vP*X"
 _DEMAND, _DOWN, _UP, _OPTIMUM = "#3a3a3a", "#f3f1ec", "#b9dfc9", "#777777"
 _MOST_FACETS = 6
-_MOST_STANDS = 13  # labelled one by one
-_MOST_ZONES = 16  # strips of weather
+_MOST_TICKS = 13  # labelled one by one
+_MOST_ZONES = 16  # strips of availability
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -38,7 +38,7 @@ Facet = Sequence[tuple[float, Pooled]]  # along the axis
 
 
 def check() -> None:
-    """CommandError that says what to install where nothing can draw."""
+    """Raise CommandError, which says what to install, if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -46,20 +46,20 @@ def check() -> None:
         raise console.CommandError("--html needs matplotlib, which is not installed", remedy=remedy) from None
 
 
-def by_deadline(judged: Judged) -> str:
-    """A part a job and place with several deadlines; "" without any."""
+def by_deadline(scored: Judged) -> str:
+    """Return one chart per job and place with several deadlines, or "" without any."""
     facets: dict[str, list[tuple[float, Pooled]]] = {}
-    for pooled, _ in judged:
+    for pooled, _ in scored:
         cell = pooled.cell
         at = cell.task.deadline_s / cell.task.work_s
         facets.setdefault(f"{cell.job}, {cell.place}", []).append((at, pooled))
     return _lines(facets, "deadline over work", "share of on-demand", shares=True)
 
 
-def by_zones(judged: Judged) -> str:
-    """A part a job and deadline with several numbers of zones; "" without any."""
+def by_zones(scored: Judged) -> str:
+    """Return one chart per job and deadline with several numbers of zones, or "" without any."""
     facets: dict[str, list[tuple[float, Pooled]]] = {}
-    for pooled, _ in judged:
+    for pooled, _ in scored:
         cell = pooled.cell
         ratio = cell.task.deadline_s / cell.task.work_s
         facets.setdefault(f"{cell.job}, deadline {ratio:.3g} x work", []).append((float(cell.zones), pooled))
@@ -73,7 +73,7 @@ def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) ->
     drawn = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
     shown = dict(list(drawn.items())[:_MOST_FACETS])
     if len(shown) < len(drawn):
-        console.note(f"the page shows {len(shown)} of {len(drawn)} pictures of cost against {along}")
+        console.note(f"the page shows {len(shown)} of {len(drawn)} charts of cost against {along}")
     if not shown:
         return ""
     across = min(2, len(shown))
@@ -94,18 +94,18 @@ def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) ->
 
 
 def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
-    """A line a policy."""
+    """Draw one line per policy."""
     names = list(points[0][1].played)
     spread = (points[-1][0] - points[0][0]) * 0.006
     for number, name in enumerate(names):
         x, y, low, high = [], [], [], []
         for at, pooled in points:
             usd = pooled.played[name].usd / (pooled.demand_usd if shares else 1.0)
-            found = interval(usd, pooled.stretch)
+            cost = interval(usd, pooled.stretch)
             x.append(at + spread * (number - (len(names) - 1) / 2))
-            y.append(found.mean)
-            low.append(found.mean - found.low)
-            high.append(found.high - found.mean)
+            y.append(cost.mean)
+            low.append(cost.mean - cost.low)
+            high.append(cost.high - cost.mean)
         style: dict[str, Any] = {
             "color": COLOURS[number % len(COLOURS)],
             "ls": DASHES[number // len(COLOURS) % len(DASHES)],
@@ -121,26 +121,29 @@ def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
     ax.plot([at for at, _ in points], least, color=_OPTIMUM, ls=":", lw=1.4, label="optimum")
     ax.grid(axis="y", color="#dddddd", lw=0.6)
     ax.margins(x=0.05, y=0.08)
-    stands = sorted({at for at, _ in points})
-    if len(stands) <= _MOST_STANDS:
-        ax.set_xticks(stands, [f"{at:.3g}" for at in stands])
+    ticks = sorted({at for at, _ in points})
+    if len(ticks) <= _MOST_TICKS:
+        ax.set_xticks(ticks, [f"{at:.3g}" for at in ticks])
     if not shares:
         ax.yaxis.set_major_formatter("${x:,.0f}")
 
 
-def runs(shown: Shown, timelines: Sequence[Timeline]) -> str:
-    """A strip a policy: in which zone spot ran, on demand, nothing; ticks mark launches. Below, the zones' weather."""
+def runs(example: Shown, timelines: Sequence[Timeline]) -> str:
+    """Return one strip per policy: zone of spot, on-demand, or nothing; ticks mark launches.
+
+    Below, one strip per zone shows when spot was available.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    site = shown.cell.sites[shown.site]
+    site = example.cell.sites[example.site]
     hours = site.series.tick_s / HOUR_S
     names = [zone.zone for zone in site.series.zones]
     used = [int(z) for z in dict.fromkeys(np.concatenate([t.zone for t in timelines]).tolist()) if z >= 0]
-    weather = sorted(used)[:_MOST_ZONES] or [0]
+    zones_shown = sorted(used)[:_MOST_ZONES] or [0]
     hue = {zone: COLOURS[:6][number % 6] for number, zone in enumerate(sorted(used))}
-    heights = [0.42 * len(timelines) + 0.1, 0.17 * len(weather) + 0.1]
+    heights = [0.42 * len(timelines) + 0.1, 0.17 * len(zones_shown) + 0.1]
     with mpl.rc_context({**_STYLE, "svg.hashsalt": "stepfare runs"}):
         figure = Figure(figsize=(9.8, sum(heights) + 1.5), layout="constrained")
         top, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
@@ -148,16 +151,16 @@ def runs(shown: Shown, timelines: Sequence[Timeline]) -> str:
             _strip(top, row, line, hours, hue)
         top.set_yticks(range(len(timelines)), [f"{t.policy}  ${t.usd:,.2f}" for t in timelines])
         top.set_ylim(len(timelines) - 0.5, -0.5)
-        for row, zone in enumerate(weather):
-            for begin, length in _stretches(shown.up[zone]):
+        for row, zone in enumerate(zones_shown):
+            for begin, length in _stretches(example.up[zone]):
                 below.broken_barh(
                     [(begin * hours, length * hours)], (row - 0.4, 0.8), color=hue.get(zone, _UP), alpha=0.45, lw=0
                 )
         below.set_facecolor(_DOWN)
-        below.set_yticks(range(len(weather)), [names[zone] for zone in weather], fontsize=8)
-        below.set_ylim(len(weather) - 0.5, -0.5)
-        below.set_xlabel("hours since the start; below: when spot could be had")
-        end = shown.cell.task.deadline_s / HOUR_S
+        below.set_yticks(range(len(zones_shown)), [names[zone] for zone in zones_shown], fontsize=8)
+        below.set_ylim(len(zones_shown) - 0.5, -0.5)
+        below.set_xlabel("hours since the start; below: when spot was available")
+        end = example.cell.task.deadline_s / HOUR_S
         for ax in (top, below):
             ax.axvline(end, color="#c0392b", lw=1.2)
             ax.spines["left"].set_visible(False)
@@ -186,9 +189,9 @@ def _strip(ax: Axes, row: int, line: Timeline, hours: float, hue: Mapping[int, s
     state = np.where(line.kind == ON_DEMAND, -2, np.where(line.kind == IDLE, -3, line.zone))
     edges = [0, *(np.flatnonzero(np.diff(state)) + 1).tolist(), state.size]
     for begin, after in pairwise(edges):
-        what = int(state[begin])
-        if what != -3:
-            colour = _DEMAND if what == -2 else hue[what]
+        zone = int(state[begin])
+        if zone != -3:
+            colour = _DEMAND if zone == -2 else hue[zone]
             ax.broken_barh([(begin * hours, (after - begin) * hours)], (row - 0.34, 0.68), color=colour, lw=0)
     ax.plot([0, state.size * hours], [row + 0.36] * 2, color="#bbbbbb", lw=0.6)
     at = np.flatnonzero(line.fresh) * hours
@@ -196,7 +199,7 @@ def _strip(ax: Axes, row: int, line: Timeline, hours: float, hue: Mapping[int, s
 
 
 def _stretches(up: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """Where it is true: begin and length."""
+    """Return begin and length of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], up, [False]]).astype(np.int8)))
     return [(int(a), int(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 

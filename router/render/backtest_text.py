@@ -1,4 +1,4 @@
-"""A back-test as a table for people, as JSON and as CSV for programs. Pure."""
+"""Back-test results as a table, JSON and CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIGITS = 6
 
 
 def policies() -> str:
-    """Names, what they are, and how they can be played."""
+    """Return a table of the policies: names, descriptions, and how they can be replayed."""
     rows = []
     for name, policy in POLICIES.items():
         ways = [word for word, way in (("sees", policy.sees), ("asks", policy.asks or policy.plays)) if way is not None]
@@ -47,7 +47,7 @@ def policies() -> str:
 
 
 def title(cell: Cell) -> str:
-    """Job, deadline and place of a cell, in one line."""
+    """Return job, deadline and place of a cell in one line."""
     task = cell.task
     deadline, launch = (format_duration(timedelta(seconds=s)) for s in (task.deadline_s, task.changeover_s))
     job = cell.job if cell.job.endswith(" of work") else f"{cell.job}: {task.work_s / HOUR_S:.4g}h of work"
@@ -57,32 +57,38 @@ def title(cell: Cell) -> str:
 
 
 def difference(score: Score) -> str:
-    """``-0.019 [-0.028, -0.012]``; without brackets where one stretch of weather tells nothing of others."""
-    found = score.difference
-    if found is None:
+    """Return a difference, such as ``-0.019 [-0.028, -0.012]``, without interval if there is only one stretch."""
+    gap = score.difference
+    if gap is None:
         return ""
-    if score.effective <= 1 or found.effective <= 1:
-        return f"{found.mean:+.3f} (one stretch)"
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    if score.effective <= 1 or gap.effective <= 1:
+        return f"{gap.mean:+.3f} (one stretch)"
+    return f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
 
 
 def cells_of(score: Score) -> tuple[str, ...]:
-    """A policy's row."""
+    """Return the row of a policy."""
     return (
-        score.policy, f"{score.usd:,.2f}", f"{score.share:.3f}", f"{score.over:.1%}", score.against or "",
-        difference(score), f"{score.effective:.1f}", str(score.misses),
-    )  # fmt: skip
+        score.policy,
+        f"{score.usd:,.2f}",
+        f"{score.share:.3f}",
+        f"{score.over:.1%}",
+        score.against or "",
+        difference(score),
+        f"{score.effective:.1f}",
+        str(score.misses),
+    )
 
 
-def table(judged: Judged, windows: Windows) -> str:
-    """A block a cell."""
+def table(scored: Judged, windows: Windows) -> str:
+    """Return one block of text per cell, with a legend."""
     blocks = []
-    for pooled, scores in judged:
+    for pooled, scores in scored:
         rows = [cells_of(score) for score in scores]
         least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
         rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
         rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
-        count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of weather"
+        count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
         blocks.append(f"{wrapped(title(pooled.cell))}\n{count}\n\n{columns(_HEADER, rows, _RIGHT, _WIDTHS)}")
     return "\n\n".join([*blocks, _legend(windows)])
 
@@ -91,17 +97,17 @@ def _legend(windows: Windows) -> str:
     learns = f"learned from the blocks before, {windows.blocks} in all" if windows.blocks > 1 else "nothing learned"
     return wrapped(
         "OF OD: of on-demand from the start. OVER: the least that was possible, known afterwards. DIFFERENCE: to LESS, "
-        "the cheapest of the others, on the same windows, as a share of on-demand; interval by drawing stretches. "
+        "the cheapest of the others, on the same windows, as a share of on-demand; interval by resampling stretches. "
         f"Windows every {format_duration(timedelta(seconds=windows.every_s))}; {learns}."
     )
 
 
-def as_json(judged: Judged, windows: Windows) -> str:
-    """Everything in the table, unrounded."""
+def as_json(scored: Judged, windows: Windows) -> str:
+    """Return everything in the table, unrounded, as JSON."""
     content = {
         "blocks": windows.blocks,
         "every_s": windows.every_s,
-        "cells": [_cell(pooled, scores) for pooled, scores in judged],
+        "cells": [_cell(pooled, scores) for pooled, scores in scored],
     }
     return json.dumps(content, indent=2)
 
@@ -124,33 +130,61 @@ def _cell(pooled: Pooled, scores: Sequence[Score]) -> dict[str, Any]:
 def _task(cell: Cell) -> dict[str, Any]:
     task = cell.task
     return {
-        "job": cell.job, "place": cell.place, "zones": cell.zones, "work_h": task.work_s / HOUR_S,
-        "deadline_h": task.deadline_s / HOUR_S, "changeover_h": task.changeover_s / HOUR_S, "machines": task.size,
+        "job": cell.job,
+        "place": cell.place,
+        "zones": cell.zones,
+        "work_h": task.work_s / HOUR_S,
+        "deadline_h": task.deadline_s / HOUR_S,
+        "changeover_h": task.changeover_s / HOUR_S,
+        "machines": task.size,
         "checkpoint_gb": cell.move.checkpoint_gb,
-    }  # fmt: skip
+    }
 
 
 def _policy(score: Score) -> dict[str, Any]:
-    found = score.difference
+    gap = score.difference
     return {
-        "policy": score.policy, "mean_usd": score.usd, "of_on_demand": score.share, "over_optimum": score.over,
+        "policy": score.policy,
+        "mean_usd": score.usd,
+        "of_on_demand": score.share,
+        "over_optimum": score.over,
         "less": score.against,
-        "difference": None if found is None else {
-            "mean": found.mean, "low": found.low, "high": found.high, "level": 0.9,
+        "difference": None
+        if gap is None
+        else {
+            "mean": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            "level": 0.9,
         },
-        "effective_n": score.effective, "misses": score.misses, "spot_h": score.spot_h,
-        "on_demand_h": score.on_demand_h, "launches": score.launches,
-    }  # fmt: skip
+        "effective_n": score.effective,
+        "misses": score.misses,
+        "spot_h": score.spot_h,
+        "on_demand_h": score.on_demand_h,
+        "launches": score.launches,
+    }
 
 
 def rows(pools: Sequence[Pooled]) -> str:
-    """CSV: a row a window and policy, hours counted from the begin of the traces or of the window."""
+    """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     header = (
-        "site", "block", "start_h", "policy", "cost_usd", "on_demand_usd", "optimum_usd", "egress_usd",
-        "probes_usd", "spot_h", "on_demand_h", "finish_h", "launches", "late",
-    )  # fmt: skip
+        "site",
+        "block",
+        "start_h",
+        "policy",
+        "cost_usd",
+        "on_demand_usd",
+        "optimum_usd",
+        "egress_usd",
+        "probes_usd",
+        "spot_h",
+        "on_demand_h",
+        "finish_h",
+        "launches",
+        "late",
+    )
     for number, pooled in enumerate(pools):
         task = _task(pooled.cell)
         if not number:

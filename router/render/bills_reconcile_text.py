@@ -1,4 +1,4 @@
-"""Planned, metered and invoiced, for people and for programs. Pure."""
+"""Reconciliation of planned, metered and invoiced costs as a table, CSV and JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MILLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was asked: the month, as of when, which money, by what, at which rates."""
+    """Query of a reconciliation: month, time, cost basis, grouping and exchange rates."""
 
     month: Month
     now: datetime
@@ -48,49 +48,49 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """All that is written."""
+    """Contents of the report: the query and all results."""
 
-    told: Told
+    query: Told
     outcome: Outcome
     groups: tuple[Variance, ...]
     month: tuple[Variance, ...]
     findings: tuple[Finding, ...]
 
 
-def as_table(shown: Shown, most: int) -> str:
-    """For people, 80 columns."""
-    told = shown.told
-    lines = [f"{told.month} as of {stamp(told.now)}, {told.basis} cost"]
-    lines += _reach(shown.outcome)
+def as_table(view: Shown, most: int) -> str:
+    """Return the report as text of 80 columns, with at most ``most`` rows without counterpart."""
+    query = view.query
+    lines = [f"{query.month} as of {stamp(query.now)}, {query.basis} cost"]
+    lines += _coverage(view.outcome)
     lines += [
-        f"{name} at {rate.rate} {rate.into} of {rate.as_of}, {plain(rate.source)}" for name, rate in told.rates.items()
+        f"{name} at {rate.rate} {rate.into} of {rate.as_of}, {plain(rate.source)}" for name, rate in query.rates.items()
     ]
-    if shown.outcome.levels:
+    if view.outcome.levels:
         rows = [
-            (_LEVELS[each.level], f"{each.rows:,}", money(each.amount), each.currency) for each in shown.outcome.levels
+            (_LEVELS[each.level], f"{each.rows:,}", money(each.amount), each.currency) for each in view.outcome.levels
         ]
         lines += ["", columns(("BILL ROWS MATCHED BY", "ROWS", "AMOUNT", ""), rows, frozenset({"ROWS", "AMOUNT"}), {})]
-    lines += ["", *_bridges(shown)]
-    lines += _alone("ON A BILL, NOT METERED", shown.outcome.unmatched, most)
-    lines += _alone("METERED, NOT ON A BILL", shown.outcome.unbilled, most)
-    if shown.findings:
-        lines += ["", "FINDINGS", *(wrapped(_finding(each), "  ") for each in shown.findings)]
+    lines += ["", *_bridges(view)]
+    lines += _unmatched_rows("ON A BILL, NOT METERED", view.outcome.unmatched, most)
+    lines += _unmatched_rows("METERED, NOT ON A BILL", view.outcome.unbilled, most)
+    if view.findings:
+        lines += ["", "FINDINGS", *(wrapped(_finding(each), "  ") for each in view.findings)]
     else:
         lines += ["", "no findings"]
     return "\n".join(lines)
 
 
-def _reach(outcome: Outcome) -> Iterator[str]:
+def _coverage(outcome: Outcome) -> Iterator[str]:
     for each in outcome.reaches:
-        whose = " ".join(plain(word) for word in (each.cloud, each.account) if word) or "unnamed account"
-        yield f"bills of {whose} through {stamp(each.through)}"
+        account = " ".join(plain(word) for word in (each.cloud, each.account) if word) or "unnamed account"
+        yield f"bills of {account} through {stamp(each.through)}"
     for currency, share in outcome.estimated.items():
         yield f"{currency}: {percent(share)} of what was spent is estimated"
 
 
-def _bridges(shown: Shown) -> Iterator[str]:
-    header = (",".join(shown.told.by).upper(), "PLANNED", "METERED", "ACTUAL", "INVOICED", "")
-    every = [*((_named(each.group), each) for each in shown.groups), *(("all", each) for each in shown.month)]
+def _bridges(view: Shown) -> Iterator[str]:
+    header = (",".join(view.query.by).upper(), "PLANNED", "METERED", "ACTUAL", "INVOICED", "")
+    every = [*((_named(each.group), each) for each in view.groups), *(("all", each) for each in view.month)]
     rows = [
         (name, money(each.planned), money(each.metered), money(each.actual), money(each.invoiced), each.currency)
         for name, each in every
@@ -109,20 +109,20 @@ def _bridges(shown: Shown) -> Iterator[str]:
 
 
 def _why(variance: Variance) -> str:
-    said = []
+    reasons = []
     for bucket in Bucket:
         if amount := variance.buckets.get(bucket):
             kinds = [(kind, part) for (of, kind), part in variance.kinds.items() if of is bucket]
             parts = "" if not kinds else f" ({', '.join(f'{kind} {signed(part)}' for kind, part in kinds)})"
-            said.append(
+            reasons.append(
                 f"{bucket.value} {signed(amount)}{parts if len(kinds) > 1 else f' ({kinds[0][0]})' if kinds else ''}"
             )
     if variance.unpriced:
-        said.append(f"{variance.unpriced} without a known price")
-    return ", ".join(said)
+        reasons.append(f"{variance.unpriced} without a known price")
+    return ", ".join(reasons)
 
 
-def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
+def _unmatched_rows(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
     if not found:
         return
     yield ""
@@ -147,17 +147,19 @@ def _alone(title: str, found: Sequence[Alone], most: int) -> Iterator[str]:
 
 
 def _things(found: Sequence[Alone]) -> list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]]:
-    """One for each thing, with its rows: of a machine there is one for each hour or day; the dearest first, before them
-    those whose price nobody knows."""
+    """Return one entry per billed thing, with its rows, because a machine has a row for each hour or day.
+
+    Things without a known price come first, then the dearest.
+    """
     groups: dict[tuple[tuple[str, str, str], str, bool], list[Alone]] = {}
     for each in found:
         words = (each.what, _thing(each), _named((each.team, each.job)))
         groups.setdefault((words, each.currency, each.amount is None), []).append(each)
-    made: list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]] = [
+    summed: list[tuple[tuple[str, str, str], Decimal | None, list[Alone]]] = [
         (words, None if unknown else exact_sum(each.amount for each in rows if each.amount is not None), rows)
         for (words, _, unknown), rows in groups.items()
     ]
-    return sorted(made, key=lambda one: (one[1] is not None, -abs(one[1] or Decimal(0)), one[0]))
+    return sorted(summed, key=lambda one: (one[1] is not None, -abs(one[1] or Decimal(0)), one[0]))
 
 
 def _thing(each: Alone) -> str:
@@ -171,8 +173,8 @@ def _finding(each: Finding) -> str:
     return f"{each.kind.value}: {plain(each.where)}:{amount} {each.why}".rstrip()
 
 
-def as_csv(shown: Shown) -> str:
-    """A row for each group and currency, exact; text cannot be a formula of a spreadsheet."""
+def as_csv(view: Shown) -> str:
+    """Return CSV with one row per group and currency, exact; text cannot act as a spreadsheet formula."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     amounts = (
@@ -182,36 +184,36 @@ def as_csv(shown: Shown) -> str:
         "timing",
         "invoiced",
     )
-    writer.writerow(["month", *shown.told.by, "currency", *amounts, "metered", "unpriced"])
-    for each in shown.groups:
+    writer.writerow(["month", *view.query.by, "currency", *amounts, "metered", "unpriced"])
+    for each in view.groups:
         named = [harmless(UNALLOCATED if word is None else word) for word in each.group]
-        record = _record(each, shown.told.by)
+        record = _record(each, view.query.by)
         sums = [record[name] for name in amounts]
-        writer.writerow([str(shown.told.month), *named, each.currency, *sums, record["metered"], each.unpriced])
+        writer.writerow([str(view.query.month), *named, each.currency, *sums, record["metered"], each.unpriced])
     return text.getvalue()
 
 
-def as_json(shown: Shown) -> str:
-    """Everything; amounts are exact text, null is unknown."""
-    told, outcome = shown.told, shown.outcome
+def as_json(view: Shown) -> str:
+    """Return everything as JSON; amounts are exact text, null is unknown."""
+    query, outcome = view.query, view.outcome
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
-        "month": str(told.month),
-        "as_of": told.now.isoformat(),
-        "basis": told.basis,
-        "by": list(told.by),
-        "rates": {name: asdict(rate) for name, rate in told.rates.items()},
+        "month": str(query.month),
+        "as_of": query.now.isoformat(),
+        "basis": query.basis,
+        "by": list(query.by),
+        "rates": {name: asdict(rate) for name, rate in query.rates.items()},
         "bills_through": [asdict(each) for each in outcome.reaches],
         "estimated": {name: None if share is None else float(share) for name, share in outcome.estimated.items()},
         "levels": [asdict(each) for each in outcome.levels],
-        "groups": [_record(each, told.by) for each in shown.groups],
-        "total": [_record(each, ()) for each in shown.month],
+        "groups": [_record(each, query.by) for each in view.groups],
+        "total": [_record(each, ()) for each in view.month],
         "bill_prices": [asdict(each) for each in outcome.compared],
         "on_a_bill_not_metered": [asdict(each) for each in outcome.unmatched],
         "metered_not_on_a_bill": [asdict(each) for each in outcome.unbilled],
-        "findings": [asdict(each) for each in shown.findings],
+        "findings": [asdict(each) for each in view.findings],
     }
-    return json.dumps(record, indent=2, default=_plainly, ensure_ascii=False)
+    return json.dumps(record, indent=2, default=_encode, ensure_ascii=False)
 
 
 def _record(each: Variance, by: Sequence[str]) -> dict[str, Any]:
@@ -231,7 +233,7 @@ def _record(each: Variance, by: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _plainly(value: object) -> object:
+def _encode(value: object) -> object:
     if isinstance(value, Decimal):
         return exact(value)
     if isinstance(value, datetime):
@@ -240,24 +242,24 @@ def _plainly(value: object) -> object:
 
 
 def exact(amount: Decimal) -> str:
-    """All its digits, no more: ``12.5``."""
+    """Return an amount with all its digits and no more, such as ``12.5``."""
     text = f"{amount:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
 
 
 def money(amount: Decimal) -> str:
-    """``1,234.56``."""
+    """Return an amount such as ``1,234.56``."""
     return f"{amount:,.2f}"
 
 
 def signed(amount: Decimal) -> str:
-    """``+12.50``."""
+    """Return a signed amount such as ``+12.50``."""
     return f"{amount:+,.2f}"
 
 
 def percent(share: Fraction | None) -> str:
-    """``2.1 %``."""
+    """Return a share such as ``2.1 %``."""
     return "an unknown part" if share is None else f"{round(share * _MILLE) / 10:.1f} %"
 
 

@@ -1,4 +1,4 @@
-"""Bills and what is wrong with them, for people: rows of tables, lines, one spelling of money. Pure."""
+"""Bills and their gaps as text: tables, lines, amounts. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from router.showback.focus.rules import RULES
 _WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
 _RIGHT = frozenset({"ROWS", "BILLED"})
 _ID = "bill-"
-# Of an id, in tables; any four that are enough to tell it will do for a command.
+# Digits of an id in tables; commands accept any prefix of four or more that is unique.
 _DIGITS = 8
 
 
 def plain(text: str) -> str:
-    """Of a bill, with nothing in it that a terminal would obey."""
+    """Return text of a bill with unprintable characters replaced, so that a terminal cannot obey them."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def money(text: str | None) -> str:
-    """``1,234.56`` to the hundredth; nothing where nothing is known."""
+    """Return an amount such as ``1,234.56``, rounded to hundredths; empty if it is unknown."""
     return "" if text is None else f"{Decimal(text):,.2f}"
 
 
 def period(bill: Bill) -> str:
-    """``2026-11`` for a month, else the day it begins."""
+    """Return the billing period: ``2026-11`` for a month, else the day it begins."""
     if bill.start is None:
         return ""
     month = bill.start[8:] == "01T00:00:00Z" and bill.end is not None and bill.end[8:] == "01T00:00:00Z"
@@ -38,7 +38,7 @@ def period(bill: Bill) -> str:
 
 
 def table(standings: list[Standing]) -> str:
-    """A line for each bill and currency."""
+    """Return a table with one row per bill and currency."""
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
         (
@@ -49,7 +49,7 @@ def table(standings: list[Standing]) -> str:
             str(s.bill.rows),
             money(sums["BilledCost"]),
             currency,
-            _by(s),
+            _replacement(s),
         )
         for s in standings
         for currency, sums in s.bill.sums.items()
@@ -61,35 +61,35 @@ def _short(identity: str) -> str:
     return identity.removeprefix(_ID)[:_DIGITS]
 
 
-def _by(standing: Standing) -> str:
+def _replacement(standing: Standing) -> str:
     return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
 
 
 def whose(bill: Bill) -> str:
-    """``AWS, 111122223333, 2026-11``: whose bill, and of when."""
+    """Return issuer, account and period of a bill, such as ``AWS, 111122223333, 2026-11``."""
     words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", period(bill))
     return ", ".join(plain(word) for word in words if word)
 
 
 def fall_lines(before: Bill, after: Bill, found: tuple[Fall, ...]) -> Iterator[str]:
-    """That rows and sums of a bill are lower than those of the one before it, with both figures."""
+    """Yield a line with both figures for each count or sum that is lower than in the bill before."""
     for each in found:
         if each.what == "rows":
             yield f"{whose(after)}: rows fall from {before.rows:,} to {after.rows:,}"
         else:
             kind = each.what.removesuffix("Cost").lower()
-            said = f"{kind} cost falls from {money(each.before)} to {money(each.after)} {plain(each.currency)}"
-            yield f"{whose(after)}: {said}".rstrip()
+            change = f"{kind} cost falls from {money(each.before)} to {money(each.after)} {plain(each.currency)}"
+            yield f"{whose(after)}: {change}".rstrip()
 
 
 def sums_of(bill: Bill) -> str:
-    """``220 rows, 9,282.35 USD billed``."""
-    said = [f"{money(sums['BilledCost']) or 'unknown'} {plain(code)} billed" for code, sums in bill.sums.items()]
-    return ", ".join([f"{bill.rows:,} rows", *said])
+    """Return rows and billed costs, such as ``220 rows, 9,282.35 USD billed``."""
+    amounts = [f"{money(sums['BilledCost']) or 'unknown'} {plain(code)} billed" for code, sums in bill.sums.items()]
+    return ", ".join([f"{bill.rows:,} rows", *amounts])
 
 
 def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
-    """One of each kind of gap, with how often it is there; columns that a file need not have in one line."""
+    """Yield one line per kind of gap with its count; absent optional columns share one line."""
     for name in dict.fromkeys(gap.file for gap in gaps):
         of_file = [gap for gap in gaps if gap.file == name]
         yield f"{plain(name)}:"
@@ -100,22 +100,32 @@ def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
             if gap.rule != "absent-column":
                 finding = Finding(gap.rule, gap.column, gap.row, gap.line, gap.value)
                 what = finding.what if gap.rule in RULES else gap.rule
-                often = "" if gap.row is None else f" ({_often(gap)})"
+                often = "" if gap.row is None else f" ({_count(gap)})"
                 yield wrapped(f"{plain(gap.column)} {what}{often}", "  ")
 
 
-def _often(gap: Gap) -> str:
+def _count(gap: Gap) -> str:
     place = f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
     return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
 
 
 def as_record(standing: Standing) -> dict[str, Any]:
-    """For JSON."""
+    """Return the record of a bill for JSON."""
     bill, delivery = standing.bill, standing.delivery
     return {
-        "id": bill.id, "issuer": bill.issuer, "account": bill.account, "period_start": bill.start,
-        "period_end": bill.end, "label": bill.label, "rows": bill.rows, "sums": bill.sums,
-        "data_through": bill.data_through, "imported_at": delivery.imported_at, "delivery": delivery.number,
-        "replaces": standing.replaces, "replaced_by": standing.replaced_by, "stands": standing.stands,
+        "id": bill.id,
+        "issuer": bill.issuer,
+        "account": bill.account,
+        "period_start": bill.start,
+        "period_end": bill.end,
+        "label": bill.label,
+        "rows": bill.rows,
+        "sums": bill.sums,
+        "data_through": bill.data_through,
+        "imported_at": delivery.imported_at,
+        "delivery": delivery.number,
+        "replaces": standing.replaces,
+        "replaced_by": standing.replaced_by,
+        "stands": standing.stands,
         "removed": None if standing.removed is None else asdict(standing.removed),
-    }  # fmt: skip
+    }

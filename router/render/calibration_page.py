@@ -1,4 +1,4 @@
-"""Whether quotes held, as one HTML page: reliability diagrams, histograms, tables."""
+"""HTML page of the calibration of quotes: reliability diagrams, histograms, tables."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ pre { font-size: 12px; overflow-x: auto }
 _ABOUT = """<h1>Calibration of quotes</h1>
 <p>A quote that said "at most this, with 80 %" should hold in 80 of 100 cases: a line on the diagonal. Below it quotes
 promise too much, above it they are wider than they need be. Ties count in part. Bars: how often outcomes fell in each
-tenth of their quotes; all should reach the dashed line. eff: as many independent outcomes would be as sure. Width: the
+tenth of their quotes; all should reach the dashed line. eff: number of independent outcomes as informative. Width: the
 middle 80 % of the median quote; loss: continuous ranked probability score; both as shares of the mean outcome.</p>"""
 
 
 def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[str, Sequence[Judged]]) -> str:
-    """``shown``: the rows of each diagram, by what they were judged on; ``all_rows``: those of the tables."""
+    """Return the page.
+
+    ``shown`` holds the rows of each diagram by data set, ``all_rows`` those of the tables.
+    """
     parts = [f"<h2>On {html.escape(where)}</h2>\n{picture(rows)}" for where, rows in shown.items() if rows]
     parts += [
         f"<h2>Table: {html.escape(where)}</h2>\n<pre>{html.escape(as_table(rows))}</pre>"
@@ -35,7 +38,7 @@ def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[st
 
 
 def picture(rows: Sequence[Judged]) -> str:
-    """A diagram for each of what was quoted, side by side, with the histograms below and a legend."""
+    """Return one diagram per quoted quantity, side by side, with histograms below and a legend."""
     whats = list(dict.fromkeys(row.what for row in rows))
     names = list(dict.fromkeys(row.name for row in rows))
     colour = {name: svg.COLOURS[i % len(svg.COLOURS)] for i, name in enumerate(names)}
@@ -43,16 +46,16 @@ def picture(rows: Sequence[Judged]) -> str:
     high = _TOP + _SIDE + 60 + len(names) * (_BARS + 26)
     drawn = []
     for column, what in enumerate(whats):
-        of = [row for row in rows if row.what == what]
-        drawn.append(_diagram(_LEFT + column * (_SIDE + _GAP), what, of, colour))
-        for line, row in enumerate(of):
+        rows_of_quantity = [row for row in rows if row.what == what]
+        drawn.append(_diagram(_LEFT + column * (_SIDE + _GAP), what, rows_of_quantity, colour))
+        for line, row in enumerate(rows_of_quantity):
             drawn.append(_bars(_LEFT + column * (_SIDE + _GAP), _TOP + _SIDE + 62 + line * (_BARS + 26), row, colour))
     x = len(whats) * (_SIDE + _GAP) + 10
     for i, name in enumerate(names):
         y = _TOP + 14 + 20 * i
         drawn.append(f'<line x1="{x}" x2="{x + 22}" y1="{y}" y2="{y}" stroke="{colour[name]}" stroke-width="2.5"/>')
         drawn.append(svg.text(x + 28, y + 4, name))
-    return svg.picture("Whether quotes held", wide, high, drawn, alone=True)
+    return svg.picture("Calibration of quotes", wide, high, drawn, alone=True)
 
 
 def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str]) -> str:

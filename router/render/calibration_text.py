@@ -1,4 +1,4 @@
-"""Whether quotes held, as text and as CSV."""
+"""Calibration of quotes as text and CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from router.spot.availability.calibration import LEVELS, Judged
 
 
 def as_table(rows: Sequence[Judged]) -> str:
-    """A line a kind of quote: at each level the share that held with its 90 % interval; then how sharp they were."""
+    """Return one line per kind of quote.
+
+    It shows for each level the share that held with its 90 % interval, then the sharpness of the quotes.
+    """
     size = max((len(row.name) for row in rows), default=0)
     head = f"{'':{size}}  {'of':6} {'n':>6} {'eff':>5}  "
     head += "".join(f"{f'{level:.0%} held':20}" for level in LEVELS) + f"{'width':>7}{'loss':>7}"
@@ -27,7 +30,7 @@ def _line(row: Judged, size: int) -> str:
 
 
 def as_csv(rows: Sequence[Judged]) -> str:
-    """The same, a row a kind of quote and level."""
+    """Return the same as CSV, one row per kind of quote and level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(

@@ -1,4 +1,4 @@
-"""Explanations as text of 80 columns. Pure: a plan in, one string out."""
+"""Explanations of plans as text of 80 columns. Pure functions from a plan to a string."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _DROPPED = {
 
 
 def plan_text(plan: Plan) -> str:
-    """Per job the reason in a sentence or two, then limits."""
-    parts = [_short(plan, job) for job in plan.jobs]
+    """Return the reason of each placement in a sentence or two, followed by the limits."""
+    parts = [_summary(plan, job) for job in plan.jobs]
     if plan.shadow_prices:
         lines = ["What more of a limit would bring over the plan:"]
         lines += [wrapped(f"{worth_of(price)}: {price.limit}", "  ") for price in plan.shadow_prices]
@@ -37,21 +37,21 @@ def plan_text(plan: Plan) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _short(plan: Plan, job: JobSummary) -> str:
+def _summary(plan: Plan, job: JobSummary) -> str:
     place = main_place(plan.lines, job.job)
     if place is None:
-        left = next(u for u in plan.unplaced if u.job == job.job)
-        return wrapped(f"{job.job}: left out: {left.reason}")
+        unplaced = next(u for u in plan.unplaced if u.job == job.job)
+        return wrapped(f"{job.job}: left out: {unplaced.reason}")
     text = f"{job.job}: {place}, {dollars(job.cost_usd)}"
     if job.runner_up is not None:
-        text += f"; {_against(job, job.runner_up)}"
-    dear = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
-    if dear:
-        text += "; " + ", ".join(f"its {c.rule} costs {dollars(c.saving_usd)}" for c in dear)
+        text += f"; {_compare(job, job.runner_up)}"
+    costly_rules = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
+    if costly_rules:
+        text += "; " + ", ".join(f"its {c.rule} costs {dollars(c.saving_usd)}" for c in costly_rules)
     return wrapped(text)
 
 
-def _against(job: JobSummary, second: Alternative) -> str:
+def _compare(job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
     name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
     if more.nanos < 0:
@@ -60,8 +60,11 @@ def _against(job: JobSummary, second: Alternative) -> str:
 
 
 def job_text(plan: Plan, name: str, quoted: str = "") -> str:
-    """Why here; the runner-up; alternatives; what rules cost; what was dropped; what to doubt. ``quoted``: what a
-    quote says of the same."""
+    """Return the full explanation of one job.
+
+    It covers the placement, the runner-up, alternatives, costs of rules, rejected offers and doubts. ``quoted`` is the
+    comparison with a quote.
+    """
     job = next(j for j in plan.jobs if j.job == name)
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
@@ -86,13 +89,13 @@ def job_text(plan: Plan, name: str, quoted: str = "") -> str:
 def _result(plan: Plan, job: JobSummary) -> str:
     head = [f"{job.job} (team {job.team})"]
     if job.finish is None:
-        left = next(u for u in plan.unplaced if u.job == job.job)
-        head.append(wrapped(f"left out: {left.reason}", "  "))
+        unplaced = next(u for u in plan.unplaced if u.job == job.job)
+        head.append(wrapped(f"left out: {unplaced.reason}", "  "))
         head += [
             wrapped(
                 f"it would fit with {r.change}: {r.detail}" + (f" ({dollars(r.cost_usd)})" if r.cost_usd else ""), "  "
             )
-            for r in left.relaxations
+            for r in unplaced.relaxations
         ]
         return "\n".join(head)
     head.append(f"  {job.steps:,} steps for {dollars(job.cost_usd)}, {small_dollars(job.usd_per_step)} $/step")
@@ -104,7 +107,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     else:
         head.append(f"  until about {stamp(job.finish)}, no deadline")
     if job.runner_up is not None:
-        head.append(wrapped(_against(job, job.runner_up), "  "))
+        head.append(wrapped(_compare(job, job.runner_up), "  "))
     return "\n".join(head)
 
 

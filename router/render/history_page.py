@@ -1,4 +1,4 @@
-"""The HTML page around a picture of prices."""
+"""HTML page around a chart of prices."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ th, td { text-align: left; padding: 0.2em 0.8em 0.2em 0; border-bottom: 1px soli
 """
 
 
-def page(shown: Shown, svg: str) -> str:
-    """One file without scripts, links or fonts of others: the picture, and its figures as text."""
+def page(view: Shown, svg: str) -> str:
+    """Return a page with the chart and its figures as text, without external scripts, links or fonts."""
     header = ("place", "machine", "market", "last", "lowest", "highest", "mean", "stock", "source")
-    rows = [(place(s), s.instance_type, s.market.value, *cells(s), s.source) for s in shown.series]
+    rows = [(place(s), s.instance_type, s.market.value, *cells(s), s.source) for s in view.series]
     head = "".join(f"<th>{name}</th>" for name in header)
     body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    title = f"Price history, {stamp(shown.since)} to {stamp(shown.until)}"
+    title = f"Price history, {stamp(view.since)} to {stamp(view.until)}"
     picture = svg[svg.index("<svg") :]
     return document(
         title,

@@ -1,4 +1,4 @@
-"""Price history as a picture: prices as steps, stock as strips below them. PNG, or HTML that needs nothing else."""
+"""Chart of the price history, prices as steps and stock as strips below, as PNG or self-contained HTML."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "text.parse_math": False,  # a name may hold dollar signs
-    "svg.hashsalt": "stepfare",  # the same picture, the same bytes
+    "svg.hashsalt": "stepfare",  # makes the bytes reproducible
 }
 
 
 def check(file: Path) -> None:
-    """Refuses another suffix (InvalidInputError) and says what to install where nothing can draw (CommandError)."""
+    """Raise InvalidInputError for an unknown suffix, and CommandError if matplotlib is missing."""
     if file.suffix.lower() not in {".png", ".html"}:
         raise InvalidInputError.single(
             f"{file.name} is neither .png nor .html", field="--plot", remedy="name a .png or an .html file"
@@ -52,7 +52,7 @@ def check(file: Path) -> None:
 
 
 def draw(file: Path, folder: Path, shown: Shown) -> None:
-    """The first series of ``shown`` into the file, whole or not at all."""
+    """Plot the first series of ``shown`` into the file, which is written atomically."""
     drawable = [s for s in shown.series if s.last is not None or s.observations]
     if not drawable:
         console.note(f"{file.name} is not written: these series have neither a price nor stock")
@@ -72,14 +72,14 @@ def draw(file: Path, folder: Path, shown: Shown) -> None:
 
 
 def make_figure(folder: Path, shown: Shown) -> Figure:
-    """Prices on top; below, where stock was observed, a strip a series."""
+    """Return a figure with prices on top and, where stock was observed, one strip per series below."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    which = _only(shown.series)
-    steps = price_steps(folder, which, shown.since, shown.until)
-    begin = _first(shown, steps, bucketed(folder, which, shown.since, shown.until, STRIP))
-    stock = bucketed(folder, which, begin, shown.until, STRIP)
+    selection = _select_series(shown.series)
+    steps = price_steps(folder, selection, shown.since, shown.until)
+    begin = _start(shown, steps, bucketed(folder, selection, shown.since, shown.until, STRIP))
+    stock = bucketed(folder, selection, begin, shown.until, STRIP)
     shown = replace(shown, since=begin)
     watched = [s for s in shown.series if s.observations]
     priced = [s for s in shown.series if s.last is not None]
@@ -98,7 +98,7 @@ def make_figure(folder: Path, shown: Shown) -> Figure:
     return figure
 
 
-def _only(series: Sequence[SeriesStats]) -> Selection:
+def _select_series(series: Sequence[SeriesStats]) -> Selection:
     return Selection(
         clouds=tuple(sorted({s.cloud for s in series})),
         regions=tuple(sorted({f"{s.cloud}/{s.region}" for s in series})),
@@ -111,7 +111,7 @@ def _prices(ax: Axes, shown: Shown, series: Sequence[SeriesStats], steps: Mappin
     for s in series:
         times: Any = [at for at, _ in steps[s.name]] + [shown.until]
         dollars = [price.dollars() for _, price in steps[s.name]]
-        colour, dash = _look(shown, s.name)
+        colour, dash = _line_style(shown, s.name)
         ax.step(
             times, [*dollars, dollars[-1]], where="post", color=colour, ls=dash, lw=1.4, label=_label(s, shown.series)
         )
@@ -127,7 +127,7 @@ def _stock(
     from matplotlib import colormaps
     from matplotlib.dates import date2num
 
-    # Orange through white to blue would suggest a middle that matters; one hue from pale to dark does not.
+    # A single hue from pale to dark is used, because a diverging scale would suggest a meaningful middle.
     shades = colormaps["Blues"].with_extremes(bad="#d8d5ce")
     rows = [[float("nan") if share is None else share for share in shares[s.name]] for s in series]
     extent = (date2num(shown.since), date2num(shown.until), len(series) - 0.5, -0.5)  # type: ignore[no-untyped-call]
@@ -135,7 +135,7 @@ def _stock(
     ax.set_yticks(range(len(series)), [_label(s, shown.series) for s in series])
     for tick, s in zip(ax.yaxis.get_major_ticks(), series, strict=True):
         tick.tick1line.set(
-            markersize=9, markeredgewidth=4, markeredgecolor=_look(shown, s.name)[0], visible=s.last is not None
+            markersize=9, markeredgewidth=4, markeredgecolor=_line_style(shown, s.name)[0], visible=s.last is not None
         )
     for row in range(1, len(series)):
         ax.axhline(row - 0.5, color="white", lw=2)
@@ -144,14 +144,14 @@ def _stock(
     bar.set_label("found machines\n(grey: nobody looked)")
 
 
-def _first(shown: Shown, steps: Mapping[SeriesName, Sequence[Step]], stock: Mapping[SeriesName, Bucketed]) -> datetime:
-    """Where the picture begins: where the earliest series does."""
+def _start(shown: Shown, steps: Mapping[SeriesName, Sequence[Step]], stock: Mapping[SeriesName, Bucketed]) -> datetime:
+    """Return the start of the chart, which is that of the earliest series."""
     length = shown.until - shown.since
-    begins = [taken[0][0] for taken in steps.values()]
+    begins = [series_steps[0][0] for series_steps in steps.values()]
     begins += [
-        shown.since + length * min(i for i, share in enumerate(course.available) if share is not None) / STRIP
-        for course in stock.values()
-        if any(share is not None for share in course.available)
+        shown.since + length * min(i for i, share in enumerate(buckets.available) if share is not None) / STRIP
+        for buckets in stock.values()
+        if any(share is not None for share in buckets.available)
     ]
     first = min(begins, default=shown.since)
     return first if first < shown.until else shown.since
@@ -173,7 +173,7 @@ def _time_axis(ax: Axes, shown: Shown) -> None:
     ax.set_xlabel("UTC")
 
 
-def _look(shown: Shown, name: SeriesName) -> tuple[str, str]:
+def _line_style(shown: Shown, name: SeriesName) -> tuple[str, str]:
     index = [s.name for s in shown.series].index(name)
     return COLOURS[index % len(COLOURS)], DASHES[index // 2 % len(DASHES)]
 
@@ -183,18 +183,18 @@ def _parts(series: SeriesStats) -> tuple[str, str, str, str]:
 
 
 def _shared(series: Sequence[SeriesStats]) -> list[bool]:
-    """Which of place, machine, market, source are the same in all."""
+    """Return which of place, machine, market and source all series share."""
     return [len(set(values)) == 1 for values in zip(*map(_parts, series), strict=True)]
 
 
 def _common(series: Sequence[SeriesStats]) -> str:
-    """What all series share, as a title."""
+    """Return the values that all series share, as a title."""
     parts = [part for part, same in zip(_parts(series[0]), _shared(series), strict=True) if same and part]
     return textwrap.fill(", ".join(parts), 90)
 
 
 def _label(s: SeriesStats, among: Sequence[SeriesStats]) -> str:
-    """What tells a series from the others."""
+    """Return the values that tell a series from the others."""
     parts = [part for part, same in zip(_parts(s), _shared(among), strict=True) if not same and part]
     return ", ".join(parts) or place(s)
 

@@ -1,4 +1,4 @@
-"""Series of a price history as text: a table of 80 columns, a wide one, JSON, CSV. Pure: values in, one string out."""
+"""Series of a price history as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LEAST = {"MACHINE": 11, "PLACE": 14}
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The series to show, between two moments, and their course for the lines of blocks."""
+    """Series to show between two moments; ``trends`` holds the bucketed values for sparklines."""
 
     since: datetime
     until: datetime
     series: tuple[SeriesStats, ...]
-    course: Mapping[SeriesName, Bucketed]
+    trends: Mapping[SeriesName, Bucketed]
 
 
 def table(shown: Shown) -> str:
-    """At most 80 columns wide."""
+    """Return a table of at most 80 columns, with a legend."""
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
@@ -45,7 +45,7 @@ def table(shown: Shown) -> str:
             _price(s.mean),
             str(s.changes) if s.points else "",
             _share(s.available),
-            _course(shown, s),
+            _trend(shown, s),
         )
         for s in shown.series
     ]
@@ -56,15 +56,27 @@ def table(shown: Shown) -> str:
     ]
     if len(places) < len(rows):
         legend.append("a place with two rows has prices from two sources, -o wide names them")
-    return "\n".join([columns(header, rows, _RIGHT, _room(header, rows)), "", *legend]) + "\n"
+    return "\n".join([columns(header, rows, _RIGHT, _column_widths(header, rows)), "", *legend]) + "\n"
 
 
 def wide(shown: Shown) -> str:
-    """Everything, as wide as it needs to be."""
+    """Return a table of all fields, as wide as needed."""
     header = (
-        "PLACE", "MACHINE", "MARKET", "LAST", "SAID AT", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "LOOKS", "SCORE",
-        "COURSE", "SOURCE",
-    )  # fmt: skip
+        "PLACE",
+        "MACHINE",
+        "MARKET",
+        "LAST",
+        "SAID AT",
+        "LOW",
+        "HIGH",
+        "MEAN",
+        "MOVES",
+        "STOCK",
+        "LOOKS",
+        "SCORE",
+        "COURSE",
+        "SOURCE",
+    )
     rows = [
         (
             place(s),
@@ -79,7 +91,7 @@ def wide(shown: Shown) -> str:
             _share(s.available),
             str(s.observations) if s.observations else "",
             "" if s.score is None else f"{s.score:.2f}",
-            _course(shown, s),
+            _trend(shown, s),
             s.source,
         )
         for s in shown.series
@@ -88,7 +100,7 @@ def wide(shown: Shown) -> str:
 
 
 def as_json(shown: Shown) -> str:
-    """One object with ``schema_version``, the stretch of time and the series."""
+    """Return a JSON object with ``schema_version``, the period and the series."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "since": shown.since.isoformat(),
@@ -99,7 +111,7 @@ def as_json(shown: Shown) -> str:
 
 
 def as_csv(shown: Shown) -> str:
-    """A header and a row a series, the fields of the JSON records; unknown is blank."""
+    """Return CSV with one row per series and the fields of the JSON records; unknown values are blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -108,13 +120,27 @@ def as_csv(shown: Shown) -> str:
 
 
 FIELDS = (
-    "cloud", "region", "zone", "instance_type", "market", "source", "last_usd_per_hour", "last_at", "min_usd_per_hour",
-    "max_usd_per_hour", "mean_usd_per_hour", "changes", "points", "available", "observations", "score",
-)  # fmt: skip
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "source",
+    "last_usd_per_hour",
+    "last_at",
+    "min_usd_per_hour",
+    "max_usd_per_hour",
+    "mean_usd_per_hour",
+    "changes",
+    "points",
+    "available",
+    "observations",
+    "score",
+)
 
 
 def record(series: SeriesStats) -> dict[str, str | int | float | None]:
-    """One series as JSON and CSV carry it: money as exact decimal strings (the mean to the nano-dollar)."""
+    """Return the record of a series for JSON and CSV; money is an exact decimal string, the mean to the nano-dollar."""
 
     def exact(price: UsdPerHour | None) -> str | None:
         return None if price is None else str(price)
@@ -140,13 +166,13 @@ def record(series: SeriesStats) -> dict[str, str | int | float | None]:
 
 
 def place(series: SeriesStats) -> str:
-    """``aws/us-east-1a``: the zone where it says its region, else both."""
+    """Return a place such as ``aws/us-east-1a``: the zone if its name contains the region, else both."""
     zone = series.zone or series.region
     return f"{series.cloud}/{zone if zone.startswith(series.region) else f'{series.region}/{zone}'}"
 
 
 def cells(series: SeriesStats) -> tuple[str, str, str, str, str]:
-    """Last, lowest, highest and mean price, and the stock, for people."""
+    """Return last, lowest, highest and mean price, and the stock, as text."""
     prices = (series.last, series.least, series.most, series.mean)
     last, least, most, mean = (_price(price) for price in prices)
     return last, least, most, mean, _share(series.available)
@@ -160,18 +186,18 @@ def _share(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
 
-def _course(shown: Shown, series: SeriesStats) -> str:
-    """The price over time; the stock where there is no price."""
-    course = shown.course.get(series.name)
-    if course is None:
+def _trend(shown: Shown, series: SeriesStats) -> str:
+    """Return a sparkline of the price over time, or of the stock if there is no price."""
+    trend = shown.trends.get(series.name)
+    if trend is None:
         return ""
     if series.last is None:
-        return sparkline(course.available)
-    return sparkline([None if price is None else price.dollars() for price in course.prices])
+        return sparkline(trend.available)
+    return sparkline([None if price is None else price.dollars() for price in trend.prices])
 
 
-def _room(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
-    """How wide machine and place may be, so that the table keeps to its width."""
+def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Return the widths of machine and place with which the table keeps to its width."""
     sizes = {name: max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(header)}
     for name, least in _LEAST.items():
         over = sum(sizes.values()) + len(sizes) - 1 - WIDTH

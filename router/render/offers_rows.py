@@ -1,4 +1,4 @@
-"""What ``stepfare offers`` shows: which offers, in which order, as which cells. Pure."""
+"""Selection, order and records of the offers that ``stepfare offers`` shows. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pricing.places import Market
 
 
 class SortKey(StrEnum):
-    """What offers are sorted by, cheapest first."""
+    """Sort key of offers, cheapest first."""
 
     ACCELERATOR_HOUR = "accelerator-hour"
     HOUR = "hour"
@@ -26,7 +26,7 @@ class SortKey(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Which offers to show; an empty tuple or None lets all pass."""
+    """Filters of offers; an empty tuple or None lets all pass."""
 
     clouds: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class ShownOffer:
-    """An offer with what is worked out from its machine and today's date."""
+    """An offer with values computed from its machine and today's date."""
 
     offer: Offer
     machine: Machine
@@ -48,7 +48,7 @@ class ShownOffer:
 
     @property
     def age(self) -> str:
-        """``3d``; ``<=368d`` where the date is "on or after"; ``?`` undated."""
+        """Return the age: ``3d``, ``<=368d`` if the date is "on or after", ``?`` if undated."""
         if self.age_days is None:
             return "?"
         return f"{'<=' if self.offer.not_before else ''}{self.age_days}d"
@@ -56,7 +56,7 @@ class ShownOffer:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """``rows`` are shown; ``matching`` offers pass the filters; ``too_old`` fail only the maximum age."""
+    """Selected offers: ``rows`` to show, the number ``matching`` the filters, and the number only ``too_old``."""
 
     rows: tuple[ShownOffer, ...]
     matching: int
@@ -64,18 +64,19 @@ class Selected:
 
 
 def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: int = 0) -> Selected:
-    """The offers that pass, cheapest first (ties by key): the first ``rows`` of them, or all for 0.
+    """Return the offers that pass the filters, cheapest first (ties by key): the first ``rows``, or all for 0.
 
-    An undated offer fails any maximum age; "on or after" is counted from that day, so never as too young.
+    An undated offer fails any maximum age. The age of an "on or after" date is counted from that day, so it is never
+    too low.
     """
-    passes = None if replace(filters, max_age=None) == Filters() else _Passes(book, filters)
+    passes = None if replace(filters, max_age=None) == Filters() else _OfferFilter(book, filters)
     machines = {(m.cloud, m.instance_type): m for m in book.machines}
     oldest = None if filters.max_age is None else today - filters.max_age
     by_hour = sort is SortKey.HOUR
     divided = cache(divide_half_even)
-    kept: list[tuple[int, Offer]] = []
+    matches: list[tuple[int, Offer]] = []
     too_old = 0
-    for offer in book.offers:  # 150,000 of them: whatever depends on less than the offer is looked up
+    for offer in book.offers:  # with 150,000 offers, values that depend on less than the offer are looked up
         if passes is not None and not passes(offer):
             continue
         if oldest is not None and (offer.as_of is None or offer.as_of < oldest):
@@ -83,20 +84,20 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
             continue
         nanos = offer.usd_per_hour.nanos
         count = machines[(offer.cloud, offer.instance_type)].accelerator_count
-        kept.append((nanos if by_hour else divided(nanos, count), offer))
-    # Offers of a book are in the order of their keys, and both ways of sorting keep that order among equals.
-    cheapest = heapq.nsmallest(rows, kept, key=itemgetter(0)) if rows else sorted(kept, key=itemgetter(0))
-    shown = tuple(_shown(offer, machines[(offer.cloud, offer.instance_type)], today) for _, offer in cheapest)
-    return Selected(shown, len(kept), too_old)
+        matches.append((nanos if by_hour else divided(nanos, count), offer))
+    # Offers of a book are ordered by key, and both ways of sorting are stable.
+    cheapest = heapq.nsmallest(rows, matches, key=itemgetter(0)) if rows else sorted(matches, key=itemgetter(0))
+    shown = tuple(_build_row(offer, machines[(offer.cloud, offer.instance_type)], today) for _, offer in cheapest)
+    return Selected(shown, len(matches), too_old)
 
 
-def _shown(offer: Offer, machine: Machine, today: date) -> ShownOffer:
+def _build_row(offer: Offer, machine: Machine, today: date) -> ShownOffer:
     per_accelerator = UsdPerHour(divide_half_even(offer.usd_per_hour.nanos, machine.accelerator_count))
     return ShownOffer(offer, machine, per_accelerator, offer.age_days(today))
 
 
-class _Passes:
-    """Whether an offer passes the filters; asked once for each place and machine type, not for each offer."""
+class _OfferFilter:
+    """Filter of offers that evaluates regions and machine types once, not for each offer."""
 
     def __init__(self, book: PriceBook, filters: Filters) -> None:
         self._filters = filters
@@ -104,13 +105,14 @@ class _Passes:
         self._regions = {
             (r.id.cloud, r.id.region)
             for r in book.regions
-            if _among(filters.clouds, r.id.cloud)
+            if _matches_any(filters.clouds, r.id.cloud)
             and (not regions or r.id.region.lower() in regions or str(r.id).lower() in regions)
         }
         self._machines = {
             (m.cloud, m.instance_type)
             for m in book.machines
-            if _among(filters.accelerators, m.accelerator) and _among(filters.instance_types, m.instance_type)
+            if _matches_any(filters.accelerators, m.accelerator)
+            and _matches_any(filters.instance_types, m.instance_type)
         }
 
     def __call__(self, offer: Offer) -> bool:
@@ -123,13 +125,13 @@ class _Passes:
         )
 
 
-def _among(wanted: Iterable[str], name: str) -> bool:
+def _matches_any(wanted: Iterable[str], name: str) -> bool:
     wanted = [w.lower() for w in wanted]
     return not wanted or name.lower() in wanted
 
 
 def unknown_names(book: PriceBook, filters: Filters) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """Filter values that the book has never heard of: (option, value, known values)."""
+    """Return the filter values that the book does not know, as (option, value, known values)."""
     known = {
         "cloud": (filters.clouds, {r.id.cloud for r in book.regions}),
         "region": (filters.regions, {name for r in book.regions for name in (r.id.region, str(r.id))}),
@@ -145,19 +147,19 @@ def unknown_names(book: PriceBook, filters: Filters) -> tuple[tuple[str, str, tu
 
 
 def cents(price: UsdPerHour) -> str:
-    """A price for people: four decimals below ten dollars, two above; json and csv carry exact figures."""
+    """Return a price with four decimals below ten dollars and two above; json and csv carry exact figures."""
     step = 100_000 if price.nanos < 10_000_000_000 else 10_000_000
     rounded = divide_half_even(price.nanos, step)
     return f"{rounded / 10_000:.4f}" if step == 100_000 else f"{rounded / 100:.2f}"
 
 
 def sources_of(shown: Sequence[ShownOffer]) -> tuple[str, ...]:
-    """The distinct sources in order of appearance; the table refers to them by number."""
+    """Return the distinct sources in order of appearance; the table refers to them by number."""
     return tuple(dict.fromkeys(s.offer.source for s in shown))
 
 
 def record(shown: ShownOffer) -> dict[str, str | int | float | bool | None]:
-    """One offer as JSON and CSV carry it: money as exact decimal strings, unknown as null."""
+    """Return the record of an offer for JSON and CSV; money is an exact decimal string, unknown values are null."""
     offer, machine = shown.offer, shown.machine
     return {
         "cloud": offer.cloud,

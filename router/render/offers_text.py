@@ -1,4 +1,4 @@
-"""Offers as text: a table of 80 columns, a wide one, JSON, CSV. Pure: values in, one string out."""
+"""Offers as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from router.render.offers_rows import ShownOffer, cents, record, sources_of
 WIDTH = 80
 SCHEMA_VERSION = 1
 _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
-# Which columns give way when a row is too wide, and how narrow they may become.
+# Columns that shrink when a row is too wide, with their least width.
 _SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
 
 
 def table(shown: Sequence[ShownOffer]) -> str:
-    """At most 80 columns wide; sources are numbered below, weak prices carry ``~``."""
+    """Return a table of at most 80 columns; sources are numbered below, weak prices carry ``~``."""
     sources = sources_of(shown)
     number = {source: str(i) for i, source in enumerate(sources, start=1)}
     rows = [
@@ -43,7 +43,7 @@ def table(shown: Sequence[ShownOffer]) -> str:
 
 
 def wide(shown: Sequence[ShownOffer]) -> str:
-    """Everything on one line an offer, as wide as it needs to be."""
+    """Return a table of all fields, as wide as needed."""
     rows = [
         {
             "PLACE": _place(s),
@@ -66,7 +66,7 @@ def wide(shown: Sequence[ShownOffer]) -> str:
 
 
 def as_json(shown: Sequence[ShownOffer], book: PriceBook, now: datetime) -> str:
-    """One object with ``schema_version``, the book's name and the offers."""
+    """Return a JSON object with ``schema_version``, the book's digest and the offers."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
@@ -77,7 +77,7 @@ def as_json(shown: Sequence[ShownOffer], book: PriceBook, now: datetime) -> str:
 
 
 def as_csv(shown: Sequence[ShownOffer]) -> str:
-    """A header and a row an offer, the fields of the JSON records; unknown is blank."""
+    """Return CSV with one row per offer and the fields of the JSON records; unknown values are blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, RECORD_FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -87,10 +87,26 @@ def as_csv(shown: Sequence[ShownOffer]) -> str:
 
 
 RECORD_FIELDS = (
-    "cloud", "region", "zone", "instance_type", "market", "accelerator", "accelerator_count", "usd_per_hour",
-    "usd_per_accelerator_hour", "as_of", "not_before", "age_days", "source", "price_basis",
-    "interruption_band", "interruptions_per_hour", "machines_cap", "provisionable", "weak",
-)  # fmt: skip
+    "cloud",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "accelerator",
+    "accelerator_count",
+    "usd_per_hour",
+    "usd_per_accelerator_hour",
+    "as_of",
+    "not_before",
+    "age_days",
+    "source",
+    "price_basis",
+    "interruption_band",
+    "interruptions_per_hour",
+    "machines_cap",
+    "provisionable",
+    "weak",
+)
 
 
 def _place(shown: ShownOffer) -> str:
@@ -99,7 +115,7 @@ def _place(shown: ShownOffer) -> str:
 
 
 def _numbered(number: int, source: str) -> list[str]:
-    """``[1] source``, wrapped to the table's width."""
+    """Return ``[1] source``, wrapped to the width of the table."""
     head = f"[{number}] "
     return textwrap.wrap(source, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 
@@ -118,6 +134,6 @@ def _lines(rows: Sequence[dict[str, str]], limit: int | None) -> list[str]:
 
 
 def _cell(name: str, text: str, width: int) -> str:
-    if len(text) > width:  # sizes and numbers are at the end of names, what all share at the front
+    if len(text) > width:  # names share their beginning, and differ in sizes and numbers at the end
         text = f"…{text[len(text) - width + 1 :]}"
     return text.rjust(width) if name in {"$/GPU-H", "$/H", "AGE", "SRC", "CAP"} else text.ljust(width)

@@ -1,4 +1,4 @@
-"""A plan as text: a table of 80 columns, a wide one with every line and move. Pure: a plan in, one string out."""
+"""Plans as a table of 80 columns, or a wide table with every line and move. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIXED = "this plan mixes a made-up cloud (sandbox) with real ones: its total is 
 
 
 def table(plan: Plan) -> str:
-    """One row a job, what was left out and how it could be placed, the limits that cost money."""
+    """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
     rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     parts = [_head(plan)]
@@ -31,11 +31,23 @@ def table(plan: Plan) -> str:
 
 
 def wide(plan: Plan) -> str:
-    """Every line and move, as wide as it needs to be."""
+    """Return every line and move, as wide as needed."""
     header = (
-        "JOB", "KIND", "WHERE", "MACHINE", "N", "BUY", "START", "END", "BILLED H",
-        "$/H", "STEPS", "$/STEP", "COST", "PRICED",
-    )  # fmt: skip
+        "JOB",
+        "KIND",
+        "WHERE",
+        "MACHINE",
+        "N",
+        "BUY",
+        "START",
+        "END",
+        "BILLED H",
+        "$/H",
+        "STEPS",
+        "$/STEP",
+        "COST",
+        "PRICED",
+    )
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
     parts = [_head(plan), columns(header, rows, right, {})]
@@ -79,11 +91,21 @@ def _wide_row(line: Line) -> tuple[str, ...]:
     share = "" if line.share >= 1 else f" {line.share:.0%}"
     count = str(line.machines) + ("?" if line.capacity else "")
     return (
-        line.job, line.kind + share, where, line.instance_type, count, line.market,
-        stamp(line.start), stamp(line.end), f"{float(line.hours):.2f}",
-        dollars(Usd(line.usd_per_hour.nanos)), f"{line.steps:,}",
-        small_dollars(line.usd_per_step), ("~" if line.weak else "") + dollars(line.cost_usd), line.price_as_of,
-    )  # fmt: skip
+        line.job,
+        line.kind + share,
+        where,
+        line.instance_type,
+        count,
+        line.market,
+        stamp(line.start),
+        stamp(line.end),
+        f"{float(line.hours):.2f}",
+        dollars(Usd(line.usd_per_hour.nanos)),
+        f"{line.steps:,}",
+        small_dollars(line.usd_per_step),
+        ("~" if line.weak else "") + dollars(line.cost_usd),
+        line.price_as_of,
+    )
 
 
 def _head(plan: Plan) -> str:
@@ -121,13 +143,13 @@ def _totals(plan: Plan) -> str:
 
 
 def _cut_short(plan: Plan) -> str:
-    """What was not finished, and why; a plan of an earlier version names no phases."""
-    late = [cut.phase for cut in plan.cuts if cut.by == "time"]
-    much = [cut.phase for cut in plan.cuts if cut.by == "work"]
+    """Return the phases that were cut short, and why; a plan of an earlier version names no phases."""
+    out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
+    out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
     words = ""
     if plan.time_limit_hit:
-        words += f"; the time limit cut short: {', '.join(late) or 'the search'}"
-    return words + (f"; stopped at a count of rounds or nodes: {', '.join(much)}" if much else "")
+        words += f"; the time limit cut short: {', '.join(out_of_time) or 'the search'}"
+    return words + (f"; stopped at a count of rounds or nodes: {', '.join(out_of_work)}" if out_of_work else "")
 
 
 def _footnotes(plan: Plan) -> list[str]:
@@ -147,7 +169,7 @@ def _footnotes(plan: Plan) -> list[str]:
 
 
 def _unbounded(plan: Plan, mark: str = "") -> list[str]:
-    """Say in one sentence which machines the plan counts on without knowing how many there are."""
+    """Return a sentence on machines that the plan counts on without knowing how many there are."""
     lines = [line for line in plan.lines if line.capacity]
     if not lines:
         return []
@@ -160,12 +182,15 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
 
 
 def _reserved(plan: Plan) -> list[str]:
-    """A line a reservation in use: it adds nothing to the total, and what is known of its own price."""
-    found: dict[str, list[Line]] = {}
+    """Return a line per reservation in use, which adds nothing to the total, with what is known of its price."""
+    lines_by_source: dict[str, list[Line]] = {}
     for line in plan.lines:
         if line.reservation_cost:
-            found.setdefault(line.price_source, []).append(line)
-    return [wrapped(f"{name}: nothing more to pay; {_price_of(lines)}", "  ").lstrip() for name, lines in found.items()]
+            lines_by_source.setdefault(line.price_source, []).append(line)
+    return [
+        wrapped(f"{name}: nothing more to pay; {_price_of(lines)}", "  ").lstrip()
+        for name, lines in lines_by_source.items()
+    ]
 
 
 def _price_of(lines: Sequence[Line]) -> str:
@@ -204,7 +229,7 @@ def _limits(plan: Plan) -> list[str]:
 
 
 def worth_of(price: ShadowPrice) -> str:
-    """What more of a limit would bring, in words: jobs first, then money."""
+    """Return what more of a limit would bring, in words: jobs first, then money."""
     unit = price.unit.removesuffix("s")
     if price.basis == "lp_estimate":
         return f"{dollars(price.usd_per_unit)} a {unit} by an LP estimate, not solved again"

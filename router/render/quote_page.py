@@ -1,4 +1,4 @@
-"""Quotes as one HTML page without scripts, links or fonts of others. Pure."""
+"""HTML page of quotes without external scripts, links or fonts. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pre { font-size: 13px; overflow-x: auto; background: #f6f5f2; padding: 1em }
 
 
 def page(quotes: Sequence[tuple[str, Quote]]) -> str:
-    """One section a quote, with its id."""
+    """Return a page with one section per quote, with its id."""
     title = "Quote" if len(quotes) == 1 else f"{len(quotes)} quotes"
     return document(title, _STYLE, "\n".join(_section(name, q) for name, q in quotes))
 
@@ -29,10 +29,10 @@ def _section(name: str, q: Quote) -> str:
         (
             "How the cost is spread",
             cost_histogram(q),
-            f"{q.draws} made-up courses; the ends are the 2.5 % and 97.5 % points.",
+            f"{q.draws} simulated scenarios; the ends are the 2.5 % and 97.5 % points.",
         ),
         ("What other deadlines cost", price_curve(q), f"The knee is {KNEE_RULE}."),
-        ("One typical run", timeline(q), "The made-up course whose cost is nearest to the median. Blue is spot."),
+        ("One typical run", timeline(q), "The simulated scenario whose cost is nearest to the median. Blue is spot."),
     ]
     drawn = "\n".join(f"<h3>{t}</h3>\n{svg}\n<p>{html.escape(words)}</p>" for t, svg, words in pictures if svg)
     return f"""<h2>{html.escape(q.job)}</h2>

@@ -1,4 +1,4 @@
-"""Pictures of a quote: how its cost is spread, what other deadlines cost, one run. Pure."""
+"""Charts of a quote: distribution of its cost, cost against deadline, one run. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 44
 _BARS = 24
 _ROW = 22
-_NAMES, _NAME = 250, 38  # room for the names of rows, and letters that fit in
+_NAMES, _NAME = 250, 38  # width of row names, in pixels and in letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Axes:
 
 
 def cost_histogram(q: Quote) -> str:
-    """The distribution of the cost between its 2.5 % and 97.5 % quantiles; "" where it has no end."""
+    """Return the distribution of the cost between its 2.5 % and 97.5 % quantiles, or "" if one is infinite."""
     known = [level.dollars() for level in q.usd_levels if level is not None]
     if len(known) < len(LEVELS):
         return ""
@@ -55,7 +55,7 @@ def cost_histogram(q: Quote) -> str:
 
 
 def price_curve(q: Quote) -> str:
-    """Cost against deadline, the knee and the deadline asked for marked."""
+    """Return cost against deadline, with the knee and the requested deadline marked."""
     points = [
         (p, usd.dollars(), p.p90.dollars())
         for p in q.curve
@@ -84,7 +84,7 @@ def price_curve(q: Quote) -> str:
 
 
 def timeline(q: Quote) -> str:
-    """Where one typical run is, over time."""
+    """Return the places of one typical run over time."""
     if not q.run:
         return ""
     rows = list(dict.fromkeys((leg.where, leg.market) for leg in q.run))
@@ -110,7 +110,7 @@ def timeline(q: Quote) -> str:
 
 
 def _below(levels: Sequence[float], value: float) -> float:
-    """The share below a value, linear between the levels."""
+    """Return the share below a value, linear between the levels."""
     if value <= levels[0]:
         return LEVELS[0] if value == levels[0] else 0.0
     for i in range(1, len(levels)):
@@ -145,7 +145,7 @@ def _mark(axes: _Axes, value: float, words: str) -> str:
 
 
 def _round_steps(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between, about so many."""
+    """Return round numbers between two values, about ``about`` of them."""
     rough = max((high - low) / about, 1e-9)
     power = 10 ** math.floor(math.log10(rough))
     step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)

@@ -1,6 +1,6 @@
-"""Quotes as text: the answer in the first line, then what it rests on; a table; one line for a ticket. Pure.
+"""Quotes as text with the answer in the first line, as a table, or as one line for a ticket. Pure functions.
 
-The first figure is what is expected: the parts add up to it, quotes are compared by it, and plans say it too.
+The first figure is the expected cost: its parts add up to it, quotes are compared by it, and plans show it too.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from router.quotes.quote import BudgetQuote, Other, Quote, Refused
 from router.render.tables import MARKETS, columns, dollars, small_dollars, stamp, wrapped
 
 _ENDLESS = "no end in sight"
-_LEAST_SURE = 0.9995  # above this a share is not told apart from one
+_LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"
 _PLACES = 6
 
 
 def text(answer: Quote | BudgetQuote, name: str) -> str:
-    """For the owner of the job."""
+    """Return the full text for the owner of the job."""
     return _budget(answer) if isinstance(answer, BudgetQuote) else _quote(answer, name)
 
 
 def line(answer: Quote | BudgetQuote, name: str) -> str:
-    """One line for a ticket."""
+    """Return one line for a ticket."""
     if isinstance(answer, BudgetQuote):
         steps = ", ".join(f"{r.steps:,} at {r.confidence:.0%}" for r in answer.reaches)
         return f"{answer.job} by {stamp(answer.deadline)} for {dollars(answer.budget)}: steps {steps}"
@@ -38,7 +38,7 @@ def line(answer: Quote | BudgetQuote, name: str) -> str:
 
 
 def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
-    """A row a job, and what all of them cost."""
+    """Return a table with one row per job, and the total."""
     budgets = [(n, a) for n, a in answers if isinstance(a, BudgetQuote)]
     quotes = [(n, a) for n, a in answers if isinstance(a, Quote)]
     parts = []
@@ -48,8 +48,8 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
             (
                 q.job,
                 f"{q.deadline:%d %H:%M}",
-                _bare(q.usd.mean),
-                _bare(q.usd.p90),
+                _amount(q.usd.mean),
+                _amount(q.usd.p90),
                 sure(q),
                 f"{q.spot_share:.0%}",
                 f"{q.knee.deadline:%d %H:%M}" if q.knee else "",
@@ -64,15 +64,15 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
         parts.append(f"{len(quotes)} jobs, expected {dollars(known)}{more}; dollars, days and times of UTC")
     if budgets:
         names = ("JOB", "BY", *(f"STEPS AT {r.confidence:.0%}" for r in budgets[0][1].reaches), "LEFT")
-        told = [
+        budget_rows = [
             (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
         ]
-        parts.append(columns(names, told, frozenset(names[2:]), {"JOB": 30}))
+        parts.append(columns(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
     return "\n\n".join(parts) + "\n"
 
 
 def refusal(r: Refused) -> Problem:
-    """Why there is no quote, and what would do."""
+    """Return why there is no quote, and what would help."""
     what, remedy = r.what, r.remedy
     if r.earliest is not None:
         what += f"; at the earliest {stamp(r.earliest)}, for about {money(r.earliest_usd)} on {r.earliest_on}"
@@ -82,18 +82,18 @@ def refusal(r: Refused) -> Problem:
 
 
 def money(amount: Usd | None) -> str:
-    """``$1,234.56``."""
+    """Return an amount such as ``$1,234.56``, or words if it has no upper bound."""
     return _ENDLESS if amount is None else dollars(amount)
 
 
 def sure(q: Quote) -> str:
-    """The probability of being on time; as many draws as there were cannot tell it from certainty: at least."""
+    """Return the probability of being on time, or a lower bound if the draws cannot tell it from certainty."""
     if q.on_time >= _LEAST_SURE:
         return f">{int(q.on_time_low * 1000) / 10:g}%"
     return f"{q.on_time:.1%}" if q.on_time > 0.9 else f"{q.on_time:.0%}"
 
 
-def _bare(amount: Usd | None) -> str:
+def _amount(amount: Usd | None) -> str:
     return "-" if amount is None else dollars(amount).removeprefix("$")
 
 
@@ -103,37 +103,44 @@ def _quote(q: Quote, name: str) -> str:
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
     parts = [
         wrapped(head),
-        "\n".join([
-            f"  half       {money(q.usd.p50)}: half of the cases cost no more",
-            *_planned(q),
-            f"  done       {finish}",
-            f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand" if _has_sure(q) else
-            f"  earliest   {stamp(q.earliest)} if spot is never lost",
-            f"  a step     {small_dollars(q.usd_per_step) or '-'} dollars" + (
-                f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
-            f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
-            wrapped(f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} made-up courses); "
-                    f"the job asks for {q.confidence:.1%}", "", 80),
-        ]),
+        "\n".join(
+            [
+                f"  half       {money(q.usd.p50)}: half of the cases cost no more",
+                *_planned(q),
+                f"  done       {finish}",
+                f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand"
+                if _has_on_demand(q)
+                else f"  earliest   {stamp(q.earliest)} if spot is never lost",
+                f"  a step     {small_dollars(q.usd_per_step) or '-'} dollars"
+                + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
+                f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
+                wrapped(
+                    f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} simulated scenarios); "
+                    f"the job asks for {q.confidence:.1%}",
+                    "",
+                    80,
+                ),
+            ]
+        ),
         _drivers(q),
         _curve(q),
         _others(q.alternatives, q),
         _places(q),
         _conditions(q.conditions),
-        wrapped(f"run by {q.run_policy}: what is quoted is what `apply` has run") if q.run_policy else "",
+        wrapped(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
         f"valid until {stamp(q.valid_until)}" + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def _planned(q: Quote) -> list[str]:
-    """The figure of a plan, where it is another one."""
+    """Return a line with the cost of a plan if it differs from the expected cost."""
     if q.plan_usd is None or q.plan_usd == q.usd.mean:
         return []
     return [f"  a plan     {money(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
 
 
-def _has_sure(q: Quote) -> bool:
+def _has_on_demand(q: Quote) -> bool:
     return any(p.market != "spot" for p in q.places)
 
 
@@ -156,8 +163,8 @@ def _curve(q: Quote) -> str:
         (
             stamp(p.deadline),
             f"{p.hours:,.1f}",
-            _bare(p.mean if q.has_means else p.p50),
-            _bare(p.p90),
+            _amount(p.mean if q.has_means else p.p50),
+            _amount(p.p90),
             f"{p.on_time:.0%}",
             "knee" if p.knee else "",
         )
@@ -173,7 +180,7 @@ def _others(others: Sequence[Other], q: Quote) -> str:
     than = q.usd.mean if q.has_means else q.usd.p50
     costs = [o.mean if q.has_means else o.p50 for o in others]
     rows = [
-        (o.change, _bare(cost), _bare(o.p90), f"{o.on_time:.0%}", _more(cost, than))
+        (o.change, _amount(cost), _amount(o.p90), f"{o.on_time:.0%}", _more(cost, than))
         for o, cost in zip(others, costs, strict=True)
     ]
     header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
@@ -206,8 +213,8 @@ def _places(q: Quote | BudgetQuote) -> str:
     return "\n".join(lines)
 
 
-def _conditions(said: Sequence[str]) -> str:
-    return "\n".join(["HOLDS IF", *(wrapped(words, "  ") for words in said)])
+def _conditions(conditions: Sequence[str]) -> str:
+    return "\n".join(["HOLDS IF", *(wrapped(words, "  ") for words in conditions)])
 
 
 def _budget(b: BudgetQuote) -> str:
@@ -217,7 +224,7 @@ def _budget(b: BudgetQuote) -> str:
         f"{b.job} for {dollars(b.budget)} by {stamp(b.deadline)}: {mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
     )
     rows = [
-        (f"{r.confidence:.0%} sure", f"{r.steps:,}", _bare(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
+        (f"{r.confidence:.0%} sure", f"{r.steps:,}", _amount(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
         for r in b.reaches
     ]
     header = ("", "STEPS", "MEDIAN COST", "OF THE JOB")

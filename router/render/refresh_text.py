@@ -1,4 +1,4 @@
-"""What a refresh did, for people and as JSON. Pure."""
+"""Report of a price refresh as text and JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 5
 
 
 def as_text(report: RefreshReport) -> str:
-    """A row a cloud; below it what failed, what was left out and why, what an account would add."""
+    """Return one row per cloud, followed by failures, omitted rows with reasons, and what an account would add."""
     rows = [
         (
             cloud.cloud,
@@ -35,7 +35,7 @@ def as_text(report: RefreshReport) -> str:
     header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
     right = frozenset(header) - {"CLOUD", ""}
     parts = [columns(header, rows, right, {}) + "\n"] if rows else []
-    parts += [text for cloud in report.clouds if (text := _below(cloud, stored=report.stored_for(cloud.cloud)))]
+    parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
     parts += [wrapped(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
 
@@ -44,7 +44,7 @@ def _number(count: int) -> str:
     return str(count) if count else ""
 
 
-def _below(cloud: CloudReport, *, stored: bool) -> str:
+def _details(cloud: CloudReport, *, stored: bool) -> str:
     lines: list[str] = []
     lines += _failures(cloud.failures)
     if cloud.counts.kept and cloud.failures and stored:
@@ -64,7 +64,7 @@ def _below(cloud: CloudReport, *, stored: bool) -> str:
 
 
 def _failures(failures: tuple[Failure, ...]) -> list[str]:
-    """The same failure of many regions is one line."""
+    """Return the failures as lines; the same failure of many regions is one line."""
     groups: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
         region = failure.where.partition("/")[2]
@@ -99,7 +99,7 @@ def _end(report: RefreshReport) -> str:
 
 
 def as_json(report: RefreshReport) -> str:
-    """All of it; every failure, dropped reason and held-back row."""
+    """Return the whole report as JSON, with every failure, dropped reason and held-back row."""
     first = report.books[0]
     document = {
         "schema_version": SCHEMA_VERSION,

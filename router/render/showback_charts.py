@@ -1,4 +1,4 @@
-"""Pictures of a report: day by day, by group, waste, and why it changed. Pure; numbers stand beside them in tables."""
+"""Charts of a showback report: costs by day and group, waste, reasons of change. Pure; tables hold the numbers."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _ROW, _NAMES, _MOST, _LETTERS = 22, 200, 12, 28
 
 
 def by_day(report: Report, currency: str) -> str:
-    """What was spent a day; empty for fewer than two days."""
+    """Return the costs by day; empty for fewer than two days."""
     rows = [row for row in report.section("days").records() if row["currency"] == currency]
     basis = _basis(report)
     points = [(row["day"], row[basis]) for row in rows]
-    known = [(day, float(cost)) for day, cost in points if isinstance(day, date) and isinstance(cost, Decimal)]
-    if len(known) < 2:
+    daily = [(day, float(cost)) for day, cost in points if isinstance(day, date) and isinstance(cost, Decimal)]
+    if len(daily) < 2:
         return ""
-    first, last = min(day for day, _ in known), max(day for day, _ in known)
-    top, low = max(max(cost for _, cost in known), 0.01), min(0.0, *(cost for _, cost in known))
+    first, last = min(day for day, _ in daily), max(day for day, _ in daily)
+    top, low = max(max(cost for _, cost in daily), 0.01), min(0.0, *(cost for _, cost in daily))
     step = (_WIDTH - _LEFT - _RIGHT) / ((last - first).days + 1)
     scale = (_HEIGHT - _TOP - _BOTTOM) / (top - low)
     ground = _HEIGHT - _BOTTOM + low * scale
     parts = [
         f'<rect x="{_LEFT + (day - first).days * step:.1f}" y="{ground - max(cost, 0) * scale:.1f}" '
         f'width="{max(step - 2, 1):.1f}" height="{abs(cost) * scale:.1f}" fill="{BLUE}"/>'
-        for day, cost in known
+        for day, cost in daily
     ]
     parts += [
         svg.text(_LEFT - 6, _TOP + 8, f"{top:,.0f}", "end"),
@@ -46,7 +46,7 @@ def by_day(report: Report, currency: str) -> str:
 
 
 def by_group(report: Report, currency: str) -> str:
-    """A bar for each of the largest groups."""
+    """Return a bar for each of the largest groups."""
     section = report.section("groups")
     names = [column.name for column in section.columns]
     keys = names[: names.index("currency")]
@@ -54,18 +54,18 @@ def by_group(report: Report, currency: str) -> str:
 
 
 def wasted(report: Report, currency: str) -> str:
-    """A bar for each kind of waste."""
+    """Return a bar for each kind of waste."""
     return _bars("Waste", _labelled(report.section("waste"), ["use"], _basis(report), currency), currency, ORANGE)
 
 
 def changed(report: Report, currency: str) -> str:
-    """A bar for each reason of the change on last month."""
+    """Return a bar for each reason of the change from last month."""
     return _bars("Change on last month", _labelled(report.section("change"), ["bucket"], "amount", currency), currency)
 
 
 def _basis(report: Report) -> str:
-    said = {row["name"]: str(row["value"]) for row in report.section("head").records()}
-    return said["basis"].split()[0]
+    head = {row["name"]: str(row["value"]) for row in report.section("head").records()}
+    return head["basis"].split()[0]
 
 
 def _labelled(section: Section, keys: Sequence[str], amount: str, currency: str) -> list[tuple[str, Decimal]]:
@@ -81,12 +81,12 @@ def _labelled(section: Section, keys: Sequence[str], amount: str, currency: str)
 def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: str = BLUE) -> str:
     if not rows:
         return ""
-    kept = sorted(rows, key=lambda row: -abs(row[1]))[:_MOST]
-    low, high = min(Decimal(0), *(cost for _, cost in kept)), max(Decimal(0), *(cost for _, cost in kept))
+    largest = sorted(rows, key=lambda row: -abs(row[1]))[:_MOST]
+    low, high = min(Decimal(0), *(cost for _, cost in largest)), max(Decimal(0), *(cost for _, cost in largest))
     scale = (_WIDTH - _NAMES - _RIGHT - _LEFT) / (float(high - low) or 1.0)
     zero = _NAMES + (_LEFT if low < 0 else 8) + float(-low) * scale
     parts = []
-    for number, (name, cost) in enumerate(kept):
+    for number, (name, cost) in enumerate(largest):
         y, wide = number * _ROW + 6, abs(float(cost)) * scale
         x = zero if cost >= 0 else zero - wide
         parts += [
@@ -99,7 +99,7 @@ def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: st
                 "start" if cost >= 0 else "end",
             ),
         ]
-    return svg.picture(f"{title}, {currency}", _WIDTH, len(kept) * _ROW + 12, parts)
+    return svg.picture(f"{title}, {currency}", _WIDTH, len(largest) * _ROW + 12, parts)
 
 
 def _bar(x: float, y: float, wide: float, colour: str) -> str:

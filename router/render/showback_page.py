@@ -1,7 +1,7 @@
-"""A report as one HTML page: no scripts, no links, no fonts of others; it opens offline and prints. Pure.
+"""HTML page of a showback report without external scripts, links or fonts; it opens offline and prints. Pure.
 
-What a cell shows is short; ``<data value="...">`` around a number has all its digits. The page carries a policy of its
-own (Content-Security-Policy) that lets nothing in but its style, by its hash.
+Cells show short numbers; ``<data value="...">`` around a number has all its digits. The page's Content-Security-Policy
+allows nothing but its own style, by hash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from router.render.web_page import document
 from router.showback.report.text import UNKNOWN, exact, short
 from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section
 
-# Columns of a table on a sheet of A4, on its side.
+# Columns of a table that fit on a landscape A4 sheet.
 _ON_PAPER = 13
 _STYLE = """
 body { max-width: 76em }
@@ -48,7 +48,7 @@ nav a { margin-right: 1em; white-space: nowrap }
 
 
 def page(report: Report) -> str:
-    """All sections that have something to say."""
+    """Return a page with all sections that have rows or notes."""
     shown = [section for section in report.sections if section.rows or section.notes]
     links = " ".join(f'<a href="#{section.name}">{html.escape(section.title)}</a>' for section in shown)
     warnings = "\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes)
@@ -59,10 +59,10 @@ def page(report: Report) -> str:
         f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
         f'\n<p class="note">{UNKNOWN}: not known.</p>',
     )
-    return _guarded(text)
+    return _add_content_policy(text)
 
 
-def _guarded(text: str) -> str:
+def _add_content_policy(text: str) -> str:
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -111,19 +111,19 @@ def _table(section: Section) -> str:
 
 
 def _not_on_paper(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those that matter least of more than a sheet is wide enough for."""
+    """Return the least important columns, those beyond what fits on a sheet."""
     ranked = sorted(columns, key=lambda column: column.rank)
     return tuple(column for column in columns if column in ranked[_ON_PAPER:])
 
 
 def _row(cells: list[Cell], columns: list[tuple[str, Kind]], kind: str) -> str:
-    made = "".join(
+    cells_html = "".join(
         [
             f"<td{opened}>{'' if kind and cell is None else _cell(cell, c)}</td>"
             for cell, (opened, c) in zip(cells, columns, strict=True)
         ]
     )
-    return f'<tr class="{kind}">{made}</tr>' if kind else f"<tr>{made}</tr>"
+    return f'<tr class="{kind}">{cells_html}</tr>' if kind else f"<tr>{cells_html}</tr>"
 
 
 def _cell(cell: Cell, kind: Kind) -> str:
@@ -133,5 +133,5 @@ def _cell(cell: Cell, kind: Kind) -> str:
 
 
 def _class(column: Column, wide: Sequence[Column]) -> str:
-    said = [*(["n"] if column.kind in NUMBERS else []), *(["screen"] if column in wide else [])]
-    return f' class="{" ".join(said)}"' if said else ""
+    classes = [*(["n"] if column.kind in NUMBERS else []), *(["screen"] if column in wide else [])]
+    return f' class="{" ".join(classes)}"' if classes else ""

@@ -1,5 +1,4 @@
-"""A report for terminals, chats and pull requests. Numbers are never wrapped: what does not fit is left out, and said.
-Pure."""
+"""Showback reports as text and Markdown. Numbers are never wrapped: columns that do not fit are omitted and named."""
 
 from __future__ import annotations
 
@@ -10,10 +9,10 @@ from router.render.tables import WIDTH, clipped, columns, wrapped
 from router.showback.report.text import UNKNOWN, printable, short
 from router.showback.report.values import HIDDEN, NUMBERS, Cell, Column, Kind, Report, Section, added
 
-# Rows of a section that people see; programs get all.
+# Rows of a section that text shows; json has all.
 MOST = 20
 _LONGEST, _SHORTEST = 22, 12
-# Sums stand at the bottom, where a terminal stops.
+# The totals come last, where they stay visible in a terminal.
 _LAST = ("totals",)
 _HEAD = ("books", "basis", "sharing", "made_from", "usage_through", "bills_through", "unpriced_rows", "utilisation")
 _SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savings", "change"})
@@ -21,7 +20,7 @@ _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
 
 
 def as_table(report: Report, width: int = WIDTH) -> str:
-    """Sections that have rows, each as wide as fits; the totals last."""
+    """Return the sections that have rows, each as wide as fits; the totals come last."""
     parts = [report.title, *_head(report)]
     for section in _ordered(report):
         parts += ["", section.title.upper()]
@@ -33,12 +32,12 @@ def as_table(report: Report, width: int = WIDTH) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """The same, as tables of GitHub's Markdown."""
+    """Return the same as tables of GitHub's Markdown."""
     parts = [f"## {_escaped(report.title)}", "", *(f"{_escaped(line)}  " for line in _head(report))]
     for section in _ordered(report):
         parts += ["", f"### {_escaped(section.title)}", ""]
         if section.rows:
-            shown = _said(section, 1)
+            shown = _visible_columns(section, 1)
             rows, more = _cells(section, shown)
             names = [_escaped(column.title or column.name) for column in shown]
             ends = ["---:" if column.kind in NUMBERS else "---" for column in shown]
@@ -51,16 +50,16 @@ def as_markdown(report: Report) -> str:
 
 
 def shown_columns(section: Section) -> tuple[Column, ...]:
-    """Those for people that matter most, or in which any row says something."""
-    return _said(section, HIDDEN - 1)
+    """Return the most important columns for people, and others in which any row has a value."""
+    return _visible_columns(section, HIDDEN - 1)
 
 
 def totalled(section: Section) -> list[tuple[Cell, ...]]:
-    """A row of sums for each currency, where a section's money adds up and has several rows."""
+    """Return a row of sums for each currency with several rows, if the money of the section adds up."""
     names = [column.name for column in section.columns]
     if section.name not in _SUMMED or "currency" not in names:
         return []
-    found = []
+    totals = []
     place = names.index("currency")
     for currency in dict.fromkeys(row[place] for row in section.rows):
         rows = [row for row in section.rows if row[place] == currency]
@@ -72,8 +71,8 @@ def totalled(section: Section) -> list[tuple[Cell, ...]]:
             sums[place] = currency
             first = next(n for n in range(len(names)) if n != place)
             sums[first] = "all"
-            found.append(tuple(sums))
-    return found
+            totals.append(tuple(sums))
+    return totals
 
 
 def _money(cell: Cell) -> Decimal | None:
@@ -81,17 +80,17 @@ def _money(cell: Cell) -> Decimal | None:
 
 
 def _head(report: Report) -> Iterator[str]:
-    said = {str(row[0]): str(row[1]) for row in report.section("head").rows}
-    yield from (f"{name.replace('_', ' '):14} {printable(said[name])}" for name in _HEAD)
+    values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
+    yield from (f"{name.replace('_', ' '):14} {printable(values[name])}" for name in _HEAD)
     yield from (f"warning        {printable(note)}" for note in report.section("head").notes)
 
 
 def _ordered(report: Report) -> Iterator[Section]:
-    some = [s for s in report.sections if s.name not in (*_LAST, "head", "days") and s.rows]
-    yield from (*some, *(report.section(name) for name in _LAST))
+    filled = [s for s in report.sections if s.name not in (*_LAST, "head", "days") and s.rows]
+    yield from (*filled, *(report.section(name) for name in _LAST))
 
 
-def _said(section: Section, rank: int) -> tuple[Column, ...]:
+def _visible_columns(section: Section, rank: int) -> tuple[Column, ...]:
     return tuple(
         column
         for place, column in enumerate(section.columns)
@@ -115,36 +114,36 @@ def _cells(section: Section, shown: Sequence[Column]) -> tuple[list[list[str]], 
 
 
 def _table(section: Section, width: int) -> Iterator[str]:
-    """The columns that a reader needs most, as many as fit."""
+    """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
     every = shown_columns(section)
     shown = [column for column in every if column.rank == 0] or list(every[:1])
-    text, more = _drawn(section, shown)
+    text, more = _draw(section, shown)
     longest = _LONGEST
-    while _wide(text) > width and len(shown) > 1:
+    while _text_width(text) > width and len(shown) > 1:
         if longest > _SHORTEST:
             longest = _SHORTEST
         else:
             shown = shown[:-1]
-        text, more = _drawn(section, shown, longest)
+        text, more = _draw(section, shown, longest)
     for column in sorted(every, key=lambda each: each.rank):
         if column not in shown:
             wider = [each for each in every if each in shown or each is column]
-            tried, _ = _drawn(section, wider, longest)
-            if _wide(tried) <= width:
-                shown, text = wider, tried
+            wider_text, _ = _draw(section, wider, longest)
+            if _text_width(wider_text) <= width:
+                shown, text = wider, wider_text
     yield text
-    left = [column.title for column in every if column not in shown]
+    omitted = [column.title for column in every if column not in shown]
     if more:
         yield f"  ... and {more:,} more"
-    if left:
-        yield wrapped(f"left out: {', '.join(left)}; -o json has all", "  ", width)
+    if omitted:
+        yield wrapped(f"left out: {', '.join(omitted)}; -o json has all", "  ", width)
 
 
-def _wide(text: str) -> int:
+def _text_width(text: str) -> int:
     return max(map(len, text.splitlines()))
 
 
-def _drawn(section: Section, shown: Sequence[Column], longest: int = _LONGEST) -> tuple[str, int]:
+def _draw(section: Section, shown: Sequence[Column], longest: int = _LONGEST) -> tuple[str, int]:
     rows, more = _cells(section, shown)
     names = [column.title.upper() for column in shown]
     right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)

@@ -1,4 +1,4 @@
-"""A series as one line of blocks. Pure."""
+"""Sparklines: a series as one line of block characters. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """A block a value, the lowest and the highest value the lowest and the highest block; a blank where unknown.
+    """Return one block per value, scaled from the lowest to the highest value; a blank for unknown values.
 
-    A series that never moves is drawn in the middle.
+    A constant series is drawn in the middle.
     """
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)

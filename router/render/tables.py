@@ -1,4 +1,4 @@
-"""Words and columns for people: money, times, tables that fit a width. Pure."""
+"""Text formatting for people: money, times, tables, wrapped paragraphs. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
 
 
 def dollars(amount: Usd) -> str:
-    """``$1,234.56``, to the cent."""
+    """Return an amount to the cent, such as ``$1,234.56``."""
     sign = "-" if amount.nanos < 0 else ""
     return f"{sign}${Decimal(abs(amount.nanos)).scaleb(-9):,.2f}"
 
 
 def small_dollars(amount: Usd | None) -> str:
-    """A price of a step: three significant digits, no exponent; empty when there is none."""
+    """Return the price of a step with three significant digits and no exponent; empty if there is none."""
     if amount is None:
         return ""
     value = amount.dollars()
@@ -34,17 +34,17 @@ def small_dollars(amount: Usd | None) -> str:
 
 
 def when(moment: datetime | None) -> str:
-    """``21 18:00`` (UTC, the day of the month)."""
+    """Return day of the month and time in UTC, such as ``21 18:00``; empty for None."""
     return moment.strftime("%d %H:%M") if moment else ""
 
 
 def stamp(moment: datetime) -> str:
-    """``2026-11-21 18:00Z``."""
+    """Return a timestamp such as ``2026-11-21 18:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%MZ")
 
 
 def clipped(text: str, width: int) -> str:
-    """At most ``width`` characters, an ellipsis in the middle of what does not fit."""
+    """Return at most ``width`` characters, with an ellipsis in the middle of longer text."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -52,7 +52,7 @@ def clipped(text: str, width: int) -> str:
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]) -> str:
-    """A plain table: two-space gaps where there is room, ``widths`` the most a column may take."""
+    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns."""
     table = [list(header), *[list(row) for row in rows]]
     for i, name in enumerate(header):
         most = widths.get(name)

@@ -1,4 +1,4 @@
-"""An HTML page without scripts, links or fonts of others, and how it or a picture gets into its file."""
+"""HTML pages without external scripts, links or fonts, and atomic writing of pages and images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from router.cli import console
 
-# What all pages have; each adds its own.
+# Style that all pages share; each page adds its own.
 _STYLE = """
 body { font: 15px/1.4 sans-serif; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
 svg { max-width: 100%; height: auto }
@@ -17,7 +17,7 @@ table { border-collapse: collapse }
 
 
 def document(title: str, style: str, body: str) -> str:
-    """``body`` is HTML, ``title`` text."""
+    """Return an HTML document; ``body`` is HTML, ``title`` is text."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -34,14 +34,14 @@ def document(title: str, style: str, body: str) -> str:
 
 
 def check_places(*files: Path | None) -> None:
-    """CommandError where one of the files could not be put later: what takes long is not to fail at its end."""
+    """Raise CommandError if the folder of a file does not exist, so that a long command fails at its start."""
     for file in files:
         if file is not None and not file.parent.is_dir():
             raise console.CommandError(f"{file}: cannot be written: there is no folder {file.parent}")
 
 
 def put(file: Path, content: bytes) -> None:
-    """Into the file, whole or not at all; CommandError where it cannot be written."""
+    """Write content to a file atomically. Raises CommandError if it cannot be written."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as stream:

@@ -164,7 +164,7 @@ def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
     follow.signal(signal.SIGINT)
     left = follow.wait()
     assert left.code == 130
-    assert "no longer followed; what runs goes on: see `stepfare status`" in left.said
+    assert "no longer followed; running gangs continue: see `stepfare status`" in left.said
     assert disagreements(site) == []
     follow = site.start("apply", site.plan, "--yes", "--follow")
     eventually(lambda: "runs already" in follow.err, 60)

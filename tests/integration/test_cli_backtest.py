@@ -61,7 +61,7 @@ def test_a_table_of_the_usual_policies(traces: Path) -> None:
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "10h of work in 14h, launch 12m, each of 3 zones"
-    assert re.fullmatch(r"\d+ windows in \d+ stretches of weather", lines[1])
+    assert re.fullmatch(r"\d+ windows in \d+ stretches of time", lines[1])
     assert lines[3].split()[:3] == ["POLICY", "MEAN", "USD"]
     first = {line.split()[0] for line in lines[4:11]}
     assert first == {"ours", "greedy", "sliced", "up", "up-plain", "optimum", "on-demand"}

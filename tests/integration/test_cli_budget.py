@@ -98,8 +98,8 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("set", "5"), "whose budget is not said"),
-        (("set", "5", "--team", "a", "--all"), "a budget is of one"),
+        (("set", "5"), "no owner of the budget is given"),
+        (("set", "5", "--team", "a", "--all"), "a budget has one owner only"),
         (("set", "5", "--team", " "), "--team: is empty"),
         (("set", "much", "--all"), "AMOUNT"),
         (("set", "5", "--all", "--warn", "80,50"), "rising"),

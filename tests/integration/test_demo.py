@@ -96,7 +96,7 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     assert 0.001 < float(spent[1]) < 1.0  # 4.80 to 11.20 dollars an hour
     assert "trained     400 steps without a gap on 2 machines, on 4 gangs one after the other" in done.stdout
     assert "lost        0 steps that were saved" in done.stdout
-    assert "the same    as undisturbed: every loss and the last checkpoint, to the last bit" in done.stdout
+    assert "the same    as uninterrupted: every loss and the last checkpoint, to the last bit" in done.stdout
     assert "left over   nothing" in done.stdout
     assert re.search(r"^  step 396/400 loss 1\.\d{4} step_s 0\.05\d$", done.stdout, re.MULTILINE)
     assert _processes(folder) == []

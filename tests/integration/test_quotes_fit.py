@@ -84,7 +84,7 @@ def test_what_is_too_little_is_said(home: Path) -> None:
     watch(home, 13)
     result = run("quotes", "fit", "--now", NOW)
     assert result.exit_code == 1
-    assert "3 spot pools were looked at, for 13.0 days at most" in " ".join(result.stderr.split())
+    assert "3 spot pools were observed, for 13.0 days at most" in " ".join(result.stderr.split())
     assert not (home / "weather-fit.json").exists()
     watch(home, 30, every=4, regions=("brazilsouth",))  # two hours apart: a look holds for a quarter of that
     assert recorded(home / "history", MOMENT).ground is None
