@@ -25,8 +25,17 @@ _SKY_VARIABLE = re.compile(r"SKYPILOT_\w+")
 # The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/environ.py).
 _GIVEN = {"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"}
 _READ = {
-    "name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run", "inputs",
-}  # fmt: skip
+    "name",
+    "workdir",
+    "num_nodes",
+    "resources",
+    "envs",
+    "secrets",
+    "file_mounts",
+    "setup",
+    "run",
+    "inputs",
+}
 _WHY = {
     "outputs": "what is written back is not moved by a plan",
     "config": "settings of SkyPilot itself",

@@ -25,9 +25,19 @@ _NAMES = {
 _ACCELERATOR = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?::([0-9]+))?")
 _TPU = re.compile(r"tpu-(v[0-9]+[a-z]*)-([0-9]+)", re.IGNORECASE)
 _READ = {
-    "accelerators", "instance_type", "infra", "cloud", "region", "zone", "use_spot", "any_of", "ordered",
-    "image_id", "labels", "priority",
-}  # fmt: skip
+    "accelerators",
+    "instance_type",
+    "infra",
+    "cloud",
+    "region",
+    "zone",
+    "use_spot",
+    "any_of",
+    "ordered",
+    "image_id",
+    "labels",
+    "priority",
+}
 _WHY = {
     "accelerator_args": "the machine's own software decides",
     "cpus": "machines are chosen by their accelerators",
