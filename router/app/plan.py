@@ -66,10 +66,10 @@ def plan_request(
     book = load_book(book_name)
     loaded, in_file = inputs(paths, limits_file, now, book)
     limits = held(in_file)
-    recent_offers = young(book, options.max_age, now)
+    offers = young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
-        book=book if len(recent_offers) == len(book.offers) else book.with_offers(recent_offers),
+        book=book if len(offers) == len(book.offers) else book.with_offers(offers),
         limits=without(limits, shortages, _running(loaded, book)),
         now=now,
         horizon=options.horizon,
@@ -83,7 +83,7 @@ def plan_request(
     idle: tuple[Problem, ...] = ()
     if limits_file is not None:
         idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
-    return Prepared(request, len(book.offers) - len(recent_offers), finished, sources(in_file, limits), idle)
+    return Prepared(request, len(book.offers) - len(offers), finished, sources(in_file, limits), idle)
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:

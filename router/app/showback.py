@@ -129,7 +129,7 @@ def month_books(
                     cubes = of_extract(connection, extract.folder, manifest, months, asked.now)
                 yield Books(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
-    # `matched` locks the folder itself, and also reads entries that were added meanwhile.
+    # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
     with matched(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
         cubes = counted(connection, months, asked.now)
         known = _manifest_upto(manifest, head, store)
@@ -137,7 +137,7 @@ def month_books(
 
 
 def counted(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> Cubes:
-    """Return the cubes of matched facts (:func:`router.app.reconcile.matched_books`)."""
+    """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
     return of_facts(connection, "counted", months, now)
 

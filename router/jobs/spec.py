@@ -238,7 +238,7 @@ def _always_after(start: Moment | None, end: Moment | None) -> bool:
 
 
 class Job(Spec):
-    """One job. Times relative to planning stay relative until :meth:`Moment.at`.
+    """One job. Times relative to planning are stored as relative until it is planned.
 
     Without ``checkpoint`` it cannot resume: it runs in one piece or starts over. Without ``deadline`` it must start
     within ``max_wait``. ``startup`` is billed: boot, restore, warm-up.

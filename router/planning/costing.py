@@ -12,7 +12,7 @@ from pricing.money import Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, Part
+from router.planning.candidates import Part
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.feasibility import covers
 from router.planning.plan import Capacity, Line, Move
@@ -203,8 +203,3 @@ def amortised_usd(run: Run) -> Usd | None:
     """Return the cost of a run with reservations at their amortised price; None where that is not known."""
     rate = run.candidate.amortised_usd_per_hour
     return None if rate is None else rate.over(run.billed)
-
-
-def chosen(runs: Sequence[Run]) -> Candidate | None:
-    """Return the candidate that does most of the steps."""
-    return max((r for r in runs), key=lambda r: (r.steps, r.candidate.key)).candidate if runs else None
