@@ -1,1 +1,1 @@
-"""The composition roots: what a command needs, read and put together."""
+"""Compose the parts that a command needs: read its inputs and put them together."""

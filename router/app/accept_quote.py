@@ -1,4 +1,4 @@
-"""From a stored quote to what a plan is made from: the job with the quote's deadline and a ceiling as its budget."""
+"""Build a plan request from a stored quote: the job with the quote's deadline and a ceiling as its budget."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ def plan_request_of(
     now: datetime,
     held: Callable[[Limits], Limits] = lambda limits: limits,
 ) -> PlanRequest:
-    """One job, on today's prices. The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets
-    that the state knows. InvalidInputError where the job's file is gone, or the job is not the one that was quoted."""
+    """Return a plan request for the quoted job, on today's prices.
+
+    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows.
+    InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
+    """
     book = load_book(book_name)
     loaded, limits = inputs(quote.files, limits_file, now, book, own_deadlines=False)
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
@@ -44,11 +47,11 @@ def plan_request_of(
 
 
 def capped(job: Job, deadline: datetime, ceiling: Usd) -> Job:
-    """The job that must be done by then for no more than that."""
+    """Return the job with this deadline, and with no larger budget than the ceiling."""
     budget = ceiling if job.budget is None else min(ceiling, job.budget)
     return job.model_copy(update={"deadline": Moment(absolute=deadline), "budget": budget})
 
 
 def for_policy(plan: Plan, policy: RunPolicy | None) -> Plan:
-    """The plan whose lines say which policy the quote was made for."""
+    """Return the plan with the quote's policy on its lines."""
     return replace(plan, lines=tuple(replace(line, policy=policy) for line in plan.lines))

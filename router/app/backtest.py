@@ -1,4 +1,4 @@
-"""A back-test carried out on several processes; what comes out does not depend on how many."""
+"""Run a back-test on several processes; the result does not depend on how many."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from router.backtest.windows import Cell, Part, Windows, parts, play
 from router.spot.policies.registry import Played
 from router.spot.simulator.traces import Floats
 
-Found = dict[Part, Played | Floats]
+Results = dict[Part, Played | Floats]
 Advance = Callable[[int, int], None]
 
 
-class _Given:
-    """What a worker process was given when it began."""
+class _WorkerInput:
+    """The arguments that a worker process received when it began."""
 
     cells: Sequence[Cell] = ()
     windows: Windows = Windows(1, 1)
     paid: bool = False
 
 
-_GIVEN: Final = _Given()
+_WORKER_INPUT: Final = _WorkerInput()
 
 
 def run(
     cells: Sequence[Cell], windows: Windows, policies: Sequence[str], *, paid: bool, processes: int, advance: Advance
 ) -> Mapping[Part, Played | Floats]:
-    """All parts, in the order of :func:`router.backtest.windows.parts`. ``advance`` hears how many of them are
-    done.
+    """Play all parts and return the results in the order of :func:`router.backtest.windows.parts`.
 
-    One process: here. More: fresh ones, ended with this call however it ends; ``BrokenProcessPool`` if one is killed.
+    ``advance`` is called with the number of parts that are done. One process: here. More: fresh ones, ended with this
+    call however it ends; ``BrokenProcessPool`` if one is killed.
     """
-    wanted = list(parts(cells, windows, policies))
-    advance(0, len(wanted))
-    found: Found = {}
+    tasks = list(parts(cells, windows, policies))
+    advance(0, len(tasks))
+    results: Results = {}
     if processes == 1:
-        for done, part in enumerate(wanted, start=1):
-            found[part] = play(cells, windows, part, paid=paid)
-            advance(done, len(wanted))
-        return found
-    with _workers(min(processes, max(1, len(wanted))), (cells, windows, paid)) as workers:
-        with _undisturbed():
-            waiting: dict[Future[Played | Floats], Part] = {workers.submit(_play, part): part for part in wanted}
-        for done, future in enumerate(as_completed(waiting), start=1):
-            found[waiting[future]] = future.result()
-            advance(done, len(wanted))
-    return {part: found[part] for part in wanted}
+        for done, part in enumerate(tasks, start=1):
+            results[part] = play(cells, windows, part, paid=paid)
+            advance(done, len(tasks))
+        return results
+    with _workers(min(processes, max(1, len(tasks))), (cells, windows, paid)) as workers:
+        with _interrupts_blocked():
+            pending: dict[Future[Played | Floats], Part] = {workers.submit(_play, part): part for part in tasks}
+        for done, future in enumerate(as_completed(pending), start=1):
+            results[pending[future]] = future.result()
+            advance(done, len(tasks))
+    return {part: results[part] for part in tasks}
 
 
 @contextmanager
-def _workers(count: int, given: tuple[Sequence[Cell], Windows, bool]) -> Iterator[ProcessPoolExecutor]:
-    before = set(multiprocessing.active_children())
+def _workers(count: int, arguments: tuple[Sequence[Cell], Windows, bool]) -> Iterator[ProcessPoolExecutor]:
+    children_before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    workers = ProcessPoolExecutor(count, mp_context=context, initializer=_take, initargs=given)
+    workers = ProcessPoolExecutor(count, mp_context=context, initializer=_set_worker_input, initargs=arguments)
     try:
         yield workers
     except BaseException:
         workers.shutdown(wait=False, cancel_futures=True)
-        for child in set(multiprocessing.active_children()) - before:
+        for child in set(multiprocessing.active_children()) - children_before:
             child.terminate()
         raise
     workers.shutdown()
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Processes begun in here never hear of Ctrl-C: this one does, and ends them."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes in here without Ctrl-C: this process receives it, and ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -78,9 +78,9 @@ def _undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _take(cells: Sequence[Cell], windows: Windows, paid: bool) -> None:
-    _GIVEN.cells, _GIVEN.windows, _GIVEN.paid = cells, windows, paid
+def _set_worker_input(cells: Sequence[Cell], windows: Windows, paid: bool) -> None:
+    _WORKER_INPUT.cells, _WORKER_INPUT.windows, _WORKER_INPUT.paid = cells, windows, paid
 
 
 def _play(part: Part) -> Played | Floats:
-    return play(_GIVEN.cells, _GIVEN.windows, part, paid=_GIVEN.paid)
+    return play(_WORKER_INPUT.cells, _WORKER_INPUT.windows, part, paid=_WORKER_INPUT.paid)

@@ -1,4 +1,4 @@
-"""Cells of a back-test from what was asked: jobs, deadlines, traces, which of their zones; refused with reasons."""
+"""Build the cells of a back-test from jobs, deadlines, traces and choices of zones; refuse them with reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from router.spot.simulator.inputs import Task
 from router.spot.simulator.traces import Series
 
 EACH, ALL, GROW = "each", "all", "grow"
-_FEW = 4  # are named in a label
+_FEW = 4  # the most zones that a label names
 
 
 def cells_of(
@@ -30,39 +30,39 @@ def cells_of(
     gb_per_s: float | None,
     windows: Windows,
 ) -> tuple[Cell, ...]:
-    """Every job with every deadline (its own, if none is given) in every choice of zones: ``each`` alone, ``all``
-    joined, ``grow`` (the dearest alone, then with the next, ...), or names with commas.
+    """Return every job with every deadline (its own, if none is given) in every choice of zones.
 
-    InvalidInputError: a deadline that on-demand from the start would miss, a window that no scored block holds, a gang
-    that never could start, zones that are not there or cannot be joined.
+    Choices are ``each`` alone, ``all`` joined, ``grow`` (the dearest alone, then with the next, ...), or names with
+    commas. InvalidInputError: a deadline that on-demand from the start would miss, a window that no scored block holds,
+    a gang that never could start, zones that do not exist or cannot be joined.
     """
     problems: list[Problem] = []
-    found = []
+    cells = []
     places = [place for choice in zones for place in _places(choice, sets, problems)]
     for work in works:
-        wanted = [*deadlines_s, *(round(work.work_s * ratio) for ratio in ratios)]
-        if not wanted and work.deadline_s is not None:
-            wanted = [work.deadline_s]
-        if not wanted:
+        work_deadlines_s = [*deadlines_s, *(round(work.work_s * ratio) for ratio in ratios)]
+        if not work_deadlines_s and work.deadline_s is not None:
+            work_deadlines_s = [work.deadline_s]
+        if not work_deadlines_s:
             what = f"{work.name} has no deadline"
             problems.append(
                 Problem("", "--deadline", what, "say --deadline 60h, or --ratio 1.25 for 1.25 times its work")
             )
-        for deadline_s in wanted:
+        for deadline_s in work_deadlines_s:
             task = Task(work.work_s, deadline_s, work.changeover_s, work.size)
             seconds = 0 if gb_per_s is None else round(work.checkpoint_gb / gb_per_s)
-            moved = Move(work.checkpoint_gb, move.usd_per_gb, seconds)
+            job_move = Move(work.checkpoint_gb, move.usd_per_gb, seconds)
             problems += _impossible(work.name, task, sets, windows)
-            found += [Cell(work.name, name, joined, task, moved, sites) for name, joined, sites in places]
+            cells += [Cell(work.name, name, joined, task, job_move, sites) for name, joined, sites in places]
     if problems:
         raise InvalidInputError(dict.fromkeys(problems))
-    return tuple(found)
+    return tuple(cells)
 
 
 def _places(
     choice: str, sets: Sequence[TraceSet], problems: list[Problem]
 ) -> Iterator[tuple[str, int, tuple[Site, ...]]]:
-    """Label, zones joined, and sites."""
+    """Yield label, number of zones joined, and sites."""
     if choice == EACH:
         sites = tuple(_site(s, n, [zone.zone]) for n, s in enumerate(sets) for zone in s.series.zones)
         yield f"each of {len(sites)} zones" if len(sites) > 1 else sites[0].name, 1, sites

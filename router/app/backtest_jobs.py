@@ -1,4 +1,4 @@
-"""What a back-test plays of a job: its work on one kind of machine, its deadline, what a launch and a move cost."""
+"""Derive a back-test's work from a job: hours on one kind of machine, deadline, launch and move costs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
 from router.prices.books import load_book
 
-DEFAULT_CHANGEOVER = timedelta(minutes=12)  # of the published figures
+DEFAULT_CHANGEOVER = timedelta(minutes=12)  # as in the published figures
 GB_PER_GIB = 2**30 / 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One job, in seconds, on ``size`` machines of the traces' kind. ``deadline_s`` None: it says none. ``notes`` say
-    what was taken for what."""
+    """One job, in seconds, on ``size`` machines of the traces' kind.
+
+    ``deadline_s`` is None when the job has none. ``notes`` explain the assumptions.
+    """
 
     name: str
     work_s: int
@@ -38,48 +40,51 @@ class Work:
 def works_of(
     paths: Sequence[str], now: datetime, book_name: str, accelerator: str, changeover: timedelta | None
 ) -> tuple[Work, ...]:
-    """The jobs of the files on machines with ``accelerator`` (``V100-16GB``, ``H100:8``). InvalidInputError: what
-    reading them refuses, an accelerator that no machine of the book has, jobs that cannot be played."""
+    """Return the jobs of the files on machines with ``accelerator`` (``V100-16GB``, ``H100:8``).
+
+    InvalidInputError: problems of reading them, an accelerator that no machine of the book has, jobs that cannot be
+    played.
+    """
     book = load_book(book_name)
     loaded = load_jobs(paths, now)
     machine = _machine(book, accelerator)
     problems: list[Problem] = []
-    found = []
+    works = []
     for job, document in loaded:
         problems += _refusals(job, document)
-        made = _work(job, machine, book, now, changeover)
-        if isinstance(made, Work):
-            found.append(made)
+        result = _work(job, machine, book, now, changeover)
+        if isinstance(result, Work):
+            works.append(result)
         else:
-            field, why = made
+            field, why = result
             remedy = f"--accelerator says {accelerator}: is that what it runs on?"
             problems.append(Problem(document.where((field,)), field, why, remedy))
     if problems:
         raise InvalidInputError(problems)
-    return tuple(found)
+    return tuple(works)
 
 
 def _machine(book: PriceBook, accelerator: str) -> Machine:
-    """The machine with so many of them whose network is the fastest."""
+    """Return the machine with this number of accelerators whose network is the fastest."""
     try:
         options = list(parse_accelerators(accelerator))
     except ValueError as error:
         raise InvalidInputError.single(
             str(error), field="--accelerator", remedy="of one machine, e.g. H100:8"
         ) from None
-    wanted = options[0]
+    option = options[0]
     names = {machine.accelerator for machine in book.machines}
-    of_kind = [m for m in book.machines if m.accelerator.lower() == wanted.accelerator.lower()]
+    of_kind = [m for m in book.machines if m.accelerator.lower() == option.accelerator.lower()]
     if not of_kind:
-        longer = sorted(name for name in names if name.lower().startswith(wanted.accelerator.lower()))
-        remedy = f"it has {', '.join(longer)}" if longer else did_you_mean(wanted.accelerator, names)
-        what = f"no machine of the book has {wanted.accelerator}"
+        longer = sorted(name for name in names if name.lower().startswith(option.accelerator.lower()))
+        remedy = f"it has {', '.join(longer)}" if longer else did_you_mean(option.accelerator, names)
+        what = f"no machine of the book has {option.accelerator}"
         raise InvalidInputError.single(what, field="--accelerator", remedy=remedy)
-    fitting = [machine for machine in of_kind if machine.accelerator_count == wanted.count]
+    fitting = [machine for machine in of_kind if machine.accelerator_count == option.count]
     if not fitting:
         counts = sorted({machine.accelerator_count for machine in of_kind})
         raise InvalidInputError.single(
-            f"no machine of the book has {wanted.count} {wanted.accelerator}",
+            f"no machine of the book has {option.count} {option.accelerator}",
             field="--accelerator",
             remedy=f"machines have {', '.join(map(str, counts))} of them",
         )
@@ -103,7 +108,10 @@ def _refusals(job: Job, document: Document) -> Iterator[Problem]:
 def _work(
     job: Job, machine: Machine, book: PriceBook, now: datetime, changeover: timedelta | None
 ) -> Work | tuple[str, str]:
-    """Or a field and what is wrong there. Of several gangs the smallest that has a speed."""
+    """Return the job's work, or a field and what is wrong there.
+
+    Of several gangs the smallest that has a speed is taken.
+    """
     kind = book.accelerator(machine.accelerator)
     options = [o for o in job.gang.options if o.accelerator == machine.accelerator]
     if kind is None or not options:

@@ -1,4 +1,4 @@
-"""Budgets of a month as the state knows them: how far each is, and what plans are held to."""
+"""Compute how much of each budget of a month is used, and the budgets that plans must keep."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ Whose = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Far:
-    """How far the budgets of a month are. ``others``: what else the month came to, by currency: it is in no budget."""
+    """The use of a month's budgets.
+
+    ``others``: costs of the month in other currencies, by currency: they are in no budget.
+    """
 
     standings: tuple[Standing, ...]
     others: Mapping[str, Decimal]
 
 
 def how_far(store: Store, asked: Asked, extracts: Path, bills: Path) -> Far:
-    """Of every budget that holds in the month, with the figures of its report (:mod:`router.app.showback`)."""
+    """Return every budget in force in the month, with the figures of its report (:mod:`router.app.showback`)."""
     if not budgets_in(view_of(store, bills, asked.month, asked.as_of), store, asked.month):
         return Far((), {})
     with month_books(store, asked, extracts, bills) as books:
@@ -52,12 +55,12 @@ def how_far(store: Store, asked: Asked, extracts: Path, bills: Path) -> Far:
 
 
 def standings(store: Store, setting: Setting, view: View) -> tuple[Standing, ...]:
-    """Of every budget that holds in the month that was asked for, whose view it is."""
-    return tuple(standing for standing, _ in _found(store, setting, view))
+    """Return the use of every budget in force in the requested month, whose view it is."""
+    return tuple(standing for standing, _ in _statuses_with_spent(store, setting, view))
 
 
 def budgeted(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
-    """The same for a report (:class:`router.showback.report.query.Beside`)."""
+    """Return the same for a report (:class:`router.showback.report.query.ReportInputs`)."""
     return tuple(
         Budgeted(
             scope=each.budget.title,
@@ -68,13 +71,16 @@ def budgeted(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]
             running=None if each.running is None else _decimal(each.running),
             forecast=None if each.forecast is None else _decimal(each.forecast),
         )
-        for each, spent in _found(store, setting, view)
+        for each, spent in _statuses_with_spent(store, setting, view)
     )
 
 
-def _found(store: Store, setting: Setting, view: View) -> Iterable[tuple[Standing, Decimal]]:
-    """Each with what is spent, of all digits. The forecast is a report's: what is spent and runs, and for the rest of
-    the month the daily mean of usage on up to 28 days before now; of the current month alone."""
+def _statuses_with_spent(store: Store, setting: Setting, view: View) -> Iterable[tuple[Standing, Decimal]]:
+    """Return the use of each budget with what is spent, of all digits.
+
+    The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
+    28 days before now; of the current month alone.
+    """
     asked = setting.asked
     budgets = budgets_in(view, store, asked.month)
     if not budgets:
@@ -86,7 +92,7 @@ def _found(store: Store, setting: Setting, view: View) -> Iterable[tuple[Standin
 
 
 def spent_by_owner(setting: Setting) -> dict[Whose, Decimal]:
-    """By team ("" where nobody is named) and project, in dollars, on the basis that is asked for."""
+    """Return what is spent by team ("" where none is named) and project, in dollars, on the requested basis."""
     rows = setting.cubes.ask(
         f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
         f"WHERE {setting.spent} AND currency = '{CURRENCY}' GROUP BY ALL"
@@ -95,21 +101,26 @@ def spent_by_owner(setting: Setting) -> dict[Whose, Decimal]:
 
 
 def running_now(store: Store, month: Month, now: datetime) -> dict[Whose, Usd]:
-    """By team and project what machines that still run have cost so far in the month; no entry has them yet."""
-    found: dict[Whose, Usd] = {}
+    """Return by team and project what machines that still run have cost so far in the month.
+
+    No entry has these costs yet.
+    """
+    costs: dict[Whose, Usd] = {}
     if month != Month.of(now):
-        return found
+        return costs
     attempts, nodes = store.overview.alive()
-    whose = {attempt.id: (attempt.team, attempt.project) for attempt in attempts}
+    owners = {attempt.id: (attempt.team, attempt.project) for attempt in attempts}
     for node in nodes:
-        key = whose[node.attempt]
-        found[key] = found.get(key, Usd(0)) + _cost(node, month, now)
-    return found
+        owner = owners[node.attempt]
+        costs[owner] = costs.get(owner, Usd(0)) + _cost(node, month, now)
+    return costs
 
 
 def spent_now(store: Store, month: Month, now: datetime, places: Places | None = None) -> dict[Whose, Usd]:
-    """By team and project what budgets count: what the month came to, as its report says it, and what runs. Without a
-    bill of the month that is the ledger's alone, and no bill is looked at."""
+    """Return by team and project what budgets count: the month's costs as its report states them, and what runs.
+
+    Without a bill of the month that is the ledger's alone, and no bill is read.
+    """
     if places is not None and bills_stand(store, places.bills, month):
         asked = Asked(month=month, now=now)
         with month_books(store, asked, places.extracts, places.bills) as books:
@@ -124,7 +135,7 @@ def spent_now(store: Store, month: Month, now: datetime, places: Places | None =
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the extract of ledgers and imported bills lie."""
+    """The folders of the ledger's extract and of imported bills."""
 
     extracts: Path
     bills: Path
@@ -132,18 +143,21 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What plans are held to: budgets of the month of now, and what is spent by now."""
+    """The budgets in force in the current month, and what is spent by now."""
 
     budgets: tuple[Budget, ...] = ()
     spent: Mapping[Whose, Usd] = field(default_factory=dict)
 
     def limits(self, limits: Limits) -> Limits:
-        """With the hard budgets of teams, and with what teams have spent where the file does not say it."""
+        """Return the limits with the hard budgets of teams added.
+
+        What teams have spent is added too, where the file does not state it.
+        """
         return with_spent(with_hard(limits, self.budgets), self.spent)
 
 
 def held_to(store: Store, now: datetime, places: Places | None = None) -> Held:
-    """As the state knows it, and the bills of the month where ``places`` are given."""
+    """Return the budgets as the state knows them, with the bills of the month where ``places`` are given."""
     month = Month.of(now)
     return Held(holding(store.budgets.all(), month), spent_now(store, month, now, places))
 

@@ -1,4 +1,4 @@
-"""Closing a month for good: what is sealed, whether a seal still holds, and what changed after it, as corrections."""
+"""Close a month for good: make its seal, check whether a seal still holds, and report later changes as corrections."""
 
 from __future__ import annotations
 
@@ -29,26 +29,45 @@ if TYPE_CHECKING:
     from router.state.periods import Closing
     from router.state.store import Store
 
-# By what the sums of a seal are kept apart.
+# The sums of a seal are grouped by these columns.
 _WORDS = (
-    "source", "state", "category", "corrects", "team", "project", "cost_center", "job", "plan", "what", '"use"',
-    "cloud", "account", "region", "instance_type", "market", "currency", "unpriced",
-)  # fmt: skip
+    "source",
+    "state",
+    "category",
+    "corrects",
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "what",
+    '"use"',
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "currency",
+    "unpriced",
+)
 _SUMS = ("billed", "effective", "hours")
 _FIGURES = ("planned", "billed", "effective")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealable:
-    """What a month would be closed with: the seal (JSON data), and the ledger's head that it is of."""
+    """The seal that a month would be closed with (JSON data), and the ledger's head that it covers."""
 
     seal: dict[str, Any]
     head: int
 
 
 def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: datetime) -> Sealable:
-    """Of the month as it stands; call it while the bills are held. InvalidInputError, StateError, OSError."""
-    known, view = BillStore(bills), view_to_seal(store, bills, month)
+    """Return the seal of the month as it stands; call it while the bills are locked.
+
+    Raises InvalidInputError, StateError, OSError.
+    """
+    bill_store, view = BillStore(bills), view_to_seal(store, bills, month)
     asked = Asked(month=month, now=now)
     with matched(store, extracts, bills, months_of(month)[-1], view) as (connection, _, head, _):
         figures, digest = _figures(connection, month)
@@ -58,7 +77,7 @@ def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: date
         "version": 1,
         "bills": [
             {"id": each.bill.id, "sha256": each.bill.sha256, "rows": each.bill.rows, "sums": each.bill.sums}
-            for each in sorted(known.standing(), key=lambda one: one.bill.id)
+            for each in sorted(bill_store.standing(), key=lambda one: one.bill.id)
         ],
         "corrections": {each.id: each.sha256 for each in view.corrections},
         "figures": figures,
@@ -79,7 +98,7 @@ def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: date
 
 @dataclass(frozen=True, slots=True)
 class SealCheck:
-    """Of one closing: what is wrong (nothing where it holds), and what could not be looked at."""
+    """The check of one closing: its problems (none where it holds), and what could not be checked."""
 
     closing: Closing
     problems: tuple[str, ...]
@@ -87,12 +106,12 @@ class SealCheck:
 
 
 def check_seals(store: Store, extracts: Path, bills: Path) -> tuple[SealCheck, ...]:
-    """Whether the bills, the corrections and the report of each month are those that it was closed with. OSError."""
+    """Check that each month's bills, corrections and report are those that it was closed with. Raises OSError."""
     return tuple(_check(store, extracts, bills, closing) for closing in seals(store))
 
 
 def _check(store: Store, extracts: Path, bills: Path, closing: Closing) -> SealCheck:
-    problems = list(_of_files(store, bills, closing))
+    problems = list(_file_problems(store, bills, closing))
     if problems:
         return SealCheck(closing, tuple(problems))
     view = view_of(store, bills, closing.period)
@@ -106,20 +125,20 @@ def _check(store: Store, extracts: Path, bills: Path, closing: Closing) -> SealC
     return SealCheck(closing, tuple(_differences(closing, figures)))
 
 
-def _of_files(store: Store, bills: Path, closing: Closing) -> Iterator[str]:
-    known = BillStore(bills)
-    there = {each.bill.id: each for each in known.bills()}
+def _file_problems(store: Store, bills: Path, closing: Closing) -> Iterator[str]:
+    bill_store = BillStore(bills)
+    standing_by_id = {each.bill.id: each for each in bill_store.bills()}
     for bill in closing.sealed["bills"]:
-        standing = there.get(bill["id"])
-        if standing is None or not known.path(standing).is_file():
+        standing = standing_by_id.get(bill["id"])
+        if standing is None or not bill_store.path(standing).is_file():
             yield f"{bill['id']}, a bill that {closing.period} was closed with, is gone"
-        elif standing.bill.sha256 != bill["sha256"] or not known.whole(standing):
+        elif standing.bill.sha256 != bill["sha256"] or not bill_store.whole(standing):
             yield f"{bill['id']}, a bill that {closing.period} was closed with, has other rows now"
-    kept = Corrections(bills, store.id)
-    corrections = {each.id: each for each in kept.all()}
+    corrections_store = Corrections(bills, store.id)
+    corrections = {each.id: each for each in corrections_store.all()}
     for name, sha256 in closing.sealed["corrections"].items():
-        found = corrections.get(name)
-        if found is None or found.sha256 != sha256 or not kept.whole(found):
+        correction = corrections.get(name)
+        if correction is None or correction.sha256 != sha256 or not corrections_store.whole(correction):
             yield f"{name}, which {closing.period} was closed with, is gone or has other rows now"
 
 
@@ -127,19 +146,26 @@ def _differences(closing: Closing, now: list[dict[str, Any]]) -> Iterator[str]:
     key = ("currency", "team")
     before = {tuple(row[name] for name in key): row for row in closing.sealed["figures"]}
     after = {tuple(row[name] for name in key): row for row in now}
-    said = False
+    differs = False
     for group in sorted(before.keys() | after.keys(), key=str):
-        was, is_now = before.get(group, {}).get("effective"), after.get(group, {}).get("effective")
-        if was != is_now:
-            said = True
-            yield f"{closing.period}, {group[1] or 'no team'}: closed with {was or 'nothing'} {group[0]}, now {is_now}"
-    if not said:
+        sealed_usd, current_usd = before.get(group, {}).get("effective"), after.get(group, {}).get("effective")
+        if sealed_usd != current_usd:
+            differs = True
+            currency, team = group
+            yield (
+                f"{closing.period}, {team or 'no team'}: closed with {sealed_usd or 'nothing'} {currency}, "
+                f"now {current_usd}"
+            )
+    if not differs:
         yield f"the report of {closing.period} is made from other rows than it was closed with; its sums are the same"
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What corrects a closed month stands in an open one: so much of a currency, recorded between two moments."""
+    """An amount of a currency that corrects a closed month, and stands in an open one.
+
+    It was recorded between two moments.
+    """
 
     period: str
     currency: str
@@ -155,8 +181,11 @@ class Moved:
 
 
 def moved(store: Store, extracts: Path, bills: Path, asked: Asked) -> tuple[Moved, ...]:
-    """What corrects a closed month, by the month in whose books it stands and currency: of bills that changed, of what
-    was metered late, and of what people added; as of the moment, and on the basis, that are asked for."""
+    """Return the corrections of a closed month, by the month in whose books they stand and by currency.
+
+    They come from bills that changed, from entries metered late, and from what people added; as of the requested
+    moment, and on the requested basis.
+    """
     month, cost = asked.month, asked.basis.value
     later = max((each.period for each in closings(store, asked.as_of)), default=month).next
     query = f"""
@@ -172,13 +201,13 @@ GROUP BY ALL ORDER BY ALL"""
 
 
 def figures_digest(rows: Sequence[dict[str, Any]]) -> str:
-    """SHA-256 in hex over sums by all their words, in one order."""
+    """Return SHA-256 in hex over sums by all their words, in one order."""
     lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
 
 
 def _figures(connection: duckdb.DuckDBPyConnection, month: Month) -> tuple[list[dict[str, Any]], str]:
-    """By currency and team what a month was planned to cost and came to, and the digest of its sums by all words."""
+    """Return by currency and team a month's planned and actual costs, and the digest of its sums by all words."""
     words, sums = ", ".join(_WORDS), ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
     rows = rows_of(
         connection.sql(
@@ -203,7 +232,7 @@ def _figures(connection: duckdb.DuckDBPyConnection, month: Month) -> tuple[list[
 
 
 def _text(amount: Decimal | None) -> str | None:
-    """One text for one amount, whatever its scale."""
+    """Return one text for one amount, whatever its scale."""
     if amount is None:
         return None
     text = f"{amount:f}"

@@ -1,5 +1,4 @@
-"""Opens what making and releasing machines needs: files, state, Terraform, clouds, and the coordinator that machines
-call."""
+"""Open what provisioning and releasing machines needs: files, state, Terraform, clouds, and the coordinator."""
 
 from __future__ import annotations
 
@@ -37,14 +36,32 @@ from terraform.runner import Limits, Runner
 from terraform.spec import Host
 
 _ASK_SECONDS = 120.0
-# As long as anybody listens.
-_HEAR_SECONDS = timedelta(days=3650).total_seconds()
+# A queue is listened to for as long as the process runs.
+_LISTEN_SECONDS = timedelta(days=3650).total_seconds()
 _HEALTH_SECONDS = 2.0
 _TOKEN_FIELD = "coordinator.metrics_token"
-# What Terraform and its providers read for themselves: how to reach the world, who we are, credentials.
-_PASSED = frozenset({
-    "PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LC_ALL", "SSH_AUTH_SOCK", "HTTP_PROXY", "HTTPS_PROXY",
-    "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "SYSTEMROOT", })  # fmt: skip
+# Terraform and its providers read these: network access, user identity, credentials.
+_PASSED = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "TMPDIR",
+        "LANG",
+        "LC_ALL",
+        "SSH_AUTH_SOCK",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "SYSTEMROOT",
+    }
+)
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
 
 
@@ -56,7 +73,10 @@ def open_site(
     wall_clock: Callable[[], datetime],
     tell: Tell,
 ) -> Site:
-    """Everything together. EngineMissingError, EngineTooOldError."""
+    """Return the controller's context with everything put together.
+
+    Raises EngineMissingError, EngineTooOldError.
+    """
     deploy = opened.deploy
     environment = passed_on(opened)
     engine = find_engine(deploy.engine, environment.get("PATH", ""))
@@ -80,22 +100,22 @@ def open_site(
 
 
 def passed_on(opened: Opened) -> dict[str, str]:
-    """The environment of Terraform: nothing that is not known to be needed."""
-    wanted = {*_PASSED, *opened.deploy.pass_environment}
-    kept = {
+    """Return the environment of Terraform: only variables that it is known to need."""
+    allowed_names = {*_PASSED, *opened.deploy.pass_environment}
+    environment = {
         name: value
         for name, value in opened.environment.items()
-        if name in wanted or name.startswith(_PASSED_BEGINNINGS)
+        if name in allowed_names or name.startswith(_PASSED_BEGINNINGS)
     }
     for cloud in sorted(PROVISIONABLE_CLOUDS & set(opened.clouds.clouds.clouds)):
         given = opened.clouds.settings(cloud).options
         for option, variable in variables_of(cloud).items():
             if option in given:
-                kept.setdefault(variable, given[option])
-    # The agent's own grace, and the time to say how it went.
-    kept["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
-    kept[SANDBOX] = str(opened.sandbox)
-    return kept
+                environment.setdefault(variable, given[option])
+    # The agent's own grace period, and the time to report its result.
+    environment["STEPFARE_GRACE_SECONDS"] = str(int(GRACE_SECONDS) + 10)
+    environment[SANDBOX] = str(opened.sandbox)
+    return environment
 
 
 def _fleet(cloud: str, clouds: LoadedClouds, now: datetime) -> Fleet | None:
@@ -123,8 +143,11 @@ def _host(address: str, entry: HostEntry | None) -> Host:
 def listening(
     opened: Opened, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
 ) -> Iterator[Home]:
-    """A coordinator for as long as the block runs: one that is there already (of the same state), and our own in its
-    place once that ends; else our own. ListenError, InvalidInputError."""
+    """Run a coordinator for as long as the block runs, and yield where machines call it.
+
+    One that serves the same state already is used, and replaced by our own once it ends; else our own is started.
+    Raises ListenError, InvalidInputError.
+    """
     from router.coordinator.app import make_app, own_version
     from router.coordinator.metrics import Metrics
     from router.coordinator.server import ListenError, Server, existing
@@ -158,8 +181,8 @@ def listening(
         try:
             server = None if port and is_there(port) else stack.enter_context(serving(port))
         except ListenError:
-            # Another was quicker; else the port that was taken by chance once may be anybody's now. But machines that
-            # know it still call there.
+            # Either another coordinator was quicker, or the port that was once assigned by chance belongs to another
+            # process now. Machines that know the port still call it, so it is given up only when there are none.
             server = None
             if not (port and is_there(port)):
                 if entry.port or not port or store.attempts(alive=True):
@@ -174,7 +197,7 @@ def listening(
 
 
 def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[str, Callable[[], Announcements]]:
-    """What opens each queue of the deploy file, by cloud and region. Opening raises SdkMissingError."""
+    """Return functions that open each queue of the deploy file, by cloud and region. Opening raises SdkMissingError."""
     named = {
         f"{cloud} {region}".rstrip(): (cloud, url)
         for cloud, entry in opened.deploy.clouds.items()
@@ -186,18 +209,18 @@ def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[s
 def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datetime]) -> Announcements:
     settings = clouds.settings(cloud)
     settings = replace(settings, options={**settings.options, QUEUE: url})
-    queue = open_notices(cloud, Session(settings, embedded_book(), clock(), Caller(cloud, _HEAR_SECONDS)))
+    queue = open_notices(cloud, Session(settings, embedded_book(), clock(), Caller(cloud, _LISTEN_SECONDS)))
     assert queue is not None
     return queue
 
 
 def nobody_listens(opened: Opened, store: Store) -> Home:
-    """Where machines would call, for commands that make none."""
+    """Return where machines would call, for commands that create none."""
     return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
 
 
 def is_listened_to(opened: Opened, store: Store) -> bool:
-    """Whether a coordinator of this state answers on this machine, or where machines are told to call."""
+    """Return whether a coordinator of this state answers on this machine, or where machines are configured to call."""
     from router.coordinator.server import existing
 
     entry = opened.deploy.coordinator

@@ -1,4 +1,4 @@
-"""Machines go on calling where they were told to, whoever listens there, and whenever that one ends."""
+"""Keep a coordinator on the port that machines call, whichever process serves it, and also after that process ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from router.state.errors import HeldError
 from router.state.lock_owner import Holder
 from router.state.store import Store
 
-# Less than anybody is taken to be lost after.
+# The interval is shorter than the time after which a machine is taken to be lost.
 EVERY_S = 1.0
-# What the state calls the port on which the coordinator listens.
+# The state's key of the port on which the coordinator listens.
 PORT = "coordinator_port"
 _HELD_SECONDS = 0.05
 
@@ -23,8 +23,10 @@ _HELD_SECONDS = 0.05
 def standing_by(
     is_there: Callable[[], bool], serve: Callable[[], AbstractContextManager[object]], fails: type[Exception]
 ) -> Iterator[None]:
-    """While the block runs, and nobody else is there, this process serves. Where that ``fails`` it is tried again: the
-    port may be held by one who just ends, or by another who was quicker."""
+    """Serve from this process while the block runs and no other process serves.
+
+    Where serving ``fails`` it is tried again: the port may be held by a process that is ending, or by a quicker one.
+    """
     ended = threading.Event()
 
     def stand_by() -> None:
@@ -47,13 +49,16 @@ def standing_by(
 
 
 def everyones(store: Store, mine: int, wall_clock: Callable[[], datetime], is_there: Callable[[int], bool]) -> int:
-    """The port that machines are told to call: of several who begin at the same moment, that of the first."""
+    """Return the port that machines are to call.
+
+    Of several processes that begin at the same moment, it is the port of the first.
+    """
     while True:
         try:
             with store.lease(PORT, Holder.of_this_process(), wall_clock):
-                other = int(store.value(PORT) or 0)
-                if other not in (0, mine) and is_there(other):
-                    return other
+                recorded_port = int(store.value(PORT) or 0)
+                if recorded_port not in (0, mine) and is_there(recorded_port):
+                    return recorded_port
                 store.set_value(PORT, str(mine))
                 return mine
         except HeldError:

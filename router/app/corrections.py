@@ -1,4 +1,4 @@
-"""Bills that changed after a month was closed: what that comes to is booked as a correction in an open month."""
+"""Book corrections in an open month for bills that changed after their month was closed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,36 @@ if TYPE_CHECKING:
     from router.state.store import Store
 
 _WORDS = (
-    "state", "category", "month", "team", "project", "cost_center", "job", "job_digest", "plan", "attempt", "what",
-    "use", "cloud", "account", "region", "instance_type", "market", "accelerator", "currency",
-)  # fmt: skip
+    "state",
+    "category",
+    "month",
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "job_digest",
+    "plan",
+    "attempt",
+    "what",
+    "use",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "currency",
+)
 _MONEY = ("billed", "effective", "list")
 
 
 def book_corrections(store: Store, extracts: Path, bills: Path, who: str) -> Correction | None:
-    """Books what bills that changed since the last closing, or since the last correction, change in closed months; None
-    where nothing does. It stands in the first open month, or in that in which the bills changed where it is later.
+    """Book what changed bills change in closed months; return None where nothing changes.
 
-    The bills must not be held. InvalidInputError, StateError, OSError."""
+    Bills count as changed since the last closing, or since the last correction. The correction stands in the first open
+    month, or in that in which the bills changed where it is later. The bills must not be locked. Raises
+    InvalidInputError, StateError, OSError.
+    """
     if not seals(store):
         return None
     with BillStore(bills).held():
@@ -39,14 +58,14 @@ def book_corrections(store: Store, extracts: Path, bills: Path, who: str) -> Cor
 
 
 def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction | None:
-    """As :func:`book_corrections`, where the caller holds the bills."""
-    found, kept = seals(store), Corrections(bills, store.id)
-    if not found:
+    """Book corrections as :func:`book_corrections`, where the caller holds the lock of the bills."""
+    sealed_closings, corrections = seals(store), Corrections(bills, store.id)
+    if not sealed_closings:
         return None
-    booked = kept.all()
-    last = found[-1]
-    known = frozenset(last.sealed["corrections"])
-    before = booked[-1].after if booked and booked[-1].id not in known else sealed_ids(last)
+    booked = corrections.all()
+    last = sealed_closings[-1]
+    sealed_corrections = frozenset(last.sealed["corrections"])
+    before = booked[-1].after if booked and booked[-1].id not in sealed_corrections else sealed_ids(last)
     after = standing_ids(bills)
     changed = _touching(bills, set(before) ^ set(after), last.period)
     if not changed:
@@ -55,9 +74,9 @@ def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction
     facts = _difference(store, extracts, bills, last.period, before, after)
     at, reason = _cause(bills, changed)
     period = max(closed.next, Month.of(at))
-    made = _rows(facts, named(len(booked) + 1, store.id), period, at, who, reason)
-    return kept.add(
-        made,
+    rows = _rows(facts, named(len(booked) + 1, store.id), period, at, who, reason)
+    return corrections.add(
+        rows,
         {
             "id": named(len(booked) + 1, store.id),
             "number": len(booked) + 1,
@@ -73,41 +92,41 @@ def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction
 
 
 def _touching(bills: Path, changed: set[str], upto: Month) -> set[str]:
-    """Those of the bills that may have rows of closed months."""
+    """Return those of the bills that may have rows of closed months."""
     starts = {each.bill.id: each.bill.start for each in BillStore(bills).bills()}
     return {name for name in changed if (start := starts.get(name)) is None or start[:7] <= str(upto)}
 
 
 def _cause(bills: Path, changed: set[str]) -> tuple[datetime, str]:
-    """When the bills changed, the last time, and how, for people."""
+    """Return when the bills changed last, and how, for people."""
     store = BillStore(bills)
     moments = [
         each.imported_at for each in store.deliveries() if changed & {*(bill.id for bill in each.bills), *each.again}
     ]
     moments += [each.at for each in store.decisions() if each.bill in changed]
-    said = []
+    changes = []
     for each in store.bills():
         if each.bill.id not in changed:
             continue
         if each.stands:
             instead = f" in the place of {each.replaces}" if each.replaces else " after the closing"
-            said.append(f"{each.bill.id} stands{instead}")
+            changes.append(f"{each.bill.id} stands{instead}")
         elif each.removed is not None and each.removed.what is Deed.REMOVE:
-            said.append(f"{each.bill.id} was removed: {each.removed.reason}")
+            changes.append(f"{each.bill.id} was removed: {each.removed.reason}")
     return max(map(datetime.fromisoformat, moments)).astimezone(UTC), "; ".join(
-        said
+        changes
     ) or "bills changed after the closing"
 
 
 def _difference(
     store: Store, extracts: Path, bills: Path, closed: Month, before: tuple[str, ...], after: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """What closed months, and what was metered late of them, come to with the bills after less with those before."""
-    rest = spans((), after)
+    """Return by how much closed months, and their late-metered entries, differ between the bills after and before."""
+    spans_after = spans((), after)
 
     def view(ids: tuple[str, ...]) -> View:
         closed_months = {name: (("", str(closed)),) for name in ids}
-        opened = {name: ((str(closed), span[1]),) for name, (span, *_) in rest.items()}
+        opened = {name: ((str(closed), span[1]),) for name, (span, *_) in spans_after.items()}
         return View(
             spans={
                 name: (*closed_months.get(name, ()), *opened.get(name, ()))
@@ -127,13 +146,13 @@ def _difference(
                 group = sums.setdefault(key, {**{name: row[name] for name in _WORDS}, **dict.fromkeys(_MONEY, 0)})
                 for name in _MONEY:
                     group[name] += sign * (row[name] or 0)
-    found = [group for group in sums.values() if group["billed"] or group["effective"]]
-    # What was metered late stands in an open month: of it, too, it is a closed one that is corrected.
-    return [{**group, "month": min(group["month"], str(closed))} for group in found]
+    changed_groups = [group for group in sums.values() if group["billed"] or group["effective"]]
+    # Entries that were metered late stand in an open month, but they too correct a closed one.
+    return [{**group, "month": min(group["month"], str(closed))} for group in changed_groups]
 
 
 def _first(bills: Path, ids: tuple[str, ...], closed: Month) -> Month:
-    """The first month of any of the bills: before it nothing differs."""
+    """Return the first month of any of the bills: before it nothing differs."""
     starts = [each.bill.start for each in BillStore(bills).bills() if each.bill.id in ids]
     known = [Month.parse(start[:7]) for start in starts if start is not None]
     return min((*known, closed)) if None not in starts else Month(1, 1)
@@ -145,13 +164,23 @@ def _rows(facts: list[dict[str, Any]], name: str, period: Month, at: datetime, w
     columns: dict[str, list[Any]] = {field.name: [] for field in COLUMNS}
     for number, fact in enumerate(sorted(facts, key=lambda one: str([one[word] for word in _WORDS])), 1):
         month = Month.parse(fact["month"])
-        said = {
-            **fact, "source": Source.BILLED.value, "origin": name, "row": number, "corrects": str(month),
-            "month": str(period), "start": month.begins, "end": month.ends, "recorded_at": at, "unpriced": False,
-            "reason": reason, "who": who, "reference": name,
-        }  # fmt: skip
+        row = {
+            **fact,
+            "source": Source.BILLED.value,
+            "origin": name,
+            "row": number,
+            "corrects": str(month),
+            "month": str(period),
+            "start": month.begins,
+            "end": month.ends,
+            "recorded_at": at,
+            "unpriced": False,
+            "reason": reason,
+            "who": who,
+            "reference": name,
+        }
         for field in COLUMNS:
-            columns[field.name].append(said.get(field.name))
+            columns[field.name].append(row.get(field.name))
     return pa.table([pa.array(columns[field.name], field.type) for field in COLUMNS], schema=COLUMNS)
 
 

@@ -1,4 +1,4 @@
-"""What a month's books came to as a FOCUS file: bills that stand, what they do not have, what people added."""
+"""Export a month's books as a FOCUS file: bills that stand, charges missing from them, entries that people added."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which file, of which version of FOCUS, of which month's books (None: of all), as of when (None: of all that is
-    recorded)."""
+    """The file to write, of which version of FOCUS, month (None: all) and moment (None: all that is recorded)."""
 
     path: Path
     version: str
@@ -31,15 +30,17 @@ class Wanted:
 
 
 def export_counted(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Exported:
-    """Writes what :func:`router.app.showback.month_books` counts: closed months as they were closed. StateError,
-    InvalidInputError (a bill's file is gone), OSError."""
+    """Write what :func:`router.app.showback.month_books` counts: closed months as they were closed.
+
+    Raises StateError, InvalidInputError (a bill's file is gone), OSError.
+    """
     closed = max((each.period for each in closings(store, wanted.as_of)), default=None)
     with closing(_parts(store, wanted, extracts, bills)) as parts:
         return export(store, wanted.path, wanted.accounts, wanted.version, parts, closed)
 
 
 def _parts(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Generator[Part]:
-    """The months that are wanted, by the view that is theirs. A part is gone when the next one is asked for."""
+    """Yield the requested months, by their view. A part is closed when the next one is asked for."""
     if wanted.month is not None:
         from router.showback.report.rollup_tables import months_of
 
@@ -47,10 +48,10 @@ def _parts(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Generat
         view = view_of(store, bills, wanted.month, wanted.as_of)
         yield from _part(store, extracts, bills, Segment(before, str(wanted.month), view), [wanted.month])
         return
-    found, months = segments(store, bills, wanted.as_of), [one.period for one in store.periods.sums()]
-    for segment in found:
-        mine = sorted({month for month in months if segment.holds(month)})
-        yield from _part(store, extracts, bills, segment, None if len(found) == 1 else mine)
+    all_segments, months = segments(store, bills, wanted.as_of), [one.period for one in store.periods.sums()]
+    for segment in all_segments:
+        segment_months = sorted({month for month in months if segment.holds(month)})
+        yield from _part(store, extracts, bills, segment, None if len(all_segments) == 1 else segment_months)
 
 
 def _part(
@@ -61,8 +62,9 @@ def _part(
     if view.is_empty:
         yield part
         return
+    # These take a while to import.
     from router.app.reconcile import matched
-    from router.showback.report.rollup_tables import months_of  # these take a while to import
+    from router.showback.report.rollup_tables import months_of
 
     paths = {standing.bill.id: path for standing, path, _ in bills_in(view, bills)}
     since = months_of(Month.parse(segment.after).next)[-1] if segment.after else Month(1, 1)

@@ -1,4 +1,4 @@
-"""Learns from the price history how far weather drifts, and how well quotes would have held on it."""
+"""Learn from the price history how far spot availability drifts, and how well quotes would have held on it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from router.spot.simulator.traces import Ints, Series, ZoneSeries
 
 LONGEST: Final = timedelta(days=92)
 ENOUGH: Final = timedelta(days=14)
-ENOUGH_WATCHED: Final = 0.8  # of the half hours
+ENOUGH_WATCHED: Final = 0.8  # the least share of half hours that were watched
 _TICK_S: Final = 1800
 _MENU, _MENUS, _STARTS = 3, 8, 8
-_SPOT_SHARE: Final = 0.4  # of the price on demand
+_SPOT_SHARE: Final = 0.4  # spot price over the on-demand price
 _JOBS: Final = ((8, 1.5), (24, 1.25), (48, 1.25))  # hours of work, and the time that they are given for it
 _CHANGEOVER_S: Final = 720
 Looks = Sequence[tuple[datetime, bool]]
@@ -34,8 +34,10 @@ Looks = Sequence[tuple[datetime, bool]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Recorded:
-    """The pools that were watched long enough, as a ground to judge quotes on; how many there were at all, and the most
-    days that one of them was watched."""
+    """The pools that were watched long enough, as a ground to judge quotes on.
+
+    ``seen`` is how many pools there were at all, and ``most_days`` the most days that one of them was watched.
+    """
 
     ground: Ground | None
     since: datetime
@@ -47,43 +49,43 @@ class Recorded:
 
 
 def recorded(folder: Path, now: datetime) -> Recorded:
-    """Of the last 92 days. InvalidInputError for a file of the history that cannot be read."""
+    """Return the pools of the last 92 days. InvalidInputError for a file of the history that cannot be read."""
     pools = watched_pools(folder, now - LONGEST, now)
-    found = looks(folder, pools, now - LONGEST, now) if pools else {}
-    spans = {pool: seen[-1][0] - seen[0][0] for pool, seen in found.items() if seen}
+    looks_by_pool = looks(folder, pools, now - LONGEST, now) if pools else {}
+    spans = {pool: seen[-1][0] - seen[0][0] for pool, seen in looks_by_pool.items() if seen}
     days = max(spans.values(), default=timedelta(0)) / timedelta(days=1)
-    long = {pool: found[pool] for pool, span in spans.items() if span >= ENOUGH}
-    if not long:
+    long_watched = {pool: looks_by_pool[pool] for pool, span in spans.items() if span >= ENOUGH}
+    if not long_watched:
         return Recorded(None, now, now, 0, 0.0, len(spans), days)
-    since, until = min(seen[0][0] for seen in long.values()), max(seen[-1][0] for seen in long.values())
-    kept = {pool: seen for pool, seen in long.items() if _share(seen, since, until) >= ENOUGH_WATCHED}
-    if not kept:
+    since, until = min(seen[0][0] for seen in long_watched.values()), max(seen[-1][0] for seen in long_watched.values())
+    well_watched = {pool: seen for pool, seen in long_watched.items() if _share(seen, since, until) >= ENOUGH_WATCHED}
+    if not well_watched:
         return Recorded(None, since, until, 0, 0.0, len(spans), days)
-    watched = float(np.mean([_share(seen, since, until) for seen in kept.values()]))
-    return Recorded(_ground(kept, since, until), since, until, len(kept), watched, len(spans), days)
+    watched = float(np.mean([_share(seen, since, until) for seen in well_watched.values()]))
+    return Recorded(_ground(well_watched, since, until), since, until, len(well_watched), watched, len(spans), days)
 
 
 def fitted(found: Recorded) -> WeatherFit:
-    """About a minute. ValueError where too little was recorded."""
+    """Fit the drift and the errors of quotes; takes about a minute. ValueError where too little was recorded."""
     if found.ground is None:
         raise ValueError("no pool was watched long enough")
-    got = learned(found.ground, quoted_policy_for, _STARTS)
+    learned_drift = learned(found.ground, quoted_policy_for, _STARTS)
     return WeatherFit(
         since=found.since,
         until=found.until,
         pools=found.pools,
         watched=found.watched,
-        likely=got.drift.likely,
-        cost=got.cost,
-        finish=got.finish,
-        outcomes=got.outcomes,
+        likely=learned_drift.drift.likely,
+        cost=learned_drift.cost,
+        finish=learned_drift.finish,
+        outcomes=learned_drift.outcomes,
     )
 
 
 def _share(seen: Looks, since: datetime, until: datetime) -> float:
-    """Of the time, that for which a look holds."""
-    held = sum((min(b - a, LONGEST_GAP) for (a, _), (b, _) in pairwise(seen)), timedelta(0))
-    return held / max(until - since, LONGEST_GAP)
+    """Return the share of the time for which a look holds."""
+    watched = sum((min(b - a, LONGEST_GAP) for (a, _), (b, _) in pairwise(seen)), timedelta(0))
+    return watched / max(until - since, LONGEST_GAP)
 
 
 def _ground(kept: Mapping[Pool, Looks], since: datetime, until: datetime) -> Ground:
@@ -97,7 +99,10 @@ def _ground(kept: Mapping[Pool, Looks], since: datetime, until: datetime) -> Gro
 
 
 def _zone(pool: Pool, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
-    """Each tick as the last look before its end said; before the first as that one."""
+    """Return the series of a pool: each tick has the state of the last look before its end.
+
+    Ticks before the first look have the state of the first look.
+    """
     at = np.array([int((moment - since).total_seconds()) // _TICK_S for moment, _ in seen])
     up = np.array([there for _, there in seen], dtype=np.int64)
     last = np.maximum(np.searchsorted(at, np.arange(ticks), side="right") - 1, 0)
@@ -106,8 +111,10 @@ def _zone(pool: Pool, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
 
 
 def _menus(pools: Sequence[Pool]) -> tuple[Ints, ...]:
-    """Pools of one machine type, up to three at a time, as a quote has them; eight such choices at most, spread over
-    all."""
+    """Return pools of one machine type, up to three at a time, as a quote has them.
+
+    There are eight such choices at most, spread over all.
+    """
     order = sorted(range(len(pools)), key=lambda i: (pools[i][3], pools[i]))
     alike = [list(group) for _, group in groupby(order, key=lambda i: pools[i][3])]
     menus = [np.array(group[at : at + _MENU]) for group in alike for at in range(0, len(group), _MENU)]

@@ -1,4 +1,4 @@
-"""Reads what plans and quotes are made from: jobs, limits, offers."""
+"""Read the inputs of plans and quotes: jobs, limits, offers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from router.jobs.limits import Limits
 def inputs(
     paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
 ) -> tuple[LoadedJobs, Limits]:
-    """Jobs and limits, checked against the book. InvalidInputError with every problem of both; not ``own_deadlines``:
-    those of the jobs do not count, and may have passed."""
+    """Return jobs and limits, checked against the book.
+
+    InvalidInputError has every problem of both. Without ``own_deadlines`` the deadlines of the jobs do not count, and
+    may have passed.
+    """
     problems: list[Problem] = []
     jobs, limits = LoadedJobs((), ()), LoadedLimits(Limits.none(), None)
     try:
@@ -39,14 +42,14 @@ def inputs(
 
 
 def young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
-    """Offers no older than that. InvalidInputError where none is left."""
+    """Return offers no older than that. InvalidInputError where none is left."""
     if max_age is None:
         return book.offers
-    found = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
-    if not found:
+    offers = tuple(o for o in book.offers if o.as_of is not None and now.date() - o.as_of <= max_age)
+    if not offers:
         raise InvalidInputError.single(
             f"every price of the book is older than {max_age.days} days or undated",
             field="--max-age",
             remedy="raise it, or fetch a newer book",
         )
-    return found
+    return offers

@@ -1,4 +1,4 @@
-"""What every month of the books came to, with the figures of its report."""
+"""Compute the costs of every month of the books, with the figures of its report."""
 
 from __future__ import annotations
 
@@ -35,9 +35,12 @@ _PLANNED: Final = "(FROM facts WHERE source = 'planned')"
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What a month came to by currency: ``planned`` for its time until now, and ``spent``: invoiced where a bill
-    stands, metered elsewhere, and what people added. ``books``: of the ledger's entries in its books, by kind, how many
-    there are, how many of them have no price, and their dollars. ``sealed``: it is what the month was closed with."""
+    """The costs of a month by currency.
+
+    ``planned`` for its time until now, and ``spent``: invoiced where a bill stands, metered elsewhere, and what people
+    added. ``books``: ledger entries in its books, by kind: how many there are, how many of them have no price, and
+    their dollars. ``sealed``: these are the figures that the month was closed with.
+    """
 
     planned: Mapping[str, Decimal]
     spent: Mapping[str, Decimal]
@@ -55,8 +58,10 @@ def months_came_to(
     now: datetime,
     as_of: datetime | None,
 ) -> tuple[dict[Month, Came], bool]:
-    """Of each of the months, on the basis ``billed`` or ``effective``; and whether entries were archived before they
-    were read, so that they are in no figure. StateError, InvalidInputError, OSError."""
+    """Return each month's costs, on the basis ``billed`` or ``effective``, and whether archived entries are missing.
+
+    Entries that were archived before they were read are in no figure. Raises StateError, InvalidInputError, OSError.
+    """
     if not months:
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
@@ -64,24 +69,24 @@ def months_came_to(
         planned, spent = [], _sums(connection, "actual", basis, "source <> 'planned'")
         books = rows_of(connection.sql(_BOOKS))
         for segment in (*sealed, still_open):
-            if mine := [month for month in months if segment.holds(month)]:
-                facts = planned_in(connection, segment.view.known(_PLANNED), mine, now)
+            if segment_months := [month for month in months if segment.holds(month)]:
+                facts = planned_in(connection, segment.view.known(_PLANNED), segment_months, now)
                 planned += _sums(connection, facts, basis, "true")
-    found = {
+    figures = {
         month: Came(_of(planned, month), _of(spent, month), _kinds(row for row in books if row["month"] == str(month)))
         for month in months
     }
     for segment in sealed:
-        if mine := [month for month in months if segment.holds(month)]:
-            at_close = _closed_with(store, mine, extracts, bills, segment.view, basis)
-            found |= {month: replace(found[month], spent=at_close[month], sealed=True) for month in mine}
-    return found, archived > 0
+        if segment_months := [month for month in months if segment.holds(month)]:
+            at_close = _closed_with(store, segment_months, extracts, bills, segment.view, basis)
+            figures |= {month: replace(figures[month], spent=at_close[month], sealed=True) for month in segment_months}
+    return figures, archived > 0
 
 
 def _closed_with(
     store: Store, months: Sequence[Month], extracts: Path, bills: Path, view: View, basis: str
 ) -> dict[Month, dict[str, Decimal]]:
-    """What months that were closed together came to: their seal says it of the last of them."""
+    """Return the costs of months that were closed together; the seal has those of the last of them."""
     if view.sealed is not None and months == [view.sealed.period]:
         sums: dict[str, Decimal] = {}
         for row in view.sealed.sealed["figures"]:

@@ -1,4 +1,4 @@
-"""What became of jobs and of quotes, for a report."""
+"""Report what became of jobs and of quotes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _NANO = Decimal("0.000000001")
 
 
 def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str, Due]:
-    """By job: of those that had machines in the month, their deadline and when they were done; what happened after
-    ``as_of`` had not happened."""
+    """Return by job the deadline, and when it was done, of jobs that had machines in the month.
+
+    Events after ``as_of`` do not count.
+    """
     jobs: dict[str, list[Attempt]] = {}
     for attempt in store.attempts():
         if as_of is not None and attempt.created_at > as_of:
@@ -33,41 +35,49 @@ def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str,
     specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
 
     @cache
-    def made(plan: str) -> datetime | None:
+    def planned_at(plan: str) -> datetime | None:
         text = store.plan(plan)
         return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
 
-    found = {}
+    outcomes = {}
     for job, attempts in jobs.items():
         last = attempts[-1]
-        done = [a.result_at for a in attempts if a.result == _FINISHED and _was(a.result_at, as_of) and a.result_at]
-        over = bool(done) or all(attempt.phase.is_over and _was(attempt.gone_at, as_of) for attempt in attempts)
-        deadline = _deadline(specs.get(last.job_digest), made(last.plan) or last.created_at)
-        found[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=over)
-    return found
+        done = [
+            a.result_at for a in attempts if a.result == _FINISHED and _had_happened(a.result_at, as_of) and a.result_at
+        ]
+        is_over = bool(done) or all(
+            attempt.phase.is_over and _had_happened(attempt.gone_at, as_of) for attempt in attempts
+        )
+        deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
+        outcomes[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
+    return outcomes
 
 
-def _was(moment: datetime | None, as_of: datetime | None) -> bool:
-    """Whether it was by then."""
+def _had_happened(moment: datetime | None, as_of: datetime | None) -> bool:
+    """Return whether the moment lies at or before ``as_of``."""
     return as_of is None or (moment is not None and moment <= as_of)
 
 
 def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
-    from router.jobs.spec import Job  # takes longer to import than most reports
+    from router.jobs.spec import Job  # takes longer to import than most reports to make
 
     try:
         deadline = None if spec is None else Job.model_validate_json(spec).deadline
-    except ValueError:  # of a version that wrote it otherwise
+    except ValueError:  # written by a version with another form
         return None
     return None if deadline is None else deadline.at(as_of)
 
 
 def quoted(store: Store, folder: Path, month: Month, as_of: datetime | None = None) -> tuple[Quoted, ...]:
-    """Accepted quotes of jobs that were over in the month, and by ``as_of``, by quote. InvalidInputError for a damaged
-    file."""
+    """Return accepted quotes of jobs that were over in the month, and by ``as_of``, by quote.
+
+    InvalidInputError for a damaged file.
+    """
     if not any(folder.glob("quote-*.json")):
         return ()
-    return tuple(each for each in _of_month(_all(store, folder), month) if _was(each.done_at or each.deadline, as_of))
+    return tuple(
+        each for each in _of_month(_all(store, folder), month) if _had_happened(each.done_at or each.deadline, as_of)
+    )
 
 
 def _all(store: Store, folder: Path) -> Iterable[Quoted]:
@@ -75,8 +85,8 @@ def _all(store: Store, folder: Path) -> Iterable[Quoted]:
     from router.config.quote_files import stored_quotes
 
     for name, quote, accepted in stored_quotes(folder):
-        how = None if accepted is None else ending(quote, accepted, store)
-        if how is not None:
+        outcome = None if accepted is None else ending(quote, accepted, store)
+        if outcome is not None:
             p50, p90 = quote.usd.p50, quote.usd.p90
             yield Quoted(
                 quote=name,
@@ -85,10 +95,10 @@ def _all(store: Store, folder: Path) -> Iterable[Quoted]:
                 promised=Decimal(repr(quote.on_time)),
                 p50=None if p50 is None else p50.nanos * _NANO,
                 p90=None if p90 is None else p90.nanos * _NANO,
-                cost=how.usd.nanos * _NANO,
+                cost=outcome.usd.nanos * _NANO,
                 p50_at=quote.finish_p50,
                 p90_at=quote.finish_p90,
-                done_at=how.done_at,
+                done_at=outcome.done_at,
             )
 
 

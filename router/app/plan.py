@@ -1,4 +1,4 @@
-"""Reads what a plan is made from and hands the pure core one request."""
+"""Read the inputs of a plan and build one request for the pure core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from router.state.records import Shortage
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The knobs of a plan, as on the command line; ``max_age`` None takes prices of any age."""
+    """The options of a plan, as on the command line; ``max_age`` None takes prices of any age."""
 
     horizon: timedelta = timedelta(hours=24)
     slot: timedelta = timedelta(hours=1)
@@ -35,9 +35,11 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left. ``budgets``:
-    those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams have no
-    job."""
+    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left.
+
+    ``budgets``: those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams
+    have no job.
+    """
 
     request: PlanRequest
     offers_too_old: int
@@ -55,16 +57,19 @@ def plan_request(
     shortages: Sequence[Shortage] = (),
     held: Callable[[Limits], Limits] = lambda limits: limits,
 ) -> Prepared:
-    """Everything read and checked; pools in ``shortages`` are taken to have no more than what jobs run on there.
-    ``held`` adds the budgets that the state knows (:meth:`router.app.budgets.Held.limits`).
-    InvalidInputError with every problem of the book, or else of jobs and limits."""
+    """Read and check everything, and return the request.
+
+    Pools in ``shortages`` are taken to have no more machines than jobs run on there. ``held`` adds the budgets that the
+    state knows (:meth:`router.app.budgets.BudgetConstraints.limits`). InvalidInputError with every problem of the book,
+    or else of jobs and limits.
+    """
     book = load_book(book_name)
     loaded, in_file = inputs(paths, limits_file, now, book)
     limits = held(in_file)
-    kept = young(book, options.max_age, now)
+    offers = young(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
-        book=book if len(kept) == len(book.offers) else book.with_offers(kept),
+        book=book if len(offers) == len(book.offers) else book.with_offers(offers),
         limits=without(limits, shortages, _running(loaded, book)),
         now=now,
         horizon=options.horizon,
@@ -78,27 +83,29 @@ def plan_request(
     idle: tuple[Problem, ...] = ()
     if limits_file is not None:
         idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
-    return Prepared(request, len(book.offers) - len(kept), finished, sources(in_file, limits), idle)
+    return Prepared(request, len(book.offers) - len(offers), finished, sources(in_file, limits), idle)
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
-    """Where jobs run at this moment, and on how many machines."""
-    found = []
+    """Return where jobs run at this moment, and on how many machines."""
+    placements = []
     for job in loaded.jobs:
         place = job.status.running if job.status is not None else None
         machine = book.machine(place.cloud, place.instance_type) if place is not None else None
         if place is not None and machine is not None:
-            found.append((place, -(-place.accelerators // machine.accelerator_count)))
-    return tuple(found)
+            placements.append((place, -(-place.accelerators // machine.accelerator_count)))
+    return tuple(placements)
 
 
 def without(limits: Limits, shortages: Sequence[Shortage], running: Sequence[tuple[Placement, int]] = ()) -> Limits:
-    """The limits, with no stock for every pool that is remembered as short but the machines that jobs run on there
-    (``running``: places with their numbers of machines)."""
+    """Return the limits with no stock for every pool that is remembered as short.
+
+    Only the machines that jobs run on there stay (``running``: places with their numbers of machines).
+    """
     short = {}
     for s in sorted(shortages, key=lambda s: s.until):
         pool = (s.cloud, s.region, s.instance_type, s.market)
-        kept = sum(
+        running_machines = sum(
             machines
             for place, machines in running
             if (place.cloud, place.region, place.instance_type, place.market) == pool
@@ -112,7 +119,7 @@ def without(limits: Limits, shortages: Sequence[Shortage], running: Sequence[tup
             zone=s.zone,
             instance_type=s.instance_type,
             market=s.market,
-            amount=kept,
+            amount=running_machines,
             unit="machines",
             kind="stock",
         )

@@ -1,4 +1,4 @@
-"""How accepted quotes ended, from attempts and the ledger."""
+"""Determine how accepted quotes ended, from attempts and the ledger."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _FINISHED, _STOPPED = "finished", "stopped"
 
 
 def ending(quote: Quote, accepted: Acceptance, store: Store) -> Ending | None:
-    """Of the plan that was made of the quote: all its metered machines, and when the training said that it was done.
-    None where it was not applied, goes on, or was stopped by a person. StateError."""
+    """Return the ending of a quote's plan: the cost of all its metered machines, and when the training was done.
+
+    None where the plan was not applied, is still running, or was stopped by a person. Raises StateError.
+    """
     attempts = store.attempts(plan=accepted.plan, job=quote.job)
     if not attempts or any(not a.phase.is_over for a in attempts):
         return None

@@ -1,4 +1,4 @@
-"""Reads what quotes are made from and hands the pure core one job after the other, on several processors if it pays."""
+"""Read the inputs of quotes and make one quote for each job, on several processors if that is faster."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ from router.spot.policies.our_policy import QUOTED, quoted_policy_for
 from router.spot.venues import Venue
 
 WATCHED = timedelta(days=31)
-_WORTH_ANOTHER_PROCESS = 4  # jobs for each: fewer are done before it has started
+_WORTH_ANOTHER_PROCESS = 4  # jobs for each process: fewer are done before it has started
 Answer = Quote | BudgetQuote | Refused
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteOptions:
-    """As on the command line. ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead."""
+    """The options of quotes, as on the command line.
+
+    ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead.
+    """
 
     by: Moment | None = None
     budget: Usd | None = None
@@ -46,7 +49,7 @@ class QuoteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be answered, and with what."""
+    """The quotes to make, and their inputs."""
 
     asks: tuple[Ask | Refused, ...]
     trade: Trade
@@ -62,7 +65,10 @@ def asked(
     options: QuoteOptions,
     load: Callable[[str], PriceBook],
 ) -> Asked:
-    """Everything read and checked. InvalidInputError with every problem. A job without any deadline is refused."""
+    """Read and check everything, and return the quotes to make.
+
+    InvalidInputError with every problem. A job without any deadline is refused.
+    """
     book = load(book_name)
     loaded, limits = inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
     offers = young(book, options.max_age, now)
@@ -91,7 +97,7 @@ def asked(
 
 
 def answers(asked: Asked) -> Iterator[Answer]:
-    """One for each job, in order, as they are done."""
+    """Yield one answer for each job, in order, as they are done."""
     processes = min(asked.processes, len(asked.asks) // _WORTH_ANOTHER_PROCESS)
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
         yield from (_answer(asked, ask) for ask in asked.asks)
@@ -104,7 +110,7 @@ def answers(asked: Asked) -> Iterator[Answer]:
         _shared.clear()
 
 
-# A forked process finds here what it would take longer to be sent.
+# A forked process reads its input here, because sending it would take longer.
 _shared: list[Asked] = []
 
 
@@ -115,7 +121,7 @@ def _answer_shared(index: int) -> Answer:
 def _answer(asked: Asked, ask: Ask | Refused) -> Answer:
     if isinstance(ask, Refused):
         return ask
-    # Imported by name of what is needed: the one for budgets is seldom.
+    # These are imported where they are needed, because a budget is seldom asked for.
     from router.quotes.budget_quote import make_budget_quote
     from router.quotes.make_quote import make_quote
 
@@ -125,8 +131,10 @@ def _answer(asked: Asked, ask: Ask | Refused) -> Answer:
 
 
 class WatchedPools:
-    """What the price history saw of pools lately; each pool is asked for once. InvalidInputError for a file of it that
-    cannot be read."""
+    """The price history's recent observations of pools; each pool is read once.
+
+    InvalidInputError for a file of the history that cannot be read.
+    """
 
     def __init__(self, folder: Path, now: datetime) -> None:
         self._folder, self._now = folder, now
@@ -138,24 +146,27 @@ class WatchedPools:
         return {pools[pool]: found for pool, found in self.of(pools).items()}
 
     def of(self, pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
-        """Those of which anything was seen."""
+        """Return the pools that were observed at all."""
         if not self._any:
             return {}
         from router.prices.pool_availability import looks
 
-        new = set(pools) - self._known.keys()
-        if new:
-            seen = looks(self._folder, new, self._now - WATCHED, self._now)
-            self._known |= {pool: sighting(seen.get(pool, ()), LONGEST_GAP) for pool in new}
+        new_pools = set(pools) - self._known.keys()
+        if new_pools:
+            new_looks = looks(self._folder, new_pools, self._now - WATCHED, self._now)
+            self._known |= {pool: sighting(new_looks.get(pool, ()), LONGEST_GAP) for pool in new_pools}
         return {pool: found for pool in pools if (found := self._known[pool]) is not None}
 
 
 class PoolsOfNow:
-    """The same for who runs for weeks: read anew every hour, as of its beginning. What cannot be read is said once an
-    hour, and taken as not seen: a job that has to go on does not wait for a history."""
+    """Observations of pools for a process that runs for weeks: read again every hour, as of its beginning.
+
+    A history that cannot be read is reported once an hour, and its pools count as not observed: a job that has to
+    continue does not wait for a history.
+    """
 
     def __init__(self, folder: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> None:
-        self._folder, self._clock, self._tell = folder, clock, tell
+        self._folder, self._clock, self._report = folder, clock, tell
         self._hour: datetime | None = None
         self._read: Callable[[Collection[Pool]], Mapping[Pool, Sighting]] = nothing_watched
 
@@ -168,7 +179,7 @@ class PoolsOfNow:
             return self._read(pools)
         except InvalidInputError as error:
             self._read = nothing_watched
-            self._tell(f"spot pools are taken as never watched: {error}")
+            self._report(f"spot pools are taken as never watched: {error}")
             return {}
 
 

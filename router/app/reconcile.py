@@ -1,4 +1,4 @@
-"""Bills laid beside the ledger: its extract and the imported bills as facts in one connection, matched."""
+"""Reconcile bills with the ledger: its extract and the imported bills as facts in one connection, matched."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from router.state.store import Store
 
 _BATCH = 65_536
-# What does not fit goes to the folder for temporary files; with it the process stays below two gigabytes.
+# DuckDB writes what does not fit to temporary files; the process then stays below two gigabytes.
 _MEMORY = "1GB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """Of a month: what matching came to, what its variance is reckoned from, which bills stood and how far the ledger
-    went. ``archived``: so many entries had left the ledger before they were read."""
+    """The reconciliation of a month: result of matching, what its variance is computed from, bills, ledger head.
+
+    ``archived`` is the number of entries that had left the ledger before they were read.
+    """
 
     outcome: Outcome
     grains: tuple[Grain, ...]
@@ -46,8 +48,11 @@ class Reconciled:
 def reconciled(
     store: Store, extracts: Path, bills: Path, month: Month, basis: Basis, now: datetime, as_of: datetime | None = None
 ) -> Reconciled:
-    """The ledger's extract under ``extracts`` is brought up to date first. What is planned for after ``now`` is left
-    out, and what was recorded after ``as_of``. StateError, InvalidInputError (a bill's file is gone), OSError."""
+    """Return the reconciliation of a month.
+
+    The ledger's extract under ``extracts`` is brought up to date first. What is planned for after ``now`` is left out,
+    and what was recorded after ``as_of``. Raises StateError, InvalidInputError (a bill's file is gone), OSError.
+    """
     since = months_of(month)[-1]  # as far back as a report looks, so that both see the same
     view = view_of(store, bills, month, as_of)
     with matched(store, extracts, bills, since, view) as (connection, standing, head, archived):
@@ -65,36 +70,41 @@ def reconciled(
 def matched(
     store: Store, extracts: Path, bills: Path, since: Month, view: View
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
-    """A connection with ``facts`` and ``actual`` of the books from a month on, the ids of the bills and corrections in
-    it, the ledger's head, and how many entries had been archived unread. Later months are there too, for what was
-    metered late stands in them. What does not count in the ``view`` is left out."""
+    """Yield a connection with ``facts`` and ``actual`` of the books from a month on.
+
+    With it come the ids of the bills and corrections in it, the ledger's head, and how many entries had been archived
+    unread. Later months are included, because entries that were metered late stand in them. What does not count in the
+    ``view`` is left out.
+    """
     import duckdb
 
-    found = tuple(bills_in(view, bills))
-    corrected = corrections_in(view, store, bills)
+    bills_counted = tuple(bills_in(view, bills))
+    correction_paths = corrections_in(view, store, bills)
     first = str(since)
     with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        with suppress(duckdb.Error):  # a notebook without widgets has no bar, and cannot be told so
+        with suppress(duckdb.Error):  # in a notebook without widgets there is no bar to disable
             connection.execute("SET enable_progress_bar = false")
         connection.register("no_facts", COLUMNS.empty_table())
         connection.execute("CREATE TABLE bill_facts AS FROM no_facts")
-        for standing, path, spans in found:
-            _take_in(connection, path, standing.bill.id, first, spans)
-        for path in corrected:
+        for standing, path, spans in bills_counted:
+            _insert_bill(connection, path, standing.bill.id, first, spans)
+        for path in correction_paths:
             connection.execute(f"INSERT INTO bill_facts BY NAME FROM {parquet([path])} WHERE month >= $1", [first])
         folder = Extract(extracts, store.id).folder
         parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
-        ours = view.known(parquet(parts) if parts else "no_facts")
-        connection.execute(f"CREATE VIEW facts AS FROM {ours} UNION ALL BY NAME FROM bill_facts")
+        ledger_facts = view.known(parquet(parts) if parts else "no_facts")
+        connection.execute(f"CREATE VIEW facts AS FROM {ledger_facts} UNION ALL BY NAME FROM bill_facts")
         reconcile(connection, "facts")
         names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))
         head = manifest.head if view.head is None else view.head
         yield connection, names, head, sum(last - first + 1 for first, last in manifest.gaps)
 
 
-def _take_in(connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str, spans: Sequence[Span]) -> None:
-    """The rows of a bill in those months, some at a time: a bill may be a gigabyte."""
+def _insert_bill(
+    connection: duckdb.DuckDBPyConnection, path: Path, name: str, since: str, spans: Sequence[Span]
+) -> None:
+    """Insert the rows of a bill in those months, in batches: a bill may be a gigabyte."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Reads the files that say where state is and how machines are made: what every command with a state begins with."""
+"""Read the files that say where state is and how machines are made: every command with a state begins here."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from router.config.clouds_file import LoadedClouds, load_clouds
 from router.config.deploy_file import Deploy, deploy_path, load_deploy
 from router.prices.home import clouds_file, home
 
-# Where what plays the cloud for the sandbox's machines lies.
+# The variable that names the folder of the sandbox's cloud.
 SANDBOX = "STEPFARE_SANDBOX"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which files to read; None is where they are by default."""
+    """The files to read; None is the default place."""
 
     deploy: Path | None = None
     clouds: Path | None = None
@@ -24,7 +24,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What was read, before anything is opened."""
+    """The settings as read from the files, before anything is opened."""
 
     deploy: Deploy
     clouds: LoadedClouds
@@ -33,34 +33,34 @@ class Opened:
 
     @property
     def state_url(self) -> str:
-        """Where the state database is."""
+        """Return the URL of the state database."""
         return self.deploy.state or f"sqlite:///{self.folder / 'state.db'}"
 
     @property
     def has_state(self) -> bool:
-        """Whether the state database is known to be there; one on a server is taken to be."""
+        """Return whether the state database is known to exist; one on a server is taken to exist."""
         return self.deploy.state is not None or (self.folder / "state.db").exists()
 
     @property
     def logs(self) -> Path:
-        """Output of every rank."""
+        """Return the folder for the output of every rank."""
         return self.folder / "logs"
 
     @property
     def runs(self) -> Path:
-        """A run directory for each attempt."""
+        """Return the folder with a run directory for each attempt."""
         return self.folder / "runs"
 
     @property
     def sandbox(self) -> Path:
-        """What plays the cloud for machines of the sandbox (terraform/modules/sandbox/start.sh); it need not exist."""
+        """Return the folder of the sandbox's cloud (terraform/modules/sandbox/start.sh); it need not exist."""
         return Path(self.environment.get(SANDBOX) or self.folder / "sandbox").absolute()
 
 
 def read_files(files: Files, environment: Mapping[str, str]) -> Opened:
-    """Deploy and clouds file. InvalidInputError for what is wrong in them."""
+    """Read deploy and clouds file. InvalidInputError for what is wrong in them."""
     folder = home()
-    path, named = deploy_path(files.deploy, folder)
-    deploy = load_deploy(path, named=named)
+    path, is_named = deploy_path(files.deploy, folder)
+    deploy = load_deploy(path, named=is_named)
     clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
     return Opened(deploy, clouds, folder, environment)

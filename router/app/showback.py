@@ -1,4 +1,4 @@
-"""What a report needs: the ledger's extract, bills beside it, and what the state and stored quotes know."""
+"""Provide what a report needs: the ledger's extract, bills, and what the state and stored quotes know."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What a caller adds to a report of the ledger; ``reads`` hears the numbers of entries that are read, ``budgets``
-    is asked with the cubes and the view of the report."""
+    """The additions of a caller to a report of the ledger.
+
+    ``reads`` is called with the numbers of entries that are read, ``budgets`` with the cubes and the view of the
+    report.
+    """
 
     reads: Callable[[int], None] = lambda _: None
     dues: Callable[[Store, Asked], dict[str, Due]] | None = None
@@ -45,12 +48,15 @@ class Told:
 
 
 def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
-    """Of FOCUS files alone. InvalidInputError: one that is none, or the same contents twice."""
+    """Return the report of FOCUS files alone.
+
+    InvalidInputError: one that is no FOCUS file, or the same contents twice.
+    """
     import pyarrow as pa
 
     from router.showback.facts_from_focus import read_focus
 
-    digests = [_sealed(path) for path in paths]
+    digests = [_input_digest(path) for path in paths]
     twice = next((path for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
     if twice is not None:
         raise InvalidInputError.single("is given twice: its rows would count twice", where=str(twice))
@@ -60,7 +66,7 @@ def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
         origin=f"FOCUS: {names}",
         input_hash=_hash(sorted(digests)),
         bills_through=_through(facts),
-        warnings=tuple(_elsewhere(facts, asked)),
+        warnings=tuple(_other_month_warnings(facts, asked)),
     )
     with connect() as connection:
         connection.register("facts", facts)
@@ -68,8 +74,10 @@ def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
 
 
 def bills_stand(store: Store, bills: Path, month: Month) -> bool:
-    """Whether a bill, or a correction of closed months, may have rows in the books of the month, or of what ran over
-    into it."""
+    """Return whether a bill, or a correction of closed months, may have rows that count for the month.
+
+    Rows count in the books of the month, or where usage ran over into it.
+    """
     view = view_of(store, bills, month)
     ends = (each.bill.end for each in BillStore(bills).bills() if each.bill.id in view.spans)
     return any(each.rows and each.period >= str(month) for each in view.corrections) or any(
@@ -79,9 +87,12 @@ def bills_stand(store: Store, bills: Path, month: Month) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """The books of a month as they are counted: the cubes, the view that they are of, the extract that the ledger's
-    part is from, the ids of the bills that count, and the connection of ``facts`` and ``actual`` where there are any.
-    ``past``: the month was open at the moment that was asked for, and more was recorded after it."""
+    """The books of a month as they are counted.
+
+    They are the cubes, their view, the extract of the ledger's part, the ids of the bills that count, and the
+    connection of ``facts`` and ``actual`` where there are any. ``past``: the month was open at the requested moment,
+    and more was recorded after it.
+    """
 
     cubes: Cubes
     view: View
@@ -95,9 +106,12 @@ class Books:
 def month_books(
     store: Store, asked: Asked, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
 ) -> Iterator[Books]:
-    """What the month came to, for every command that says it: invoiced where a bill stands, metered elsewhere, and what
-    people added; of a closed month what it was closed with. The extract is brought up to date under ``extracts``; bills
-    are those imported under ``bills``. StateError, InvalidInputError, OSError."""
+    """Yield the books of the month, for every command that reports its costs.
+
+    They are invoiced where a bill stands, metered elsewhere, and what people added; of a closed month what it was
+    closed with. The extract is brought up to date under ``extracts``; bills are those imported under ``bills``. Raises
+    StateError, InvalidInputError, OSError.
+    """
     from router.app.reconcile import matched  # takes a while to import
 
     extract, months = Extract(extracts, store.id), months_of(asked.month)
@@ -111,38 +125,41 @@ def month_books(
                 if later_entries:
                     facts = _relation(connection, extract.folder, manifest, {str(month) for month in months})
                     cubes = of_facts(connection, view.known(facts), months, asked.now)
-                else:  # nothing comes into closed books: what is there is what they were closed with
+                else:  # nothing is added to closed books, so they hold what they were closed with
                     cubes = of_extract(connection, extract.folder, manifest, months, asked.now)
-                yield Books(cubes=cubes, view=view, manifest=_upto(manifest, view.head, store), past=past)
+                yield Books(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
-    # `matched` has the folder for itself, and reads what came meanwhile.
+    # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
     with matched(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
         cubes = counted(connection, months, asked.now)
-        known = _upto(manifest, head, store)
+        known = _manifest_upto(manifest, head, store)
         yield Books(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
 
 
 def counted(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> Cubes:
-    """The cubes of matched facts (:func:`router.app.reconcile.matched`)."""
+    """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
     return of_facts(connection, "counted", months, now)
 
 
-def _upto(manifest: Manifest, head: int | None, store: Store) -> Manifest:
-    """What was read, up to an entry."""
+def _manifest_upto(manifest: Manifest, head: int | None, store: Store) -> Manifest:
+    """Return the manifest of what was read, up to an entry."""
     if head is None:
         return manifest
     return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
 
 
 def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, told: Told) -> Report:
-    """Of the ledger, its extract brought up to date under ``extracts``; where bills were imported under ``bills``, of
-    them and of what they do not have. StateError, InvalidInputError, OSError."""
+    """Return the report of the ledger, and where bills were imported, of them and of what they do not have.
+
+    The ledger's extract is brought up to date under ``extracts``; imported bills lie under ``bills``. Raises
+    StateError, InvalidInputError, OSError.
+    """
     with month_books(store, asked, extracts, bills, told.reads) as books:
-        beside = _beside(store, asked, books, told)
+        beside = _report_inputs(store, asked, books, told)
         if books.matched is not None:
             beside = replace(
-                beside, bills_through=_reach(books.matched, asked), variance=variance_of(books.matched, asked)
+                beside, bills_through=_billed_through(books.matched, asked), variance=variance_of(books.matched, asked)
             )
         if told.budgets is not None:
             setting = Setting(books.cubes, asked, beside)
@@ -152,7 +169,7 @@ def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, to
 
 
 def _with_corrections(report: Report, store: Store, extracts: Path, bills: Path, asked: Asked, view: View) -> Report:
-    """A closed month's report with a note of what corrects it in later books; its figures stay."""
+    """Return a closed month's report with a note of its corrections in later books; its figures stay."""
     if view.sealed is None:
         return report
     from router.app.close_month import moved
@@ -164,7 +181,7 @@ def _with_corrections(report: Report, store: Store, extracts: Path, bills: Path,
     return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
 
 
-def _beside(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
+def _report_inputs(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
     manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
     seen = () if as_of is None else (as_of.isoformat(),)
     which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
@@ -175,12 +192,12 @@ def _beside(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
         closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
         dues={} if told.dues is None else told.dues(store, asked),
         quotes=None if told.quotes is None else told.quotes(store),
-        warnings=tuple(_missing(store, manifest, asked)),
+        warnings=tuple(_archive_warnings(store, manifest, asked)),
     )
 
 
 def _recorded_after(folder: Path, manifest: Manifest, as_of: datetime) -> bool:
-    """Whether the ledger has entries that were recorded after a moment."""
+    """Return whether the ledger has entries that were recorded after a moment."""
     if not manifest.parts:
         return False
     sums = parquet([part.path(folder, "sums") for part in manifest.parts])
@@ -190,8 +207,10 @@ def _recorded_after(folder: Path, manifest: Manifest, as_of: datetime) -> bool:
 
 
 def add_archive(store: Store, extracts: Path, path: Path) -> None:
-    """Reads the entries that an archive holds into the extract, where they are missing. StateError for a file that is
-    not what was archived from this ledger."""
+    """Read the entries that an archive holds into the extract, where they are missing.
+
+    StateError for a file that is not what was archived from this ledger.
+    """
     from router.state.ledger_file import read_lines
 
     store.archives.check(path)
@@ -201,14 +220,17 @@ def add_archive(store: Store, extracts: Path, path: Path) -> None:
 
 @contextmanager
 def ledger_facts(store: Store, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
-    """A connection, and a relation in it with all facts of the ledger, planned ones too."""
+    """Yield a connection, and a relation in it with all facts of the ledger, planned ones too."""
     extract = Extract(extracts, store.id)
     with extract.current(store.ledger) as manifest, connect() as connection:
         yield connection, _relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
 
 
-def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | None:
-    """Until when bills of the month have usage; a row for weeks says nothing of that, where there are others."""
+def _billed_through(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | None:
+    """Return until when bills of the month have usage.
+
+    Rows of more than a day count only where there are no others, because they do not say that.
+    """
     found = connection.sql(
         f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
         f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
@@ -218,7 +240,10 @@ def _reach(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | No
 
 
 def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
-    """Job by job, of facts and actual facts in the connection (:mod:`router.showback.reconcile.matching`)."""
+    """Return the variance by job, from facts and actual facts in the connection.
+
+    See :mod:`router.showback.reconcile.matching`.
+    """
     from router.showback.reconcile.aggregates import Basis, grains
     from router.showback.reconcile.variance import Bucket, variances
 
@@ -252,8 +277,8 @@ def _relation(connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Man
     return "no_ledger"
 
 
-def _missing(store: Store, manifest: Manifest, asked: Asked) -> Iterator[str]:
-    """Entries that were archived before they were read."""
+def _archive_warnings(store: Store, manifest: Manifest, asked: Asked) -> Iterator[str]:
+    """Yield a warning for each archive whose entries were archived before they were read."""
     if not manifest.gaps:
         return
     near = {str(asked.month), str(asked.before)}
@@ -267,8 +292,8 @@ def _missing(store: Store, manifest: Manifest, asked: Asked) -> Iterator[str]:
             )
 
 
-def _elsewhere(facts: pa.Table, asked: Asked) -> Iterator[str]:
-    """Rows in the books of other months."""
+def _other_month_warnings(facts: pa.Table, asked: Asked) -> Iterator[str]:
+    """Yield a warning where all rows are in the books of other months."""
     import pyarrow.compute as pc
 
     months = pc.unique(facts["month"]).to_pylist()
@@ -284,7 +309,7 @@ def _through(table: pa.Table) -> datetime | None:
     return None if found is None else found.astimezone(UTC)
 
 
-def _sealed(path: Path) -> str:
+def _input_digest(path: Path) -> str:
     try:
         if not path.is_file():
             raise InvalidInputError.single("is no file", where=str(path))

@@ -1,5 +1,7 @@
-"""Opens the state database, and keeps its identity beside the run directories: a database that is lost or was swapped
-is not taken for a new one, while machines that it knew still run."""
+"""Open the state database, and store its identity beside the run directories.
+
+So a database that is lost or was swapped is not taken for a new one, while machines that it knew still run.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,19 @@ from router.state.state_backup import check_backup, stored_files
 from router.state.store import Store
 
 _DIGEST_CHARACTERS = 12
-RESTORED = "state restore"  # as the audit log calls it
+RESTORED = "state restore"  # the action's name in the audit log
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The file beside the run directories that says whose they are: ids of states, a line each, the newest last."""
+    """The file beside the run directories that names their states: ids, a line each, the newest last."""
 
     file: Path
     runs: Path
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The states that are known to have been here; where no file says so, those that made run directories."""
+        """Return the states that are known to have been here; without the file, those that made run directories."""
         try:
             written = tuple(self.file.read_text(encoding="utf-8").split())
         except (OSError, ValueError):
@@ -38,7 +40,7 @@ class Mark:
         return written or tuple(sorted({state for path in run_directories(self.runs) if (state := state_of(path))}))
 
     def write(self, state_id: str) -> None:
-        """Adds an id, unless it is the last. StateError."""
+        """Add an id, unless it is the last. Raises StateError."""
         try:
             lines = self.file.read_text(encoding="utf-8").split() if self.file.exists() else []
             if lines[-1:] == [state_id]:
@@ -56,18 +58,20 @@ class Mark:
 
 
 def mark_of(opened: Opened) -> Mark:
-    """The mark of the state that the deploy file names."""
+    """Return the identity file of the state that the deploy file names."""
     if opened.deploy.state is None:
         return Mark(opened.folder / "state.id", opened.runs)
-    # Another database has another mark, so that one home can serve several.
+    # Another database has another identity file, so that one home can serve several.
     digest = hashlib.sha256(str(place_of(opened.deploy.state)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
     return Mark(opened.folder / f"state-{digest}.id", opened.runs)
 
 
 def open_state(opened: Opened, now: datetime, *, new_state: bool = False, marks: bool = True) -> Store:
-    """The state database, made where there is none; unless it ``marks`` nothing is written beside it. StateError where
-    run directories of another state lie beside it, or of one that is missing, unless ``new_state`` says that a new one
-    is wanted all the same."""
+    """Open the state database, made where there is none; unless it ``marks`` nothing is written beside it.
+
+    StateError where run directories of another state lie beside it, or of one that is missing, unless ``new_state``
+    says that a new one is wanted all the same.
+    """
     mark = mark_of(opened)
     full = bool(run_directories(opened.runs))
     try:
@@ -87,32 +91,35 @@ def open_state(opened: Opened, now: datetime, *, new_state: bool = False, marks:
 
 
 def check_not_lost(opened: Opened) -> None:
-    """StateError where the state database is missing beside run directories."""
+    """Raise StateError where the state database is missing beside run directories."""
     if not opened.has_state and run_directories(opened.runs):
         raise lost(mark_of(opened), f"{place_of(opened.state_url)} is missing")
 
 
 def restore_state(opened: Opened, file: Path, now: datetime, at: datetime, who: str) -> tuple[str, tuple[str, ...]]:
-    """Puts a backup where the state is missing; the id of the state, and the run directories that it wrote. Again after
-    a crash is harmless. ``at``: the time of the audit log. StateError, DamagedError, ExistsError."""
+    """Restore a backup where the state is missing; return the state's id, and the run directories that were written.
+
+    Repeating it after a crash is harmless. ``at``: the time of the audit log. Raises StateError, DamagedError,
+    ExistsError.
+    """
     check_backup(file)
     place = place_of(opened.state_url)
     if isinstance(place, File) and place.path.exists():
         raise ExistsError(f"{place} is there already", "move it away, or name another state")
-    made = put_back(opened.runs, stored_files(file))
-    # A file appears under its name when all of it is there.
+    run_folders = put_back(opened.runs, stored_files(file))
+    # A file gets its name only when all of it is written.
     new = place.path.with_name(f"{place.path.name}.restored") if isinstance(place, File) else None
     if new is not None:
         _remove(new)
     with Store.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
-        done = store.whole.restore(file)
-        store.audit(who, RESTORED, done.hash, Usd(0), at, file=file.name, head=done.head)
+        restored = store.whole.restore(file)
+        store.audit(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
     if new is not None and isinstance(place, File):
         new.replace(place.path)
         _remove(new)
         settle_folder(place.path.parent)
     with open_state(opened, now, new_state=True) as store:
-        return store.id, made
+        return store.id, run_folders
 
 
 def _remove(database: Path) -> None:
@@ -121,7 +128,7 @@ def _remove(database: Path) -> None:
 
 
 def lost(mark: Mark, what: str) -> StateError:
-    """That run directories beside a state are not its own, and what to do."""
+    """Return the error that run directories beside a state are not its own, and what to do."""
     count, ids = len(run_directories(mark.runs)), mark.ids
     whose = f"of state {ids[-1]}" if ids else "of another state"
     sweep = f"`stepfare sweep --state {ids[-1] if ids else 'ID'} --yes`"

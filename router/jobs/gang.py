@@ -1,4 +1,4 @@
-"""The machines that a job needs at the same moment: which accelerators, how many, how they lie together."""
+"""Define the machines that a job needs at the same moment: which accelerators, how many, how they are connected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 1_000_000
 
 
 class GangOption(Spec):
-    """One allowed gang: so many accelerators of one kind in total."""
+    """One allowed gang: ``count`` accelerators of one kind in total."""
 
     accelerator: Text
     count: Count
@@ -28,7 +28,7 @@ class GangOption(Spec):
 
 
 def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
-    """SkyPilot's forms: ``H100:8``, ``H100`` (one), a list of them, ``{H100: 8, A100-80GB: [8, 16]}``."""
+    """Yield the gangs of SkyPilot's forms: ``H100:8``, ``H100`` (one), a list, ``{H100: 8, A100-80GB: [8, 16]}``."""
     if isinstance(value, GangOption):
         yield value
     elif isinstance(value, str):
@@ -74,7 +74,7 @@ def _option(name: str, count: object, at: Path) -> GangOption:
 
 
 def _parse_options(value: object) -> tuple[GangOption, ...]:
-    word, content = value if isinstance(value, _Written) else ("options", value)
+    word, content = value if isinstance(value, _WrittenOptions) else ("options", value)
     try:
         found = list(_parse_any_of(content) if word == "any_of" else parse_accelerators(content))
     except RefusedError as error:
@@ -95,7 +95,7 @@ def _parse_any_of(value: object) -> Iterator[GangOption]:
         yield from parse_accelerators(item["accelerators"], (index, "accelerators"))
 
 
-class _Written(tuple[str, Any]):
+class _WrittenOptions(tuple[str, Any]):
     """A value with the word under which the user wrote it."""
 
 
@@ -115,9 +115,9 @@ Options = Annotated[
 
 
 class Gang(Spec):
-    """The allowed gangs (counts are totals, not per machine) and how their machines must lie together.
+    """The allowed gangs (counts are totals, not per machine) and how their machines must be connected.
 
-    Always in one region; ``regions`` is how many the job may use one after the other.
+    A gang is always in one region; ``regions`` is how many the job may use one after the other.
     """
 
     words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of", "mixed"})
@@ -148,5 +148,5 @@ class Gang(Spec):
             raise RefusedError("no accelerators are given", "add e.g. `accelerators: H100:8`")
         if len(given) > 1:
             raise RefusedError(f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],))
-        value["options"] = _Written((given[0], value.pop(given[0])))
+        value["options"] = _WrittenOptions((given[0], value.pop(given[0])))
         return value

@@ -1,4 +1,4 @@
-"""Durations, moments, sizes and money as people write them, refused when the unit is missing or wrong."""
+"""Parse durations, moments, sizes and money as people write them; refuse them when the unit is missing or wrong."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([wdhms])")
 _WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
 _LONGEST = timedelta(days=3650)
-# How far ahead jobs are planned: a later deadline is refused where it is written.
+# Jobs are planned this far ahead: a later deadline is refused where it is written.
 PLANNING_SPAN = timedelta(days=366)
-# Moments that people write lie within, so that a sum with any length of time stays in the calendar.
+# Moments that people write must lie within these, so that adding any duration stays in the calendar.
 _FIRST, _BEYOND = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 _DURATION_HELP = "write a number with its unit, e.g. 90m, 18h, 7d or 1h30m"
 _BYTES = {"B": 1} | {
@@ -36,7 +36,7 @@ _MONEY = re.compile(r"-?\$?[0-9]+(?:\.[0-9]+)?")
 
 
 def parse_duration(value: object) -> timedelta:
-    """From ``90m``, ``18h``, ``7d``, ``1h30m``; RefusedError without unit or above ten years."""
+    """Return the duration of ``90m``, ``18h``, ``7d`` or ``1h30m``; RefusedError without unit or above ten years."""
     if isinstance(value, timedelta):
         duration = value
     elif not isinstance(value, str):
@@ -65,7 +65,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(duration: timedelta) -> str:
-    """The one canonical form, which :func:`parse_duration` reads back: ``1h30m``, ``7d``, ``0s``."""
+    """Return the one canonical form, which :func:`parse_duration` reads back: ``1h30m``, ``7d``, ``0s``."""
     rest = duration // timedelta(microseconds=1)
     words = []
     for unit in ("d", "h", "m"):
@@ -78,7 +78,7 @@ def format_duration(duration: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time: absolute (aware, UTC) or so long after the moment of planning. Exactly one is set."""
+    """A point in time: absolute (aware, UTC) or relative to the moment of planning. Exactly one is set."""
 
     absolute: datetime | None = None
     relative: timedelta | None = None
@@ -91,7 +91,10 @@ class Moment:
 
     @classmethod
     def parse(cls, value: object) -> Moment:
-        """From ``2026-11-25T09:00Z``, ``+18h``, an aware datetime or a timedelta; RefusedError otherwise."""
+        """Return the point in time of ``2026-11-25T09:00Z``, ``+18h``, an aware datetime or a timedelta.
+
+        Raises RefusedError for anything else.
+        """
         if isinstance(value, Moment):
             return value
         if isinstance(value, timedelta):
@@ -108,7 +111,7 @@ class Moment:
             parsed = datetime.fromisoformat(text)
         except ValueError:
             if _WHOLE.fullmatch(text):
-                help_ = f"write +{text} for so long from now"
+                help_ = f"write +{text} for {text} from now"
             raise RefusedError(f"{shown(value)} is no point in time", help_) from None
         return cls._from_datetime(parsed, text)
 
@@ -127,7 +130,7 @@ class Moment:
         return cls(absolute=absolute)
 
     def at(self, now: datetime) -> datetime:
-        """The point in UTC when planning happens at ``now`` (aware)."""
+        """Return the point in UTC when planning happens at ``now`` (aware)."""
         if self.relative is not None:
             return now.astimezone(UTC) + self.relative
         assert self.absolute is not None
@@ -145,12 +148,12 @@ TOO_FAR_REMEDY = "give an earlier one, or leave it out"
 
 
 def beyond_planning(moment: datetime, now: datetime) -> bool:
-    """Whether the moment lies further ahead than jobs are planned."""
+    """Return whether the moment lies further ahead than jobs are planned."""
     return moment - now > PLANNING_SPAN
 
 
 def parse_utc(value: object) -> datetime:
-    """An absolute point in time, in UTC; RefusedError for one that is relative or has no time zone."""
+    """Return an absolute point in time, in UTC; RefusedError for one that is relative or has no time zone."""
     moment = Moment.parse(value)
     if moment.absolute is None:
         raise RefusedError(f"{shown(value)} is relative", "write a point in time, e.g. 2026-11-25T09:00Z")
@@ -158,7 +161,7 @@ def parse_utc(value: object) -> datetime:
 
 
 def parse_gib(value: object) -> float:
-    """GiB from a number of GiB, or from text with a unit (``2 TiB``, ``500 GB``); RefusedError otherwise."""
+    """Return GiB from a number of GiB, or from text with a unit (``2 TiB``, ``500 GB``); RefusedError otherwise."""
     if not isinstance(value, str):
         return _bounded(as_number(value))
     help_ = "write a number of GiB, or a size such as 500 GB (10**9 bytes each) or 2 TiB (2**40)"
@@ -181,7 +184,7 @@ def _bounded(gib: float) -> float:
 
 
 def parse_gib_per_s(value: object) -> float:
-    """GiB a second from a number, or from text such as ``2 GB/s``; RefusedError otherwise."""
+    """Return GiB a second from a number, or from text such as ``2 GB/s``; RefusedError otherwise."""
     if not isinstance(value, str):
         return as_number(value)
     size, slash, per = value.strip().partition("/")
@@ -191,8 +194,10 @@ def parse_gib_per_s(value: object) -> float:
 
 
 def parse_dollars(value: object) -> Decimal:
-    """An exact amount from ``210``, ``"210.50"`` or ``"$210"``; RefusedError when negative, in another
-    currency or above a trillion."""
+    """Return an exact amount from ``210``, ``"210.50"`` or ``"$210"``.
+
+    Raises RefusedError when negative, in another currency or above a trillion.
+    """
     help_ = "write US dollars such as 1200.50 or $1200.50"
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         raise RefusedError(f"{shown(value)} is no amount of dollars", help_)
@@ -216,7 +221,7 @@ def parse_dollars(value: object) -> Decimal:
 
 
 def parse_usd(value: object) -> Usd:
-    """As :func:`parse_dollars`, as money."""
+    """Return money, parsed as by :func:`parse_dollars`."""
     if isinstance(value, Usd):
         return value
     try:
@@ -228,7 +233,7 @@ def parse_usd(value: object) -> Usd:
 
 
 def parse_usd_per_hour(value: object) -> UsdPerHour:
-    """As :func:`parse_dollars`, as a price for an hour (``$33.02/h`` too)."""
+    """Return a price for an hour, parsed as by :func:`parse_dollars` (``$33.02/h`` too)."""
     if isinstance(value, UsdPerHour):
         return value
     if isinstance(value, str):
@@ -237,7 +242,7 @@ def parse_usd_per_hour(value: object) -> UsdPerHour:
 
 
 def parse_region(value: object) -> RegionId:
-    """A region written ``cloud/region``; RefusedError otherwise."""
+    """Return a region written ``cloud/region``; RefusedError otherwise."""
     if isinstance(value, RegionId):
         return value
     if not isinstance(value, str) or not _REGION.fullmatch(value.strip()):
@@ -246,7 +251,7 @@ def parse_region(value: object) -> RegionId:
 
 
 def parse_percent(value: object) -> Decimal:
-    """A share in per cent from ``12.5``, ``"12.5"`` or ``12.5%``; RefusedError outside 0 to 100."""
+    """Return a share in per cent from ``12.5``, ``"12.5"`` or ``12.5%``; RefusedError outside 0 to 100."""
     text = str(value).strip().removesuffix("%").strip()
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
         raise RefusedError(f"{shown(value)} is no percentage", "write a number from 0 to 100")
@@ -256,7 +261,7 @@ def parse_percent(value: object) -> Decimal:
 
 
 def parse_gb(value: object) -> Decimal:
-    """An exact number of GB (10**9 bytes), zero or more; RefusedError otherwise."""
+    """Return an exact number of GB (10**9 bytes), zero or more; RefusedError otherwise."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,30}(\.[0-9]{1,400})?", value.strip()):
         amount = Decimal(value.strip())
     elif isinstance(value, Decimal) and value.is_finite():
@@ -269,7 +274,7 @@ def parse_gb(value: object) -> Decimal:
     return amount
 
 
-def _plain(form: str, *examples: object, kinds: tuple[str, ...] = ("string",)) -> WithJsonSchema:
+def _json_schema(form: str, *examples: object, kinds: tuple[str, ...] = ("string",)) -> WithJsonSchema:
     kind: object = kinds[0] if len(kinds) == 1 else list(kinds)
     return WithJsonSchema({"type": kind, "description": form, "examples": list(examples)})
 
@@ -279,57 +284,57 @@ Duration = Annotated[
     timedelta,
     PlainValidator(parse_duration),
     PlainSerializer(format_duration, return_type=str),
-    _plain("A duration with its unit.", "90m", "18h", "7d", "1h30m"),
+    _json_schema("A duration with its unit.", "90m", "18h", "7d", "1h30m"),
 ]
 Instant = Annotated[
     Moment,
     PlainValidator(Moment.parse),
     PlainSerializer(str, return_type=str),
-    _plain("ISO 8601 with a time zone, or so long after planning.", "2026-11-25T09:00Z", "+18h"),
+    _json_schema("ISO 8601 with a time zone, or a time after planning.", "2026-11-25T09:00Z", "+18h"),
 ]
 UtcTime = Annotated[
     datetime,
     PlainValidator(parse_utc),
     PlainSerializer(lambda time: str(Moment(absolute=time)), return_type=str),
-    _plain("ISO 8601 with a time zone.", "2026-11-25T09:00Z"),
+    _json_schema("ISO 8601 with a time zone.", "2026-11-25T09:00Z"),
 ]
 Gib = Annotated[
     float,
     PlainValidator(parse_gib),
-    _plain("GiB (2**30 bytes), or text with a unit.", 40, "2 TiB", "500 GB", kinds=_MIXED),
+    _json_schema("GiB (2**30 bytes), or text with a unit.", 40, "2 TiB", "500 GB", kinds=_MIXED),
 ]
 GibPerSecond = Annotated[
     float,
     PlainValidator(parse_gib_per_s),
-    _plain("GiB a second, or a rate with its unit.", 2.5, "2 GB/s", kinds=_MIXED),
+    _json_schema("GiB a second, or a rate with its unit.", 2.5, "2 GB/s", kinds=_MIXED),
 ]
 Dollars = Annotated[
     Usd,
     PlainValidator(parse_usd),
     PlainSerializer(str, return_type=str),
-    _plain("US dollars.", 210, "210.50", "$210", kinds=_MIXED),
+    _json_schema("US dollars.", 210, "210.50", "$210", kinds=_MIXED),
 ]
 DollarsPerHour = Annotated[
     UsdPerHour,
     PlainValidator(parse_usd_per_hour),
     PlainSerializer(str, return_type=str),
-    _plain("US dollars an hour.", "33.02", "$33.02/h", kinds=_MIXED),
+    _json_schema("US dollars an hour.", "33.02", "$33.02/h", kinds=_MIXED),
 ]
 RegionName = Annotated[
     RegionId,
     PlainValidator(parse_region),
     PlainSerializer(str, return_type=str),
-    _plain("A region, written cloud/region.", "aws/us-east-1", "gcp/europe-west4"),
+    _json_schema("A region, written cloud/region.", "aws/us-east-1", "gcp/europe-west4"),
 ]
 Percent = Annotated[
     Decimal,
     PlainValidator(parse_percent),
     PlainSerializer(str, return_type=str),
-    _plain("A percentage from 0 to 100.", 12.5, kinds=_MIXED),
+    _json_schema("A percentage from 0 to 100.", 12.5, kinds=_MIXED),
 ]
 Gigabytes = Annotated[
     Decimal,
     PlainValidator(parse_gb),
     PlainSerializer(lambda amount: f"{amount:f}", return_type=str),
-    _plain("GB (10**9 bytes).", 9900, kinds=_MIXED),
+    _json_schema("GB (10**9 bytes).", 9900, kinds=_MIXED),
 ]

@@ -1,8 +1,8 @@
-"""SkyPilot's task YAML as a job: what can be carried is, what cannot is listed, nothing is guessed.
+"""Import SkyPilot's task YAML as a job: carry what can be carried, list what cannot, guess nothing.
 
-A task says nothing of the work in it (steps, speed, deadline), so a job made from one holds
-``{FILL IN: ...}`` where a user has to write; such a job is refused by every command until that is done.
-Fields are those of the reference "SkyPilot YAML" (0.14), and those of earlier ones.
+A task says nothing of the work in it (steps, speed, deadline), so a job made from one holds ``{FILL IN: ...}`` where a
+user has to write; such a job is refused by every command until that is done. Fields are those of the reference
+"SkyPilot YAML" (0.14), and those of earlier ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,17 @@ _SKY_VARIABLE = re.compile(r"SKYPILOT_\w+")
 # The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/environ.py).
 _GIVEN = {"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"}
 _READ = {
-    "name", "workdir", "num_nodes", "resources", "envs", "secrets", "file_mounts", "setup", "run", "inputs",
-}  # fmt: skip
+    "name",
+    "workdir",
+    "num_nodes",
+    "resources",
+    "envs",
+    "secrets",
+    "file_mounts",
+    "setup",
+    "run",
+    "inputs",
+}
 _WHY = {
     "outputs": "what is written back is not moved by a plan",
     "config": "settings of SkyPilot itself",
@@ -39,8 +48,11 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class SkyImport:
-    """``job_yaml`` is plain data in the order in which to write it; ``not_carried`` what was in the task
-    and is not in the job, a sentence each; ``to_fill`` the dotted fields that hold ``{FILL IN: ...}``."""
+    """A task imported as a job.
+
+    ``job_yaml`` is plain data in the order in which to write it; ``not_carried`` what was in the task and is not in the
+    job, a sentence each; ``to_fill`` the dotted fields that hold ``{FILL IN: ...}``.
+    """
 
     job_yaml: dict[str, Any]
     not_carried: tuple[str, ...]
@@ -50,8 +62,7 @@ class SkyImport:
 def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = (), regions: Iterable[Region] = ()) -> SkyImport:
     """Turn a SkyPilot task into a job.
 
-    ``machines`` let it understand an ``instance_type``, ``regions`` tell which places are planned (empty: any).
-
+    ``machines`` let it understand an ``instance_type``, ``regions`` are the places that are planned (empty: any).
     InvalidInputError for what is no training task: no mapping, a service, a pipeline's header.
     """
     if not isinstance(task, Mapping):
@@ -126,13 +137,13 @@ def _workload(want: Wanted) -> dict[str, Any]:
 
 
 def _command(task: Mapping[str, Any]) -> str:
-    """Set-up runs in a shell of its own, as SkyPilot does, at every start of a gang."""
+    """Return the command; set-up runs in a shell of its own, as in SkyPilot, at every start of a gang."""
     run, setup = (str(task.get(part) or "").strip() for part in ("run", "setup"))
     return f"(\n{setup}\n) || exit 1\n{run}" if run and setup else run
 
 
 def _env(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-    """Names and values of ``envs``; of ``secrets`` not even the values are read."""
+    """Return names and values of ``envs``; of ``secrets`` not even the values are read."""
     found = mapping_of(task, "envs")
     env = {str(name): _word(value) for name, value in found.items() if value is not None}
     missing = sorted(str(name) for name, value in found.items() if value is None)
@@ -150,7 +161,7 @@ def _word(value: object) -> str:
 
 
 def _storage(task: Mapping[str, Any], lost: list[str]) -> dict[str, Any]:
-    """``data`` and ``checkpoint`` from the buckets that are mounted; their region and size are not said."""
+    """Return ``data`` and ``checkpoint`` from the mounted buckets; a task does not state their region and size."""
     found: dict[str, Any] = {}
     for uri, gigabytes in mapping_of(task, "inputs").items():
         size: Any = f"{gigabytes} GB" if isinstance(gigabytes, int | float) else _fill("GiB, or `500 GB`")

@@ -1,4 +1,4 @@
-"""The ``resources`` of a SkyPilot task: which gangs, where, on what market; one node times ``num_nodes``."""
+"""Read the ``resources`` of a SkyPilot task: gangs, places and market; one node times ``num_nodes``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pricing.places import FORMER_NAMES, Region
 from pricing.problems import InvalidInputError
 from router.jobs.residency import known_words
 
-# SkyPilot's word -> ours, where they differ: a bare A100 is the one with 40 GB.
+# SkyPilot's names and ours, where they differ: a bare A100 is the one with 40 GB.
 _NAMES = {
     "A100": "A100-40GB",
     "A100-80GB-SXM": "A100-80GB",
@@ -25,9 +25,19 @@ _NAMES = {
 _ACCELERATOR = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?::([0-9]+))?")
 _TPU = re.compile(r"tpu-(v[0-9]+[a-z]*)-([0-9]+)", re.IGNORECASE)
 _READ = {
-    "accelerators", "instance_type", "infra", "cloud", "region", "zone", "use_spot", "any_of", "ordered",
-    "image_id", "labels", "priority",
-}  # fmt: skip
+    "accelerators",
+    "instance_type",
+    "infra",
+    "cloud",
+    "region",
+    "zone",
+    "use_spot",
+    "any_of",
+    "ordered",
+    "image_id",
+    "labels",
+    "priority",
+}
 _WHY = {
     "accelerator_args": "the machine's own software decides",
     "cpus": "machines are chosen by their accelerators",
@@ -48,7 +58,7 @@ _SEE = "see SkyPilot's reference"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the resources of a task ask for.
+    """The gangs, places and options that the resources of a task ask for.
 
     ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
     asked for, where none of them is one that is planned; then ``places`` is empty and the job must not run anywhere.
@@ -66,10 +76,9 @@ class Wanted:
 def wanted(
     resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
 ) -> Wanted:
-    """Read what the task asks for; what cannot be carried is appended to ``lost``.
+    """Read what the task asks for; append what cannot be carried to ``lost``.
 
     A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
-
     InvalidInputError where ``num_nodes`` is no count or ``resources`` no mapping.
     """
     if resources is None:
@@ -109,7 +118,7 @@ def wanted(
 
 
 def mapping_of(part: Mapping[str, Any], field: str) -> Mapping[Any, Any]:
-    """The mapping under ``field``, empty where it is left out; InvalidInputError where it is none."""
+    """Return the mapping under ``field``, empty where it is left out; InvalidInputError where it is none."""
     found = part.get(field)
     if found is not None and not isinstance(found, Mapping):
         raise InvalidInputError.single("is no mapping", field=field, remedy=_SEE)
@@ -121,7 +130,7 @@ def _once(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _choices(resources: Mapping[str, Any], lost: list[str]) -> Iterator[dict[str, Any]]:
-    """The alternatives, each with the fields around it as defaults, as SkyPilot reads them."""
+    """Yield the alternatives, each with the fields around it as defaults, as SkyPilot reads them."""
     common = {key: value for key, value in resources.items() if key not in ("any_of", "ordered")}
     if resources.get("ordered"):
         lost.append("the order of `ordered`: the cheapest that holds the deadline is chosen")
@@ -181,7 +190,7 @@ class _Place:
 
 
 def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) -> _Place | None:
-    """The place that an alternative asks for; None where it may run anywhere."""
+    """Return the place that an alternative asks for; None where it may run anywhere."""
     infra = str(choice.get("infra") or "")
     if infra.split("/")[0] in ("k8s", "kubernetes", "ssh"):
         lost.append(f"infra {infra}: only machines that clouds sell are planned")
@@ -214,7 +223,7 @@ def _spot(asked: list[object], lost: list[str]) -> str:
 
 
 def _image(asked: list[object], lost: list[str]) -> str | None:
-    """The container image that every alternative names; no other image can be carried."""
+    """Return the container image that every alternative names; no other image can be carried."""
     images = _once(str(image) for image in asked if image is not None)
     if not images:
         return None
@@ -230,7 +239,7 @@ def _image(asked: list[object], lost: list[str]) -> str | None:
 
 
 def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
-    """The labels on which all alternatives agree."""
+    """Return the labels on which all alternatives agree."""
     found = [{str(k): str(v) for k, v in mapping_of(choice, "labels").items()} for choice in choices]
     agreed = {key: value for key, value in found[0].items() if all(labels.get(key) == value for labels in found)}
     lost.extend(
@@ -242,7 +251,7 @@ def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
 
 
 def _priority(asked: list[object], lost: list[str]) -> int | None:
-    """The priority, where it is one of ours and all alternatives agree on it."""
+    """Return the priority, where it is one of ours and all alternatives agree on it."""
     if any(priority != asked[0] for priority in asked):
         lost.append("priority: not the same in all of the alternatives")
         return None

@@ -1,4 +1,4 @@
-"""Sums over entries by any of their words. Pure; money and hours are exact."""
+"""Sum entries by any of their fields. Pure; money and hours are exact."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What the entries of a group come to: planned, metered, and added by people apart. Hours are of single machines.
-    ``unpriced`` counts entries whose price nobody knows: their money is in no sum."""
+    """The sums of a group of entries: planned, metered, and added by people apart. Hours are of single machines.
+
+    ``unpriced`` counts entries whose price is not known: their money is in no sum.
+    """
 
     planned: Usd = ZERO
     metered: Usd = ZERO
@@ -45,7 +47,7 @@ class Total:
     unpriced: int = 0
 
     def plus(self, entry: Entry) -> Total:
-        """With one more entry."""
+        """Return the total with one more entry."""
         planned, metered = entry.kind is Kind.PLANNED, entry.kind is Kind.METERED
         return Total(
             planned=self.planned + entry.usd if planned else self.planned,
@@ -59,10 +61,10 @@ class Total:
 
 
 def totals(entries: Iterable[Entry], by: Sequence[str] = ()) -> dict[tuple[str | None, ...], Total]:
-    """Sums by what the entries say for each name in ``by`` (of :data:`GROUPS`), groups in order, None first.
+    """Return sums by the entries' values of each name in ``by`` (of :data:`GROUPS`), groups in order, None first.
 
-    The parts of any grouping add up to the whole exactly. No names: one group, ``()``, also of no entries.
-    ValueError for a name that is none.
+    The parts of any grouping add up to the whole exactly. No names: one group, ``()``, also of no entries. ValueError
+    for an unknown name.
     """
     unknown = sorted(set(by) - set(GROUPS))
     if unknown:

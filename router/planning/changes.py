@@ -1,4 +1,4 @@
-"""What moved between two plans, and why. Pure."""
+"""Compare two plans and explain, job by job, what changed. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = str
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and how a job mostly runs; None fields cannot be: a job that is left out has no place."""
+    """The place and gang on which most of a job runs; a job that is left out has none."""
 
     cloud: str
     region: str
@@ -55,7 +55,7 @@ class PlanDiff:
 
 
 def main_place(lines: Sequence[Line], job: str) -> Place | None:
-    """The place of the line with most accelerator-time (all parts of a gang counted), orders first."""
+    """Return the place of the line with the most accelerator-time (all parts of a gang counted), orders first."""
     own = [x for x in lines if x.job == job]
     if not own:
         return None
@@ -65,7 +65,7 @@ def main_place(lines: Sequence[Line], job: str) -> Place | None:
 
 
 def plan_diff(before: Plan, after: Plan) -> PlanDiff:
-    """Job by job, names sorted; jobs of either plan."""
+    """Return the changes of all jobs of either plan, sorted by name."""
     old = {job.job: job for job in before.jobs}
     new = {job.job: job for job in after.jobs}
     changes = [_change(name, before, after, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
@@ -122,7 +122,7 @@ def _why(
 
 
 def _old_place_now(here: Place, new: JobSummary) -> str:
-    """What the old place would cost now, from the new plan's alternatives."""
+    """Return what the old place would cost now, from the new plan's alternatives."""
     for a in new.alternatives:
         place = Place(a.cloud, a.region, a.zone, a.instance_type, a.market, a.accelerators)
         if place == here:

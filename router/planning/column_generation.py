@@ -1,16 +1,13 @@
-"""For programs too large to write down whole: few candidates a job, chosen by prices of the limits, and a
-bound over all of them.
+"""Solve programs too large to write down whole over a shortlist of candidates, with a bound over all of them.
 
-The relaxed program over the shortlist gives a price for every limit and slot (its duals). At those prices each
-job's cheapest
-way is found over *all* its candidates, region by region, without a solver; candidates that would be cheaper join the
-shortlist, until none helps. The bound is Lagrange's: for any prices π >= 0,
+The relaxed program over the shortlist gives a price for every limit and slot (its duals). At those prices each job's
+cheapest way is found over *all* its candidates, region by region, without a solver; candidates that would be cheaper
+join the shortlist, until none helps. The bound is Lagrange's: for any prices π >= 0,
 
     Σ_j min(penalty_j, v_j(π)) - Σ π K  <=  the least cost,
 
-with v_j the *dual* value of the job's own problem, a lower bound whatever step value ν it is taken at:
-v = max_ν ν - Σ_t max(0, max_c h_t (ν g_c/S - κ_c p_c) - Σ_p a_cp π_pt), plus the least start-up and moves of
-the region.
+with v_j the *dual* value of the job's own problem, a lower bound whatever step value ν it is taken at: v = max_ν ν -
+Σ_t max(0, max_c h_t (ν g_c/S - κ_c p_c) - Σ_p a_cp π_pt), plus the least start-up and moves of the region.
 """
 
 from __future__ import annotations
@@ -32,10 +29,10 @@ from router.planning.greedy import greedy
 from router.planning.problem import Scene
 from router.planning.program import Program
 
-LARGE = 8_000  # shares of slots; beyond this the program is built over a shortlist
+LARGE = 8_000  # shares of slots above which the program is built over a shortlist
 WIDEST = 24_000  # the most a second program may hold
 _PHASE = "shortlist"
-_FIRST = 3  # candidates a job to begin with
+_FIRST = 3  # candidates of each job in the first shortlist
 _MORE_REGIONS = 3
 _ROUNDS = 12
 _BISECTIONS = 40
@@ -44,8 +41,10 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shortlist:
-    """A smaller scene, and floors of what each job costs at the last prices of the limits (``shared`` is to be
-    taken off)."""
+    """A smaller problem, with floors of each job's cost at the last prices of the limits.
+
+    ``shared`` (Σ π K) is to be subtracted from the sum of the floors.
+    """
 
     scene: Scene
     floors: Mapping[str, float]
@@ -53,20 +52,21 @@ class Shortlist:
     groups: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
 
     def within(self, scene: Scene, slack: float, most: int) -> tuple[Scene, bool]:
-        """The whole scene's candidates whose way of running their job lies within ``slack`` dollars of its floor, the
-        nearest first up to ``most`` shares of slots; and whether that is all of them.
+        """Return the whole problem restricted to candidates near their floors, and whether no near one is missing.
 
-        With ``slack`` the distance from the bound to a known plan nothing else can be part of a cheaper one.
+        Candidates join whose way of running their job lies within ``slack`` dollars of its floor, the nearest first up
+        to ``most`` shares of slots. With ``slack`` the distance from the bound to a known plan, no other candidate can
+        be part of a cheaper one.
         """
         chosen = {name: {c.key for c in found} for name, found in self.scene.candidates.items()}
-        near = sorted(
+        nearby = sorted(
             (total - self.floors[name], name, sorted(keys))
             for name, groups in self.groups.items()
             for total, keys in groups
             if total - self.floors[name] <= slack
         )
         shares, complete = size(self.scene), True
-        for _, name, keys in near:
+        for _, name, keys in nearby:
             job = scene.job[name]
             fresh = [c for c in scene.candidates[name] if c.key in keys and c.key not in chosen[name]]
             shares += sum(len(scene.slots_for(job, c)) for c in fresh)
@@ -77,19 +77,21 @@ class Shortlist:
         return _restricted(scene, chosen), complete
 
     def bound(self, left_out: int) -> float:
-        """Least cost over all candidates when so many jobs are left out (whichever they are)."""
+        """Return the least cost over all candidates when ``left_out`` jobs, whichever they are, are left out."""
         dearest = sorted(self.floors.values(), reverse=True)
         return sum(dearest[left_out:]) - self.shared
 
 
 def size(scene: Scene) -> int:
-    """Shares of slots the whole program would have."""
+    """Return the number of shares of slots that the whole program would have."""
     return sum(len(scene.slots_for(job, c)) for job in scene.jobs for c in scene.candidates[job.name])
 
 
 def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
-    """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist (a
-    quarter of ``gap``)."""
+    """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist.
+
+    It is met when they differ by at most a quarter of ``gap``.
+    """
     reach = _reach(scene)
     pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
@@ -104,13 +106,13 @@ def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
         relaxed = effort.relax(_PHASE, _penalised(formulate(small), penalty))
         if relaxed.outcome != "optimal":
             break
-        found, worth = _floored(scene, small, pricers, penalty, relaxed.duals)
-        grown = any(worth[name] - chosen[name] for name in worth)
-        for name, keys in worth.items():
+        priced, additions = _floored(scene, small, pricers, penalty, relaxed.duals)
+        has_additions = any(additions[name] - chosen[name] for name in additions)
+        for name, keys in additions.items():
             chosen[name] |= keys
-        best = replace(max(found, best, key=lambda s: s.bound(0)), scene=small)
-        close = relaxed.objective - best.bound(0) <= gap / 4 * abs(relaxed.objective)
-        if close or not grown:
+        best = replace(max(priced, best, key=lambda s: s.bound(0)), scene=small)
+        is_tight = relaxed.objective - best.bound(0) <= gap / 4 * abs(relaxed.objective)
+        if is_tight or not has_additions:
             break
     else:
         effort.stopped(_PHASE)
@@ -124,14 +126,14 @@ def _floored(
     penalty: Mapping[str, float],
     duals: Mapping[str, float],
 ) -> tuple[Shortlist, dict[str, set[str]]]:
-    """Floors of all jobs at these prices of the limits, and the candidates worth having at them."""
+    """Return the floors of all jobs at these prices of the limits, and the candidates worth adding at them."""
     prices = _Prices(scene, duals)
     groups: dict[str, tuple[tuple[float, frozenset[str]], ...]] = {}
-    worth: dict[str, set[str]] = {}
+    additions: dict[str, set[str]] = {}
     for name, pricer in pricers.items():
-        groups[name], worth[name] = pricer.price(prices, penalty[name])
-    floors = {name: min([penalty[name], *(total for total, _ in found)]) for name, found in groups.items()}
-    return Shortlist(small, floors, prices.shared + _free_moves(scene), groups), worth
+        groups[name], additions[name] = pricer.price(prices, penalty[name])
+    floors = {name: min([penalty[name], *(total for total, _ in job_groups)]) for name, job_groups in groups.items()}
+    return Shortlist(small, floors, prices.shared + _free_moves(scene), groups), additions
 
 
 def _restricted(scene: Scene, chosen: Mapping[str, set[str]]) -> Scene:
@@ -151,7 +153,7 @@ def _penalised(formulation: Formulation, penalty: Mapping[str, float]) -> Progra
 
 
 def _free_moves(scene: Scene) -> float:
-    """The most that free allowances could be worth: moves are floored at paid tiers."""
+    """Return the most that free allowances could save: the floors count moves at paid tiers."""
     total = 0.0
     dearest: dict[str, float] = {}
     for found in scene.candidates.values():
@@ -167,7 +169,7 @@ def _free_moves(scene: Scene) -> float:
 
 
 class _Prices:
-    """Duals by limit and slot, by team; ``shared`` is Σ π K."""
+    """Duals by limit and slot, and by team; ``shared`` is Σ π K."""
 
     def __init__(self, scene: Scene, duals: Mapping[str, float]) -> None:
         self.limit: dict[str, Vector] = {}
@@ -185,7 +187,7 @@ class _Prices:
 
 
 class _Pricer:
-    """One job's candidates as arrays, regions contiguous."""
+    """One job's candidates as arrays, with the candidates of a region next to each other."""
 
     def __init__(self, scene: Scene, job: Job, reach: Mapping[str, int]) -> None:
         self._job = job
@@ -208,7 +210,7 @@ class _Pricer:
         self.dearest = float(self._whole.max() + self._moves.max()) if len(regions) else 0.0
 
     def first(self) -> set[str]:
-        """Where to begin: the cheapest candidates with their moves, of different regions, and the fastest."""
+        """Return the first shortlist: the cheapest candidates of different regions, moves included, and the fastest."""
         total = self._whole + self._moves[self._region]
         keys: set[str] = set()
         seen: set[RegionId] = set()
@@ -223,8 +225,11 @@ class _Pricer:
         return keys
 
     def price(self, prices: _Prices, penalty: float) -> tuple[tuple[tuple[float, frozenset[str]], ...], set[str]]:
-        """At these prices: the floor of the job's cost in each region with the candidates there, and the candidates
-        worth having of the regions where it is least."""
+        """Return the floor of the job's cost in each region at these prices, and the candidates worth adding.
+
+        Each floor comes with the region's candidates. Worth adding are candidates of the regions where the floor is
+        least.
+        """
         dearer = 1.0 + prices.team.get(self._job.team, 0.0)
         taken = np.zeros_like(self._hours)
         for i, c in enumerate(self._candidates):
@@ -257,7 +262,7 @@ class _Pricer:
         return groups, keys
 
     def _used(self, region: int, value: float, rate: Vector, taken: Vector) -> set[str]:
-        """The region's candidates that win some slot at this value of the whole job."""
+        """Return the region's candidates that win some slot at this value of the whole job."""
         members = np.flatnonzero(self._region == region)
         gain = self._hours[members] * (value * self._done[members] - rate[members])[:, None] - taken[members]
         winners = {int(i) for i, g in zip(gain.argmax(axis=0), gain.max(axis=0), strict=True) if g > 0}
@@ -265,10 +270,10 @@ class _Pricer:
 
 
 def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector]:
-    """Dollars and share of the job for an hour held, the start-up spread over all the steps.
+    """Return dollars, and share of the job, for an hour held, with the start-up spread over all steps.
 
-    What is used was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in
-    money and time.
+    A used candidate was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in money
+    and time.
     """
     rates, done = [], []
     for c in candidates:
@@ -281,7 +286,7 @@ def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, V
 
 
 def _reach(scene: Scene) -> Mapping[str, int]:
-    """The most bytes that could ever be moved on each meter: every job that might use it does."""
+    """Return the most bytes that could ever be moved on each meter: every job that might use it does."""
     most: dict[str, int] = {}
     for name, found in scene.candidates.items():
         volumes: dict[str, int] = {}
@@ -297,7 +302,7 @@ def _reach(scene: Scene) -> Mapping[str, int]:
 
 
 def _least_moves(scene: Scene, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]) -> float:
-    """Dollars for the region's moves at the cheapest paid tier within reach."""
+    """Return the dollars for the region's moves at the cheapest paid tier within reach."""
     total = 0.0
     for transfer in candidate.transfers:
         if transfer.what == "checkpoint" and scene.job[candidate.job].gang.regions > 1:

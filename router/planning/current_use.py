@@ -1,4 +1,4 @@
-"""What machines that go on running take of the shared limits, so that it is not given away twice. Pure."""
+"""Compute what machines that keep running take of the shared limits, so that it is not given away twice. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FREE = UsdPerHour(0)
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """So many machines of one type in one place, bought on one market; ``zone`` None where nobody knows it."""
+    """``machines`` machines of one type in one place, bought on one market; ``zone`` is None where it is not known."""
 
     cloud: str
     region: str
@@ -30,28 +30,32 @@ class Held:
 
 
 def held_use(held: Iterable[Held], book: PriceBook, limits: Limits) -> Use:
-    """What they take of quotas, stock, reservations and the capacity of offers, also where they are not for sale any
-    more. Machines of a type, region or accelerator that the book does not know are left out."""
+    """Return what the machines take of quotas, stock, reservations and the capacity of offers.
+
+    Machines that are not for sale any more count too. Those of a type, region or accelerator that the book does not
+    know are left out.
+    """
     listings = listings_by_accelerator(book, limits)
     parts = [part for part in (_part(item, book, listings) for item in held) if part is not None]
     return use_of_parts(parts, limits)
 
 
 def _part(item: Held, book: PriceBook, listings: Mapping[str, Sequence[Listing]]) -> Part | None:
+    """Return the machines as a part of a gang; None where the book does not know type, region or accelerator."""
     machine = book.machine(item.cloud, item.instance_type)
     region = book.region(RegionId(item.cloud, item.region))
     accelerator = book.accelerator(machine.accelerator) if machine is not None else None
     if machine is None or region is None or accelerator is None:
         return None
     place = (item.cloud, item.region, item.instance_type, item.market)
-    fitting = [
+    listings_there = [
         listing
         for listing in listings.get(machine.accelerator, ())
         if (listing.offer.cloud, listing.offer.region, listing.offer.instance_type, listing.offer.market) == place
         and (item.zone is None or listing.offer.zone in (None, item.zone))
     ]
-    # The offer of its own zone before one of the whole region.
-    listing = min(fitting, key=lambda one: (one.offer.zone != item.zone, one.name), default=None)
+    # An offer of the machine's own zone is preferred over one of the whole region.
+    listing = min(listings_there, key=lambda one: (one.offer.zone != item.zone, one.name), default=None)
     if listing is None:
         offer = Offer(
             item.cloud, item.region, item.zone, item.instance_type, item.market, _FREE, "not for sale any more", None

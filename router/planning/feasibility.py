@@ -1,4 +1,4 @@
-"""Rules that an offer breaks for a job, before any price or speed is looked at."""
+"""Check which rules an offer breaks for a job, before any price or speed is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from router.planning.listings import Listing
 def refusal(
     job: Job, option: GangOption, listing: Listing, limits: Limits, covering: Sequence[Limit] | None = None
 ) -> tuple[str, str] | None:
-    """``(code, reason)`` of the first rule the listing breaks for a gang of this size; None when it breaks none.
+    """Return ``(code, reason)`` of the first rule that the listing breaks for a gang of this size; None for none.
 
     ``covering``: the limits that count this listing, where the caller knows them already.
     """
@@ -63,7 +63,7 @@ def _capacity_refusal(job: Job, listing: Listing, covering: Sequence[Limit], mac
 
 
 def covers(limit: Limit, listing: Listing) -> bool:
-    """Whether the limit counts this listing's machines; a limit without a market counts all but reservations."""
+    """Return whether the limit counts this listing's machines; a limit without a market counts all but reservations."""
     offer, machine = listing.offer, listing.machine
     if limit.market is None and offer.market is Market.RESERVED:
         return False
@@ -81,7 +81,7 @@ def covers(limit: Limit, listing: Listing) -> bool:
 
 
 def uses(limit: Limit, listing: Listing, machines: int) -> int | None:
-    """How much of the limit, in its own unit, so many machines take; None when the machine's figure is unknown."""
+    """Return how much of the limit, in its own unit, the machines take; None when the machine's figure is unknown."""
     if limit.unit == "machines":
         return machines
     if limit.unit == "accelerators":

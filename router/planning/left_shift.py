@@ -1,7 +1,7 @@
-"""Sooner at the same cost: a job on one candidate moves to the earliest slots that are free.
+"""Move a job on one candidate to the earliest free slots at the same cost.
 
-Prices do not change within a book, so many schedules cost the same; the program may answer with any. This picks the one
-that starts first, job by job (priority, then name), without touching what others hold.
+Prices do not change within a book, so there are many schedules of the same cost, and the program may answer with any.
+This picks the one that starts first, job by job (priority, then name), without touching what other jobs hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SLACK = 1e-9
 
 
 def compacted(scene: Scene, holdings: Holdings) -> dict[str, tuple[Hold, ...]]:
-    """The same jobs on the same candidates, never later; limits hold as before."""
+    """Return the same jobs on the same candidates, never later; limits hold as before."""
     result = dict(holdings)
     load = _load(scene, result)
     for job in sorted(scene.jobs, key=lambda j: (-j.priority, j.name)):
@@ -27,8 +27,8 @@ def compacted(scene: Scene, holdings: Holdings) -> dict[str, tuple[Hold, ...]]:
             continue
         candidate = scene.candidate(job.name, holds[0].key)
         add_load(load, scene, job, holds, -1.0)
-        sooner = _earliest(scene, job, candidate, load, holds)
-        result[job.name] = sooner if sooner is not None else holds
+        earlier = _earliest(scene, job, candidate, load, holds)
+        result[job.name] = earlier if earlier is not None else holds
         add_load(load, scene, job, result[job.name], 1.0)
     return result
 
@@ -44,7 +44,7 @@ def _load(scene: Scene, holdings: Mapping[str, Sequence[Hold]]) -> Load:
 
 
 def add_load(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: float) -> None:
-    """Count (or with -1 discount) what a job holds."""
+    """Add (or with -1 subtract) what a job holds."""
     for hold in holds:
         for name, amount in scene.use[job.name, hold.key].items():
             place = (name, hold.slot.index)
@@ -52,7 +52,7 @@ def add_load(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: fl
 
 
 def room_for(scene: Scene, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
-    """Whether the limits leave room for the candidate in the slot beside ``load``."""
+    """Return whether the limits leave room for the candidate in the slot beside ``load``."""
     return all(
         load.get((name, slot.index), 0.0) + amount * share <= scene.shared[name].amount + 1e-6
         for name, amount in scene.use.get((job.name, candidate.key), {}).items()
@@ -60,38 +60,39 @@ def room_for(scene: Scene, job: Job, candidate: Candidate, load: Load, slot: Slo
 
 
 def load_without(scene: Scene, holdings: Mapping[str, Sequence[Hold]], job: str) -> Load:
-    """What all other jobs take of every limit, by limit and slot."""
+    """Return what all other jobs take of every limit, by limit and slot."""
     return _load(scene, {name: holds for name, holds in holdings.items() if name != job})
 
 
 def earliest_run(
     scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot] | None = None
 ) -> tuple[Hold, ...] | None:
-    """The first unbroken stretch of the job's window that carries all its steps on one candidate; None if
-    there is none."""
+    """Return the first unbroken run that does all the job's steps on one candidate; None if there is none."""
     window = within(candidate, scene.window(job) if slots is None else tuple(slots))
     for first in range(len(window)):
         if not may_begin(scene, job, candidate, window[first]):
             return None
-        found = run_from(scene, job, candidate, load, window[first:])
-        if found is not None:
-            return found
+        run = run_from(scene, job, candidate, load, window[first:])
+        if run is not None:
+            return run
     return None
 
 
 def may_begin(scene: Scene, job: Job, candidate: Candidate, slot: Slot) -> bool:
-    """Whether a run of the candidate may begin in the slot, or goes on in it from before ``now``."""
+    """Return whether a run of the candidate may begin in the slot, or continues in it from before ``now``."""
     return (candidate.running and slot.index == 0) or scene.may_start(job, slot)
 
 
 def run_from(
     scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot]
 ) -> tuple[Hold, ...] | None:
-    """The unbroken stretch from the first of ``slots`` that carries all the job's steps; None where they or the
-    limits end before."""
-    goes_on = candidate.running and slots[0].index == 0
-    need = steps_to_do(job, running=goes_on) / candidate.on_time_steps_per_hour
-    need += 0.0 if goes_on else candidate.startup_hours
+    """Return the unbroken run from the first of ``slots`` that does all the job's steps.
+
+    None where the slots or the limits end before.
+    """
+    continues = candidate.running and slots[0].index == 0
+    need = steps_to_do(job, running=continues) / candidate.on_time_steps_per_hour
+    need += 0.0 if continues else candidate.startup_hours
     holds: list[Hold] = []
     for slot in slots:
         whole = slot.order or job.checkpoint is None
@@ -108,9 +109,9 @@ def run_from(
 def _earliest(
     scene: Scene, job: Job, candidate: Candidate, load: Load, holds: Sequence[Hold]
 ) -> tuple[Hold, ...] | None:
-    found = earliest_run(scene, job, candidate, load)
-    if found is None or found[-1].slot.index > holds[-1].slot.index or found[0].slot.index > holds[0].slot.index:
+    run = earliest_run(scene, job, candidate, load)
+    if run is None or run[-1].slot.index > holds[-1].slot.index or run[0].slot.index > holds[0].slot.index:
         return None
-    if found[0].slot.month != holds[0].slot.month and any(not t.free for t in candidate.transfers):
+    if run[0].slot.month != holds[0].slot.month and any(not t.free for t in candidate.transfers):
         return None
-    return found
+    return run

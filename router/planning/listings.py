@@ -1,5 +1,4 @@
-"""What is for sale to us: the book's offers after discounts, allowed clouds and reservations, indexed by
-accelerator."""
+"""List the offers as we would buy them, by accelerator: with discounts, allowed clouds and reservations applied."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from router.jobs.limits import Discount, Limits, Reservation, ReservedCost
 class Listing:
     """An offer as we would buy it.
 
-    ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` what it
-    really costs (None: not known; zero of what is sunk: ``cost`` says which); ``cap`` the machines to be had at once,
-    None unknown (taken as unlimited). A reservation is there from ``start`` until ``until``.
+    ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` its real cost
+    (None: not known; zero of what is sunk: ``cost`` says which); ``cap`` is how many machines can be had at once, None
+    unknown (taken as unlimited). A reservation is available from ``start`` until ``until``.
     """
 
     offer: Offer
@@ -39,33 +38,36 @@ class Listing:
 
     @property
     def name(self) -> str:
-        """``aws/us-east-1/p5.48xlarge/spot``, with the zone where it is known; a reservation carries its own name."""
+        """Return a name such as ``aws/us-east-1/p5.48xlarge/spot``.
+
+        It holds the zone where that is known; a reservation carries its own name.
+        """
         place = "/".join(p for p in (self.offer.cloud, self.offer.region, self.offer.zone) if p)
         own = f"({self.reservation})" if self.reservation else ""
         return f"{place}/{self.offer.instance_type}/{self.offer.market.value}{own}"
 
     def covers(self, start: datetime, end: datetime) -> bool:
-        """Whether the machines are there from ``start`` until ``end``."""
+        """Return whether the machines are available from ``start`` until ``end``."""
         return (self.start is None or self.start <= start) and (self.until is None or end <= self.until)
 
 
 def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[Listing, ...]]:
-    """Every listing, sorted by offer key, under its accelerator's name.
+    """Return every listing, sorted by offer key, under its accelerator's name.
 
     Raises InvalidInputError when a reservation names a machine or region that the book does not have.
     """
-    found: dict[str, list[Listing]] = {}
+    listings: dict[str, list[Listing]] = {}
     for offer in book.offers:
-        listing = _listed(offer, book, limits)
+        listing = _offer_listing(offer, book, limits)
         if listing is not None:
-            found.setdefault(listing.machine.accelerator, []).append(listing)
+            listings.setdefault(listing.machine.accelerator, []).append(listing)
     for reservation in limits.reservations:
-        listing = _reserved(reservation, book)
-        found.setdefault(listing.machine.accelerator, []).append(listing)
-    return {name: tuple(sorted(rows, key=lambda r: (r.offer.key, r.reservation))) for name, rows in found.items()}
+        listing = _reservation_listing(reservation, book)
+        listings.setdefault(listing.machine.accelerator, []).append(listing)
+    return {name: tuple(sorted(rows, key=lambda r: (r.offer.key, r.reservation))) for name, rows in listings.items()}
 
 
-def _listed(offer: Offer, book: PriceBook, limits: Limits) -> Listing | None:
+def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> Listing | None:
     machine = book.machine(offer.cloud, offer.instance_type)
     region = book.region(offer.region_id)
     accelerator = book.accelerator(machine.accelerator) if machine else None
@@ -82,7 +84,7 @@ def _discounted(price: UsdPerHour, discount: Discount) -> UsdPerHour:
 
 
 def _best_discount(discounts: tuple[Discount, ...], machine: Machine, market: Market) -> Discount | None:
-    """The most specific that applies (family before market before cloud alone); they do not add up."""
+    """Return the most specific discount that applies (family before market before cloud alone); they do not add up."""
     fitting = [
         d
         for d in discounts
@@ -91,7 +93,7 @@ def _best_discount(discounts: tuple[Discount, ...], machine: Machine, market: Ma
     return max(fitting, key=lambda d: (d.family is not None, d.market is not None, d.percent), default=None)
 
 
-def _reserved(reservation: Reservation, book: PriceBook) -> Listing:
+def _reservation_listing(reservation: Reservation, book: PriceBook) -> Listing:
     machine = book.machine(reservation.cloud, reservation.instance_type)
     region = book.region(RegionId(reservation.cloud, reservation.region))
     accelerator = book.accelerator(machine.accelerator) if machine else None

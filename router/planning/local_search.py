@@ -1,5 +1,4 @@
-"""Small repairs after the program stopped within its gap: a job whose best other place, the others held, is
-cheaper goes there."""
+"""Repair the plan after the program stopped within its gap: move a job to a cheaper place, the others held."""
 
 from __future__ import annotations
 
@@ -17,8 +16,10 @@ _WORTH = 10_000_000  # nano-dollars: a cent
 
 
 def polished(answer: Answer, effort: Effort) -> Answer:
-    """The same jobs placed, never dearer; jobs that run now stay. Exact: each change is accepted by the
-    re-priced total."""
+    """Return the same jobs placed, never dearer; jobs that run now stay.
+
+    Exact: each change is accepted by the re-priced total.
+    """
     scene = answer.scene
     best = answer
     for job in scene.jobs:
@@ -27,41 +28,43 @@ def polished(answer: Answer, effort: Effort) -> Answer:
             continue
         if effort.late(_PHASE):
             break
-        here = around(scene, job, best.holdings)
+        context = around(scene, job, best.holdings)
         for candidate in ranked(job, scene.all_candidates[job.name])[:_TRIED]:
             if candidate.running or {h.key for h in holds} == {candidate.key}:
                 continue
-            found = earliest_run(scene, job, candidate, here.load)
-            if found is None:
+            holdings = earliest_run(scene, job, candidate, context.load)
+            if holdings is None:
                 continue
-            other = _with(best, job.name, found)
-            if other.spent.nanos < best.spent.nanos - _WORTH and not _over_budget(other, job.name):
-                best = other
+            changed = _with_job_holdings(best, job.name, holdings)
+            if changed.spent.nanos < best.spent.nanos - _WORTH and not _over_budget(changed, job.name):
+                best = changed
     if best is answer:
         return answer
     return with_holdings(best, compacted(scene, best.holdings))
 
 
-def _with(answer: Answer, job: str, holds: tuple[Hold, ...]) -> Answer:
+def _with_job_holdings(answer: Answer, job: str, holds: tuple[Hold, ...]) -> Answer:
     return with_holdings(answer, {**answer.holdings, job: holds})
 
 
 def _over_budget(answer: Answer, name: str) -> bool:
-    """Whether the job's own budget is broken, or its team's: moves count at their dearest, so that a job that really
-    costs less may count for more."""
+    """Return whether the job's own budget is exceeded, or its team's.
+
+    Moves count at their dearest tier, so that a job that really costs less may count for more.
+    """
     scene = answer.scene
     job = scene.job[name]
-    if job.budget is not None and _counted(answer, name) > job.budget:
+    if job.budget is not None and _counted_usd(answer, name) > job.budget:
         return True
     team = next((t for t in scene.limits.teams if t.team == job.team), None)
     if team is None:
         return False
     members = [other for other in answer.runs if scene.job[other].team == job.team]
-    return Usd.total(_counted(answer, other) for other in members) > team.budget - team.spent
+    return Usd.total(_counted_usd(answer, other) for other in members) > team.budget - team.spent
 
 
-def _counted(answer: Answer, name: str) -> Usd:
-    """A placed job as budgets count it: compute, and the moves into each region it uses at their dearest."""
+def _counted_usd(answer: Answer, name: str) -> Usd:
+    """Return a placed job's cost as budgets count it: compute, and moves into each region at their dearest tier."""
     runs = answer.runs[name]
     regions = {run.candidate.region: run.candidate for run in runs}
     return compute_usd(runs) + Usd.total(dearest_moves(c) for c in regions.values())

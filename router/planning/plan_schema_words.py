@@ -1,4 +1,4 @@
-"""What each field of a plan means, with its unit: the descriptions of ``docs/schema/plan.json``."""
+"""Describe each field of a plan, with its unit: the descriptions of ``docs/schema/plan.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything the program is about, gathered: jobs that can be placed, their candidates, slots, limits that can bind."""
+"""Define the placement problem: jobs that can be placed, their candidates, slots, limits that can bind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from router.planning.slots import Slot
 
 @dataclass(frozen=True)
 class Scene:
-    """The planner's gathered input; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
+    """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
     ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks.
     """
@@ -37,11 +37,11 @@ class Scene:
 
     @cached_property
     def job(self) -> Mapping[str, Job]:
-        """Jobs by name."""
+        """Return the jobs by name."""
         return {job.name: job for job in self.jobs}
 
     def candidate(self, job: str, key: str) -> Candidate:
-        """A job's candidate by its key, dominated or not; KeyError if there is none."""
+        """Return a job's candidate by its key, dominated or not; KeyError if there is none."""
         for c in self.all_candidates[job]:
             if c.key == key:
                 return c
@@ -49,21 +49,24 @@ class Scene:
 
     @cached_property
     def on_demand(self) -> Mapping[tuple[str, str, str], tuple[Offer, ...]]:
-        """On-demand offers by cloud, region and instance type, at list price."""
-        found: dict[tuple[str, str, str], list[Offer]] = {}
+        """Return on-demand offers by cloud, region and instance type, at list price."""
+        by_place: dict[tuple[str, str, str], list[Offer]] = {}
         for offer in self.book.offers:
             if offer.market is Market.ON_DEMAND:
-                found.setdefault((offer.cloud, offer.region, offer.instance_type), []).append(offer)
-        return {place: tuple(offers) for place, offers in found.items()}
+                by_place.setdefault((offer.cloud, offer.region, offer.instance_type), []).append(offer)
+        return {place: tuple(offers) for place, offers in by_place.items()}
 
     def window(self, job: Job) -> tuple[Slot, ...]:
-        """Slots the job may hold: from its earliest start to its deadline."""
+        """Return the slots that the job may hold: from its earliest start to its deadline."""
         first, last = window(job, self.now)
         return tuple(s for s in self.slots if s.start >= first and (last is None or s.end <= last))
 
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
-        """Slots of the window that the candidate can use: within the dates of a reservation; without a deadline, none
-        after its own longest wait and run."""
+        """Return the slots of the job's window that the candidate can use.
+
+        They lie within the dates of a reservation; without a deadline, none is after the candidate's own longest wait
+        and run.
+        """
         slots = within(candidate, self.window(job))
         if job.deadline is not None:
             return slots
@@ -72,26 +75,32 @@ class Scene:
         return tuple(s for s in slots if s.start < last)
 
     def may_start(self, job: Job, slot: Slot) -> bool:
-        """Whether a run may begin in the slot: without a deadline only within ``max_wait``, at once in any case."""
+        """Return whether a run may begin in the slot.
+
+        Without a deadline that is only within ``max_wait``; the first slot is always allowed.
+        """
         first = window(job, self.now)[0]
         return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
 
 
 def within(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-    """The slots that lie wholly within the dates of the candidate's reservations."""
+    """Return the slots that lie wholly within the dates of the candidate's reservations."""
     if candidate.dates == (None, None):
         return slots
     return tuple(slot for slot in slots if candidate.covers(slot.start, slot.end))
 
 
 def window(job: Job, now: datetime) -> tuple[datetime, datetime | None]:
-    """Earliest start (not before ``now``) and deadline."""
+    """Return the earliest start (not before ``now``) and the deadline."""
     first = max(now, job.earliest_start.at(now)) if job.earliest_start else now
     return first, job.deadline.at(now) if job.deadline else None
 
 
 def last_use(job: Job, candidates: tuple[Candidate, ...], now: datetime, steps: int) -> datetime:
-    """The last instant the job could use: its deadline, or the slowest candidate's end after the longest wait."""
+    """Return the last instant that the job could use.
+
+    That is its deadline, or the slowest candidate's end after the longest wait.
+    """
     first, last = window(job, now)
     if last is not None:
         return last

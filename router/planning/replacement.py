@@ -1,8 +1,8 @@
-"""Where gangs go that all need a place at the same moment: one program over all of them, in one period.
+"""Place gangs that all need a place at the same moment: one program over all of them, in one period.
 
-x[g,c] in {0,1}: gang g takes candidate c, for all that is left of its job. First the fewest gangs without a place, by
-strict tiers of priority; then the least expected dollars of what is left, moves included. At every limit the gangs
-together take at most what those that go on running leave.
+x[g,c] in {0,1}: gang g takes candidate c, for all remaining work of its job. First the fewest gangs without a place, by
+strict tiers of priority; then the least expected dollars of the remaining work, moves included. At every limit the
+gangs together take at most what the running machines leave.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from router.planning.solver import Solution, Solver, usd_below
 
 MOST_CANDIDATES = 20
 _ENOUGH = timedelta(seconds=10)
-_SEARCHING = 0.85  # of the time limit: the rest is for gathering and for writing programs down
+_SEARCHING = 0.85  # share of the time limit; the rest is for collecting options and writing programs
 _WORTH_OF_LATENESS = 10.0  # an hour late counts as ten hours of the gang's dearest candidate
 _LEAST_SECONDS = 0.2
 _CHOSEN = 0.5
@@ -33,11 +33,12 @@ _CHOSEN = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A gang that needs a place for what is left of ``job`` (:func:`router.planning.remaining_work.job_left`).
+    """A gang that needs a place for the remaining work of ``job``.
 
-    ``allowed``: keys of the candidates that its policy lets it take; None: all. ``late``: the sooner it is over the
-    better, whatever it costs. ``most_usd``: the most that it may be expected to cost. ``gang`` names it in the answer
-    ("": the job's name). ``order``: keys, each to be taken only where those before it cannot be had.
+    ``job`` is what :func:`router.planning.remaining_work.remaining_job` returns. ``allowed``: keys of the candidates
+    that its policy lets it take; None: all. ``late``: the sooner it is over the better, whatever it costs.
+    ``most_usd``: the most that it may be expected to cost. ``gang`` names it in the answer ("": the job's name).
+    ``order``: keys, each to be taken only where those before it cannot be had.
     """
 
     job: Job
@@ -50,18 +51,18 @@ class Want:
 
     @property
     def name(self) -> str:
-        """Unique among those that are placed together."""
+        """Return a name that is unique among the gangs that are placed together."""
         return self.gang or self.job.name
 
 
 @dataclass(frozen=True, slots=True)
 class Reassigned:
-    """``placed`` and what each is expected to cost, by gang; the others, sorted, are ``waiting``.
+    """The gangs ``placed`` and the expected cost of each, by gang; the others, sorted, are ``waiting``.
 
     ``fewest_waiting``: it is proven that, tier by tier, no fewer could wait. ``objective_usd`` is what was minimised,
     with the worth of being late; no assignment that keeps as few waiting has less than ``bound_usd``, and ``gap`` is
-    what lies between. All of that is over the candidates that were ``looked_at``, ``of`` so many that fit and that no
-    other one beats in everything.
+    the relative difference. All of that is over the candidates that were ``looked_at``, out of the number ``of`` that
+    fit and that no other one beats in everything.
     """
 
     placed: Mapping[str, Candidate]
@@ -86,12 +87,12 @@ def reassign(
     gap: float = 0.005,
     money_left: Mapping[str, Usd] | None = None,
 ) -> Reassigned:
-    """The joint placement; the same whatever the order of wants and candidates, unless the time limit cuts in.
+    """Return the joint placement of the gangs.
 
-    ``held``: what goes on running takes of the limits (:func:`router.planning.shared_limits.use_of`, or
-    :func:`router.planning.current_use.held_use`). ``money_left``: what teams may still spend, those that are missing
-    without
-    bound. ValueError for two gangs of one name.
+    It is the same whatever the order of wants and candidates, unless the time limit cuts in. ``held``: what running
+    machines take of the limits (:func:`router.planning.shared_limits.use_of`, or
+    :func:`router.planning.current_use.running_use`). ``money_left``: what teams may still spend, those that are missing
+    without bound. ValueError for two gangs of one name.
     """
     deadline = time.monotonic() + _SEARCHING * time_limit.total_seconds()
     table = _Table(wants, limits, held, money_left or {})
@@ -105,7 +106,7 @@ def reassign(
         program, begin, fewest, late = _fewest_waiting(program, table.tiers(u), start, solver, deadline)
     elif u:
         program = program.fixed(dict.fromkeys(u.values(), 0.0))
-    solution = solver.solve(program, gap / (1 + gap), _left(deadline), begin) if u else None
+    solution = solver.solve(program, gap / (1 + gap), _seconds_left(deadline), begin) if u else None
     values = solution.values if solution is not None and solution.values else begin
     chosen = {name: key for (name, key), i in x.items() if values[i] > _CHOSEN}
     return table.answer(chosen, solution, fewest=fewest, late=late)
@@ -114,12 +115,14 @@ def reassign(
 def _fewest_waiting(
     program: Program, tiers: Sequence[Sequence[int]], start: dict[int, float], solver: Solver, deadline: float
 ) -> tuple[Program, dict[int, float], bool, bool]:
-    """The program with as few waiting as can be of the highest tier, then of the next; values that keep that; whether
-    it is proven; whether the time limit cut in."""
+    """Return the program with the fewest waiting gangs of the highest tier, then of the next.
+
+    With it come values that keep that, whether it is proven, and whether the time limit cut in.
+    """
     fewest, late, values = True, False, start
     for number, tier in enumerate(tiers):
         if any(values[i] for i in tier):
-            seconds = _left(deadline) / (len(tiers) - number + 1)
+            seconds = _seconds_left(deadline) / (len(tiers) - number + 1)
             stage = solver.solve(program.minimising(dict.fromkeys(tier, 1.0)), 0.0, seconds, values)
             fewest = fewest and stage.outcome == "optimal"
             late = late or stage.hit_time_limit
@@ -130,13 +133,16 @@ def _fewest_waiting(
     return program, values, fewest, late
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     return max(_LEAST_SECONDS, deadline - time.monotonic())
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """``usd`` is expected to be paid, ``value`` is what it counts for; ``tight`` its use of limits that can bind."""
+    """A candidate of a gang: ``usd`` is expected to be paid, ``value`` is what it counts for.
+
+    ``tight`` is its use of limits that can bind.
+    """
 
     candidate: Candidate
     usd: float
@@ -145,12 +151,12 @@ class _Option:
 
     @property
     def rank(self) -> tuple[float, float, str]:
-        """Best first."""
+        """Return the sort key, best first."""
         return (self.value, self.usd, self.candidate.key)
 
 
 class _Table:
-    """Who could go where: every option fits alone into what is left of the limits."""
+    """The options of every gang; each option fits alone into what is left of the limits."""
 
     def __init__(
         self, wants: Sequence[Want], limits: Limits, held: Sequence[Use], money_left: Mapping[str, Usd]
@@ -180,13 +186,13 @@ class _Table:
         return self._uses[parts]
 
     def _binding(self, allowed: Mapping[str, Sequence[Candidate]]) -> frozenset[str]:
-        """Limits that could bind: those that all gangs together could overrun, each with its greediest candidate."""
+        """Return the limits that all gangs together could exceed, each with its greediest candidate."""
         use = {(name, c.key): self._use(c) for name, found in allowed.items() for c in found}
         return binding(allowed, use, self._known)
 
     def _priced(self, want: Want, allowed: Sequence[Candidate]) -> list[_Option]:
-        """What fits alone, best first."""
-        found = []
+        """Return the options that fit alone, best first."""
+        options = []
         dearest = max((c.usd_per_hour.dollars() for c in allowed), default=0.0)
         most = self._money.get(want.job.team, math.inf)
         if want.most_usd is not None:
@@ -200,19 +206,19 @@ class _Table:
                 moves[candidate.region] = moves_usd(candidate, self._limits).dollars()
             steps = steps_to_do(want.job, running=candidate.running)
             usd = candidate.usd_per_hour.dollars() * left_hours(want.job, candidate) + moves[candidate.region]
-            if math.isfinite(most):  # against budgets the exact amount counts
+            if math.isfinite(most):  # budgets count the exact amount
                 usd = left_usd(want.job, candidate, self._limits).dollars()
             if usd > most:
                 continue
             late = _WORTH_OF_LATENESS * dearest * candidate.reserved_hours(steps) if want.late else 0.0
             tight = {name: amount for name, amount in use.items() if name in self._tight}
-            found.append(_Option(candidate, usd, usd + late, tight))
+            options.append(_Option(candidate, usd, usd + late, tight))
         if want.order:
-            found = _in_order(found, want.order)
-        return sorted(found, key=lambda option: option.rank)
+            options = _in_order(options, want.order)
+        return sorted(options, key=lambda option: option.rank)
 
     def greedy(self) -> dict[str, str]:
-        """Gang by gang the best that fits: highest priority first, then who has least to choose from."""
+        """Return, gang by gang, the best option that fits: highest priority first, then the fewest options."""
         room = {name: limit.amount for name, limit in self._known.items()}
         money = dict(self._money)
         chosen: dict[str, str] = {}
@@ -230,13 +236,13 @@ class _Table:
         return chosen
 
     def shorten(self, keep: Mapping[str, str]) -> None:
-        """At most so many options a gang, the one to keep among them."""
+        """Keep at most ``MOST_CANDIDATES`` options a gang, the one to keep among them."""
         for name, options in self._options.items():
             mixed = _mixed(options, keep.get(name))[:MOST_CANDIDATES]
             self._options[name] = sorted(mixed, key=lambda option: option.candidate.key)
 
     def program(self) -> tuple[Program, dict[tuple[str, str], int], dict[str, int]]:
-        """Over the gangs that have any option; where x and u stand."""
+        """Return the program over the gangs that have any option, and the indexes of x and u."""
         builder = Builder()
         x: dict[tuple[str, str], int] = {}
         u: dict[str, int] = {}
@@ -263,12 +269,12 @@ class _Table:
         return builder.build(), x, u
 
     def tiers(self, u: Mapping[str, int]) -> list[list[int]]:
-        """Gangs by priority, highest first."""
+        """Return the gangs by priority, highest first."""
         priorities = sorted({self._wants[name].job.priority for name in u}, reverse=True)
         return [[i for name, i in u.items() if self._wants[name].job.priority == p] for p in priorities]
 
     def answer(self, chosen: Mapping[str, str], solution: Solution | None, *, fewest: bool, late: bool) -> Reassigned:
-        """What was chosen, priced, with what is proven of it."""
+        """Return the chosen options, priced, with what is proven of them."""
         options = {
             name: next(o for o in self._options[name] if o.candidate.key == key) for name, key in sorted(chosen.items())
         }
@@ -292,17 +298,22 @@ class _Table:
 
 
 def _in_order(options: Sequence[_Option], order: Sequence[str]) -> list[_Option]:
-    """Each counts for the dearest of them more than the one before it; what is not in the order comes last."""
+    """Return the options in the given order: each counts for the dearest of them more than the one before it.
+
+    Options that are not in the order come last.
+    """
     place = {key: number for number, key in enumerate(order)}
     dearest = max((option.value for option in options), default=0.0)
     return [replace(o, value=o.value + dearest * place.get(o.candidate.key, len(order))) for o in options]
 
 
 def worthwhile(ranked: Sequence[_Option]) -> list[_Option]:
-    """Without those that another beats or equals in dollars and in use of every limit that can bind: exact, since a
-    gang takes one place only."""
-    kept: list[_Option] = []
-    # Who takes no more of anything touches no other limit; so it is found under one of those that the other touches.
+    """Return the options without those that another beats or equals in dollars and in use of every binding limit.
+
+    This is exact, since a gang takes one place only.
+    """
+    remaining: list[_Option] = []
+    # A rival that takes no more of anything touches no other limit, so it is listed under one of the option's limits.
     by_limit: dict[str, list[_Option]] = {}
     for option in ranked:
         rivals = (rival for limit in ("", *option.tight) for rival in by_limit.get(limit, ()))
@@ -311,13 +322,13 @@ def worthwhile(ranked: Sequence[_Option]) -> list[_Option]:
             for rival in rivals
         ):
             continue
-        kept.append(option)
+        remaining.append(option)
         by_limit.setdefault(min(option.tight, default=""), []).append(option)
-    return kept
+    return remaining
 
 
 def _mixed(ranked: Sequence[_Option], keep: str | None) -> list[_Option]:
-    """First the one to keep, then in rounds over regions and markets, each round best first."""
+    """Return the options, first the one to keep, then in rounds over regions and markets, each round best first."""
     seen: dict[tuple[RegionId, str], int] = {}
     rounds: list[tuple[bool, int, int]] = []
     for index, option in enumerate(ranked):

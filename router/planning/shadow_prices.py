@@ -1,4 +1,4 @@
-"""What more of a limit would bring: LP duals summed over slots, and for the largest a plan with more of it."""
+"""Compute what more of each limit would save: LP duals summed over slots, re-solved plans for the largest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from router.planning.solve import Answer, left_out, solve_in_stages
 _WORTH_SHOWING = 0.005  # dollars
 _PHASE = "shadow prices"
 _MOST_SHARES = 12_000  # a program with more shares of slots is not solved again
-_SMALL = 0.1  # of the figure: how near to the optimum both solutions must be proven
+_SMALL = 0.1  # share of the figure within which both solutions must be proven optimal
 _TIGHT = 1e-6
 
 
@@ -36,7 +36,7 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _Raise:
-    """How much more of a limit: ``by`` in its unit, which so many ``machines`` of a blocked gang take."""
+    """An increase of a limit: ``by`` in its unit, which ``machines`` machines of a blocked gang take."""
 
     by: int
     machines: int = 0
@@ -44,13 +44,13 @@ class _Raise:
 
 
 def shadow_prices(answer: Answer, whole: Scene, effort: Effort, resolve: int) -> tuple[ShadowPrice, ...]:
-    """Limits and team budgets of which more would place a job or save money: resolved ones first, dearest first.
+    """Return limits and team budgets of which more would place a job or save money: resolved first, dearest first.
 
-    ``lp_estimate`` is the dual of the relaxation, with who is placed held fixed: at a kink it can be far above what one
-    more unit really saves. The top ``resolve`` are ``resolved``: planned again with as much more as one machine of the
-    gang takes that is blocked, or else all its machines, over the answer's candidates and all of ``whole``'s that touch
-    them; where the program is not too large and both optima are proven to a tenth of the figure. Thresholds decide who
-    moves, but nobody pays them: they are in no figure here.
+    ``lp_estimate`` is the dual of the relaxation, with the set of placed jobs held fixed: at a kink it can be far above
+    what one more unit really saves. The top ``resolve`` are ``resolved``: planned again with as much more as one
+    machine of the blocked gang takes, or else all its machines, over the answer's candidates and all of ``whole``'s
+    that touch them; where the program is not too large and both optima are proven to a tenth of the figure. Thresholds
+    decide which jobs move, but are never paid: they are in no figure here.
     """
     if not answer.runs:
         return ()
@@ -80,7 +80,7 @@ def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
 
 
 def _money_alone(answer: Answer) -> Program:
-    """The last stage's program without thresholds in its cost, and with who is placed held fixed."""
+    """Return the last stage's program without thresholds in its cost and with the set of placed jobs fixed."""
     program = answer.stage_two
     costs = {i: v.cost for i, v in enumerate(program.variables) if not v.name.startswith("more starts ")}
     left_out = {
@@ -101,7 +101,10 @@ def _budget(team: str, duals: Mapping[str, float]) -> _Limit:
 
 
 def _blocking(answer: Answer) -> list[str]:
-    """Limits that jobs left out would use, those of the highest priority and of their cheapest candidates first."""
+    """Return the limits that left-out jobs would use.
+
+    Those of the highest priority and of their cheapest candidates come first.
+    """
     scene = answer.scene
     names: dict[str, None] = {}
     for job in sorted(scene.jobs, key=lambda j: (-j.priority, j.name)):
@@ -111,38 +114,38 @@ def _blocking(answer: Answer) -> list[str]:
 
 
 def _resolved(answer: Answer, whole: Scene, effort: Effort, top: Sequence[_Limit]) -> dict[str, ShadowPrice | None]:
-    """What a raise brings, by limit, None where nothing; what cannot be proven is left out."""
-    found: dict[str, ShadowPrice | None] = {}
+    """Return by limit what a raise brings, None where nothing; what cannot be proven is left out."""
+    prices: dict[str, ShadowPrice | None] = {}
     if not top:
-        return found
+        return prices
     wide = _touching(answer.scene, whole, {limit.name for limit in top})
     if size(wide) > _MOST_SHARES:
-        return found
+        return prices
     formulation = formulate(wide)
     if not effort.affords(_PHASE, formulation.program):
-        return found
+        return prices
     base = solve_in_stages(wide, formulation, effort.within(1 / 2), _TIGHT, _PHASE)
     if not base.runs:
-        return found
+        return prices
     for limit in top:
         for more in _raises(base, limit):
             if not effort.affords(_PHASE, formulation.program):
-                return found
+                return prices
             scene = _raised(wide, limit, more.by)
             after = solve_in_stages(scene, formulate(scene), effort.within(1 / 2), _TIGHT, _PHASE)
             if not _comparable(base, after):
                 break
-            price = found[limit.name] = _priced(limit, more, base, after)
+            price = prices[limit.name] = _priced(limit, more, base, after)
             if price is not None:
                 break
-    return found
+    return prices
 
 
 def _touching(scene: Scene, whole: Scene, names: set[str]) -> Scene:
-    """The scene with every candidate of the whole one that takes some of these limits."""
-    kept = {name: {c.key for c in found} for name, found in scene.candidates.items()}
+    """Return the problem with every candidate of the whole one that takes some of these limits."""
+    keys = {name: {c.key for c in found} for name, found in scene.candidates.items()}
     candidates = {
-        name: tuple(c for c in found if c.key in kept[name] or names & whole.use[name, c.key].keys())
+        name: tuple(c for c in found if c.key in keys[name] or names & whole.use[name, c.key].keys())
         for name, found in whole.candidates.items()
     }
     return replace(scene, candidates=candidates)
@@ -160,7 +163,7 @@ def _raised(scene: Scene, limit: _Limit, by: int) -> Scene:
 
 
 def _raises(base: Answer, limit: _Limit) -> Iterator[_Raise]:
-    """One machine more of the gang that gains most, and all its machines; of a budget one dollar."""
+    """Yield one machine more of the gang that gains most, and all its machines; for a budget one dollar."""
     if limit.team:
         yield _Raise(1)
         return
@@ -176,8 +179,10 @@ def _raises(base: Answer, limit: _Limit) -> Iterator[_Raise]:
 
 
 def _blocked(base: Answer, name: str) -> tuple[str, Candidate] | None:
-    """The job, and its candidate that takes of the limit, with most to gain: jobs left out by priority, then by the
-    money that each would save alone."""
+    """Return the job with most to gain from the limit, and its candidate that takes of it.
+
+    Left-out jobs come first, by priority; then the money that each would save alone counts.
+    """
     scene = base.scene
     best: tuple[tuple[bool, int, float], str, Candidate] | None = None
     for job in scene.jobs:
@@ -195,13 +200,13 @@ def _blocked(base: Answer, name: str) -> tuple[str, Candidate] | None:
 
 
 def _machines_of(scene: Scene, c: Candidate, name: str) -> int:
-    """How many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
+    """Return how many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
     counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), scene.limits))
     return counted or c.machines
 
 
 def _comparable(base: Answer, after: Answer) -> bool:
-    """Whether both are proven: who can be placed, and the cost to a tenth of the difference."""
+    """Return whether both are proven: the set of jobs placed, and the cost to a tenth of the difference."""
     if not (base.stage_one_proven and after.stage_one_proven):
         return False
     doubt = (base.spent - base.bound_usd) + (after.spent - after.bound_usd)
@@ -214,7 +219,7 @@ def _money(answer: Answer) -> Usd:
 
 
 def _priced(limit: _Limit, more: _Raise, base: Answer, after: Answer) -> ShadowPrice | None:
-    """What the raise brings: jobs of the highest priority that differs, and money; None where neither."""
+    """Return what the raise brings: jobs of the highest priority that differs, and money; None where neither."""
     places = next((a - b for a, b in zip(left_out(base), left_out(after), strict=True) if a != b), 0)
     saved = _money(base) - _money(after)
     if places < 0 or (places == 0 and saved.dollars() < _WORTH_SHOWING):

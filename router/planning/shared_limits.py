@@ -1,4 +1,4 @@
-"""Limits that jobs share: quotas, stock, reservations, offers' capacity; and which of them can bind at all."""
+"""Count the limits that jobs share (quotas, stock, reservations, capacity of offers) and find which can bind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from router.planning.feasibility import covers, uses
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """At every instant the use by all gangs is at most ``amount``, in ``unit``."""
+    """A limit on the use by all gangs: at every instant at most ``amount``, in ``unit``."""
 
     name: str
     amount: int
@@ -24,12 +24,12 @@ Use = Mapping[str, int]
 
 
 def use_of(candidate: Candidate, limits: Limits) -> Use:
-    """What a candidate takes of every limit of the file and of its offers' capacity."""
+    """Return what a candidate takes of every limit of the file and of its offers' capacity."""
     return use_of_parts(candidate.parts, limits)
 
 
 def use_of_parts(parts: Iterable[Part], limits: Limits) -> Use:
-    """The same of machines that are together no candidate; what a limit cannot count is left out."""
+    """Return the same of machines that together are no candidate; what a limit cannot count is left out."""
     taken: dict[str, int] = {}
     for part in parts:
         if part.listing.cap is not None:
@@ -44,7 +44,7 @@ def use_of_parts(parts: Iterable[Part], limits: Limits) -> Use:
 
 
 def amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, SharedLimit]:
-    """Every limit that any of the candidates touches, by name."""
+    """Return every limit that any of the candidates touches, by name."""
     known = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
     for candidate in candidates:
         for part in candidate.parts:
@@ -57,7 +57,10 @@ def amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, Sha
 def binding(
     by_job: Mapping[str, Sequence[Candidate]], use: Mapping[tuple[str, str], Use], known: Mapping[str, SharedLimit]
 ) -> frozenset[str]:
-    """Names of limits that could bind: every job on its greediest candidate would take more than there is."""
+    """Return the names of limits that could bind.
+
+    A limit could bind if every job on its greediest candidate would together take more than there is.
+    """
     most: dict[str, int] = {}
     for job, candidates in by_job.items():
         peak: dict[str, int] = {}

@@ -1,4 +1,7 @@
-"""Solving in stages: who can be placed at all (strict tiers of priority), then at what cost; with an honest bound."""
+"""Solve in stages: first which jobs can be placed (strict tiers of priority), then at what cost.
+
+Every answer carries a proven bound.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,10 @@ _STAYING = "staying"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the program answered, as runs by job. ``bound_usd`` is a proven floor of cost + thresholds for the
-    jobs placed."""
+    """The program's answer as runs by job.
+
+    ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed.
+    """
 
     scene: Scene
     stage_two: Program
@@ -37,7 +42,7 @@ class Answer:
 
     @property
     def spent(self) -> Usd:
-        """Cost plus thresholds, exact: for comparing two answers."""
+        """Return cost plus thresholds, exact: for comparing two answers."""
         compute = Usd.total(compute_usd(found) for found in self.runs.values())
         return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
 
@@ -45,25 +50,26 @@ class Answer:
 def solve_in_stages(
     scene: Scene, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
 ) -> Answer:
-    """All jobs first; only where that is impossible, tier by tier from the highest priority down; then the cost.
+    """Place all jobs at the least cost.
 
-    Half of the effort may go into the first attempt.
+    Only where placing all is impossible, tier by tier from the highest priority down the most jobs are placed first;
+    then the cost is minimised. Half of the effort may go into the first attempt.
     """
     program, u = formulation.program, formulation.layout.u
     if not scene.jobs:
-        return _nothing(scene, program, proven=True)
-    everyone = program.fixed(dict.fromkeys(u.values(), 0.0))
+        return _empty_answer(scene, program, proven=True)
+    all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
     quick = greedy(scene)
     start = start_values(scene, formulation.layout, quick)
-    whole = len(quick) == len(scene.jobs)
-    first = effort if whole else effort.within(1 / 2, 1 / 2)
-    solution = first.solve(phase, everyone, _inner(gap), start if whole else None)
+    greedy_places_all = len(quick) == len(scene.jobs)
+    first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
+    solution = first.solve(phase, all_placed, _solver_gap(gap), start if greedy_places_all else None)
     if solution.values:
-        return _answer(scene, formulation, everyone, solution, proven=True)
-    if whole:
-        # Everyone has a place, so stage one is proven whatever the search found in time.
-        return replace(_by_hand(scene, everyone, quick, solution), stage_one_proven=True)
-    proven, hit = True, solution.hit_time_limit
+        return _answer(scene, formulation, all_placed, solution, proven=True)
+    if greedy_places_all:
+        # Every job has a place, so stage one is proven whatever the search found in time.
+        return replace(_greedy_answer(scene, all_placed, quick, solution), stage_one_proven=True)
+    proven, hit_time_limit = True, solution.hit_time_limit
     narrowed = program
     tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
     best: Solution | None = None
@@ -72,7 +78,7 @@ def solve_in_stages(
         share = 1 / (len(tiers) - number + 1)
         part = effort.within(share, share)
         stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
-        hit = hit or stage.hit_time_limit
+        hit_time_limit = hit_time_limit or stage.hit_time_limit
         if not stage.values:
             proven = False
             break
@@ -80,14 +86,14 @@ def solve_in_stages(
         best = stage
         most = float(round(stage.objective))
         narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
-    solution = effort.solve(phase, narrowed, _inner(gap))
-    hit = hit or solution.hit_time_limit
+    solution = effort.solve(phase, narrowed, _solver_gap(gap))
+    hit_time_limit = hit_time_limit or solution.hit_time_limit
     if not solution.values and best is None:
-        return replace(_by_hand(scene, program, quick, solution), hit_time_limit=True)
+        return replace(_greedy_answer(scene, program, quick, solution), hit_time_limit=True)
     if not solution.values and best is not None:
         solution = replace(best, bound=0.0, hit_time_limit=True)
     answer = _answer(scene, formulation, narrowed, solution, proven=proven)
-    return replace(answer, hit_time_limit=hit or answer.hit_time_limit)
+    return replace(answer, hit_time_limit=hit_time_limit or answer.hit_time_limit)
 
 
 def resolve(
@@ -98,8 +104,8 @@ def resolve(
     gap: float,
     before: Answer,
 ) -> Answer | None:
-    """Another answer under more rows, with ``before``'s bound and stages; None when none was found."""
-    solution = effort.solve(_STAYING, program, _inner(gap))
+    """Return another answer under more rows, with ``before``'s bound and stages; None when none was found."""
+    solution = effort.solve(_STAYING, program, _solver_gap(gap))
     if not solution.values:
         return None
     answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
@@ -112,17 +118,21 @@ def resolve(
 
 
 def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
-    """The answer with the bound that holds for all candidates; that nobody else can be placed is then proven
-    only if nobody is left out."""
+    """Return the answer with the bound that holds for all candidates.
+
+    That no other job can be placed is then proven only if no job is left out.
+    """
     left_out = len(answer.scene.jobs) - len(answer.runs)
     bound = usd_below(shortlist.bound(left_out))
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
 
 
 def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
-    """The better of two answers. Over a ``complete`` choice of candidates the second one's own bound holds for all:
-    what was left out of it cannot be part of a plan cheaper than the first. Otherwise only the first one's
-    bound does."""
+    """Return the better of two answers.
+
+    Over a ``complete`` choice of candidates the second one's own bound holds for all: a candidate that was left out of
+    it cannot be part of a plan cheaper than the first. Otherwise only the first one's bound does.
+    """
     if not found.runs or left_out(found) > left_out(before):
         return before
     same = left_out(found) == left_out(before)
@@ -136,17 +146,20 @@ def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
 
 
 def left_out(answer: Answer) -> tuple[int, ...]:
-    """How many jobs of each priority are left out, highest first."""
+    """Return the number of jobs of each priority that are left out, highest first."""
     tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
     return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
 
 
-def _inner(gap: float) -> float:
-    """The solver measures its gap against the plan's cost; ask a little more, so that cost <= bound x (1 + gap) too."""
+def _solver_gap(gap: float) -> float:
+    """Return the gap to ask the solver for, so that cost <= bound x (1 + gap) too.
+
+    The solver measures its gap against the plan's cost, so a little more has to be asked.
+    """
     return gap / (1 + gap)
 
 
-def _nothing(scene: Scene, program: Program, *, proven: bool) -> Answer:
+def _empty_answer(scene: Scene, program: Program, *, proven: bool) -> Answer:
     return Answer(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
 
 
@@ -165,8 +178,8 @@ def _answer(scene: Scene, formulation: Formulation, program: Program, solution: 
     )
 
 
-def _by_hand(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...]], late: Solution) -> Answer:
-    """The plan made without the program, and as its bound what the program's search has proven so far."""
+def _greedy_answer(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...]], late: Solution) -> Answer:
+    """Return the plan made without the program, with the bound that the program's search has proven so far."""
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
     return Answer(
         scene=scene,
@@ -181,7 +194,7 @@ def _by_hand(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...
 
 
 def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
-    """``min_saving`` for every start beyond the free ones."""
+    """Return ``min_saving`` for every start beyond the free ones."""
     total = 0
     for name, found in runs.items():
         job = scene.job[name]
@@ -191,7 +204,7 @@ def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
 
 
 def with_holdings(answer: Answer, holdings: Mapping[str, tuple[Hold, ...]]) -> Answer:
-    """The answer with other holdings of the same jobs; bound and stages stay."""
+    """Return the answer with other holdings of the same jobs; bound and stages stay."""
     scene = answer.scene
     runs = {
         name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)

@@ -1,5 +1,7 @@
-"""A job that runs stays where it is unless moving it is proven to save its ``min_saving``: nothing flips
-within the gap."""
+"""Keep a running job in its place unless moving is proven to save its ``min_saving``.
+
+So no job flips between places within the gap.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ _SAME = 1e-8  # costs that differ by no more are the same but for the solver's a
 
 
 def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: float, answer: Answer) -> Answer:
-    """The answer, or one with the moved jobs held in place where that is within the gap of the bound as well."""
+    """Return the answer, or one with the moved jobs held in place where that is within the gap too.
+
+    The gap is measured from the answer's proven bound.
+    """
     moved = [job.name for job in scene.jobs if _left_its_place(scene, job.name, answer.runs.get(job.name, ()))]
     if not moved:
         return answer
@@ -24,11 +29,11 @@ def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: flo
         x = formulation.layout.x.get((name, here.key, 0))
         if x is not None:
             rows.append(Row(f"stay {name}", ((x, 1.0),), ">=", 1.0))
-    steady = resolve(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
-    if steady is None:
+    unmoved = resolve(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
+    if unmoved is None:
         return answer
-    off = (steady.spent - answer.bound_usd).nanos
-    return steady if off <= max(gap, _SAME) * steady.spent.nanos else answer
+    excess = (unmoved.spent - answer.bound_usd).nanos
+    return unmoved if excess <= max(gap, _SAME) * unmoved.spent.nanos else answer
 
 
 def _left_its_place(scene: Scene, name: str, runs: tuple[Run, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Per job: result, probability of being on time, alternatives, what was dropped; and the jobs that were left out."""
+"""Summarise each job: result, probability of being on time, alternatives, dropped offers; and list unplaced jobs."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ _PHASE = "explanations"
 
 @dataclass(frozen=True)
 class Findings:
-    """What the sieve found beside the scene: offers nobody here can order, dropped ones, jobs without hope."""
+    """Results of the feasibility check beside the problem: offers for advice only, dropped ones, infeasible jobs."""
 
     advisory: Mapping[str, tuple[Candidate, ...]]
     dropped: Mapping[str, tuple[Dropped, ...]]
-    hopeless: Mapping[str, str]
+    infeasible: Mapping[str, str]
     finder: CandidateFinder
 
 
 def on_time_of(job: Job, runs: Sequence[Run]) -> float | None:
-    """Probability that the job is done within the time it has reserved; None without a deadline or when left out."""
+    """Return the probability that the job is done within its reserved time.
+
+    None without a deadline or when the job is left out.
+    """
     if job.deadline is None or not runs:
         return None
     steps: dict[str, float] = {}
@@ -57,9 +60,9 @@ def summarise(
     findings: Findings,
     effort: Effort,
 ) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
-    """Summaries of all jobs and the unplaced ones, both by name.
+    """Return summaries of all jobs and the unplaced ones, both by name.
 
-    What rules cost and what would place a job is left out from where the time of ``effort`` is over.
+    Costs of rules, and relaxations, are left out from where the time of ``effort`` is over.
     """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
@@ -74,13 +77,13 @@ def summarise(
 
 
 def _counted(runs: Sequence[Run], lines: Sequence[Line]) -> Usd:
-    """A placed job as budgets count it: its lines, and at their dearest the moves into each region it uses."""
+    """Return a placed job's cost as budgets count it: its lines, and moves into each region at their dearest tier."""
     regions = {run.candidate.region: run.candidate for run in runs}
     return Usd.total([*(x.cost_usd for x in lines), *(dearest_moves(c) for c in regions.values())])
 
 
 def _team_left(job: Job, scene: Scene, counted: Mapping[str, Usd]) -> Usd | None:
-    """What the team's other placed jobs leave of its budget; None when it has none."""
+    """Return what the team's other placed jobs leave of its budget; None when it has none."""
     team = next((t for t in scene.limits.teams if t.team == job.team), None)
     if team is None:
         return None
@@ -120,7 +123,7 @@ def _summary(
 
 
 def _dropped(dropped: Sequence[Dropped]) -> tuple[DroppedOffers, ...]:
-    """One row a reason, most offers first."""
+    """Return one row for each reason, most offers first."""
     groups: dict[str, list[Dropped]] = {}
     for drop in dropped:
         groups.setdefault(drop.code, []).append(drop)
@@ -135,7 +138,7 @@ def _dropped(dropped: Sequence[Dropped]) -> tuple[DroppedOffers, ...]:
 
 
 def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
-    """What the reader must know to trust the figures: estimates and weak prices."""
+    """Return what the reader must know to trust the figures: estimates and weak prices."""
     notes = []
     for run in runs:
         c = run.candidate
@@ -149,7 +152,7 @@ def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
-    """Say that a job is on a made-up cloud while others of the same plan are on real ones."""
+    """Return a note where a job is on a made-up cloud while others of its plan are on real ones."""
     clouds = sorted({line.cloud for line in lines if line.job == job.name} & MADE_UP_CLOUDS)
     if not clouds or not mixes_made_up(line.cloud for line in lines):
         return ()
@@ -160,7 +163,7 @@ def _unplaced(here: Around, findings: Findings, *, late: bool) -> Unplaced:
     job = here.job
     candidates = here.scene.all_candidates[job.name]
     relaxations = () if late else relaxations_of(here, candidates, findings.finder)
-    reason = findings.hopeless.get(job.name)
+    reason = findings.infeasible.get(job.name)
     if reason is None:
         reason = "together with the other jobs it fits no limit, budget or deadline"
         alone = next((r for r in relaxations if r.change.startswith("+$")), None)

@@ -1,4 +1,4 @@
-"""A gang over several zones of a region, for jobs that say ``same_zone: false``."""
+"""Spread a gang over several zones of a region, for jobs that say ``same_zone: false``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ Spread = tuple[tuple[Listing, int], ...]
 
 
 def spreads(listings: Iterable[Listing], accelerators: int) -> Iterator[Spread]:
-    """For every region, machine type and market where no single zone has room for the gang but all together do: how
-    many machines to take in each zone, the cheapest zones first."""
+    """Yield how many machines to take in each zone, the cheapest zones first.
+
+    There is one spread for every region, machine type and market where no single zone has room for the gang but all
+    together do.
+    """
     groups: dict[tuple[str, str, str, str], list[Listing]] = {}
     for listing in listings:
         offer = listing.offer
@@ -19,13 +22,13 @@ def spreads(listings: Iterable[Listing], accelerators: int) -> Iterator[Spread]:
             groups.setdefault((offer.cloud, offer.region, offer.instance_type, offer.market), []).append(listing)
     for _, zones in sorted(groups.items()):
         machines = accelerators // zones[0].machine.accelerator_count
-        taken = _taken(zones, machines)
+        taken = _spread_over_zones(zones, machines)
         if len(taken) > 1:
             yield taken
 
 
-def _taken(zones: Sequence[Listing], machines: int) -> Spread:
-    """Nothing where one zone is enough (unknown capacity is), or all are too little."""
+def _spread_over_zones(zones: Sequence[Listing], machines: int) -> Spread:
+    """Return the machines by zone; nothing where one zone is enough (unknown capacity is), or all are too little."""
     if any(zone.cap is None or zone.cap >= machines for zone in zones):
         return ()
     taken: list[tuple[Listing, int]] = []

@@ -52,16 +52,17 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
 
 def scene_of(request: PlanRequest) -> Scene:
     """What the planner gathers before it formulates anything."""
-    jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
-    return planner._gather(request, jobs, {}, planner.Timings()).scene
+    return _built(request, Effort(PulpSolver(), timedelta(0)))[1].scene
 
 
 def answer_of(request: PlanRequest) -> Answer:
     """What the solver answered, as runs."""
-    jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
-    gathered = planner._gather(request, jobs, {}, planner.Timings())
-    effort = Effort(PulpSolver(), timedelta(seconds=30))
-    return planner._answer(request, gathered, effort, planner._silent, planner.Timings())
+    return planner._search(*_built(request, Effort(PulpSolver(), timedelta(seconds=30))))
+
+
+def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, planner._PlanningInput]:
+    run = planner.PlanningRun(request, effort, effort, planner._silent, planner.Timings())
+    return run, planner._build_problem(run, tuple(sorted(request.jobs, key=lambda j: j.name)), {})
 
 
 def found_for(
