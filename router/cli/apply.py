@@ -11,6 +11,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import usd_of
 from router.cli.site_options import (
@@ -53,7 +54,12 @@ def apply(
         bool, typer.Option("--follow", help="Stay until every gang has ended; release each as it ends.")
     ] = False,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Current prices: latest, sandbox, embedded, a digest or a file.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Current prices: latest, sandbox, embedded, a digest or a file.",
+        ),
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, budgets.")

@@ -12,6 +12,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.options import refused
 
 PUBLISHED = ("greedy", "sliced", "up", "up-plain")
@@ -69,7 +70,10 @@ def backtest(
         str | None, typer.Option(metavar="NAME:COUNT", help="With job files: accelerators of a machine of the traces.")
     ] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="With job files: the book that describes the machine.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="With job files: the book that describes the machine."
+        ),
     ] = "latest",
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="With job files: moment from which deadlines count.")

@@ -33,7 +33,9 @@ _COMMANDS = {
     "drill slow-node": CommandEntry("Slow down the training on a sandbox machine.", "router.cli.drill", "slow_node"),
     "ledger list": CommandEntry("List planned, metered and added entries.", "router.cli.ledger_list", "list_entries"),
     "ledger add": CommandEntry("Add fees, credits and corrections.", "router.cli.ledger_add", "add"),
-    "ledger periods": CommandEntry("List closed and open months with their sums.", "router.cli.ledger_periods", "periods"),
+    "ledger periods": CommandEntry(
+        "List closed and open months with their sums.", "router.cli.ledger_periods", "periods"
+    ),
     "ledger close": CommandEntry("Close the books of a month permanently.", "router.cli.ledger_close", "close"),
     "ledger verify": CommandEntry("Verify that the ledger is unchanged.", "router.cli.ledger_verify", "verify"),
     "ledger export": CommandEntry("Export the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
@@ -50,18 +52,26 @@ _COMMANDS = {
     "checkpoint push": CommandEntry("Copy checkpoints to durable storage.", "router.cli.checkpoint", "push"),
     "checkpoint pull": CommandEntry("Fetch the newest good checkpoint.", "router.cli.checkpoint", "pull"),
     "checkpoint copy": CommandEntry("Copy the newest checkpoint to another region.", "router.cli.checkpoint", "copy"),
-    "checkpoint list": CommandEntry("List checkpoints on durable storage.", "router.cli.checkpoint_list", "list_checkpoints"),
-    "checkpoint verify": CommandEntry("Verify stored checkpoints byte by byte.", "router.cli.checkpoint_list", "verify"),
+    "checkpoint list": CommandEntry(
+        "List checkpoints on durable storage.", "router.cli.checkpoint_list", "list_checkpoints"
+    ),
+    "checkpoint verify": CommandEntry(
+        "Verify stored checkpoints byte by byte.", "router.cli.checkpoint_list", "verify"
+    ),
     "checkpoint watch": CommandEntry("Copy each checkpoint as it is written.", "router.cli.checkpoint_watch", "watch"),
     "checkpoint run": CommandEntry("Run a training with an uploader beside it.", "router.cli.checkpoint_watch", "run"),
     "demo": CommandEntry("Run a whole training on a simulated cloud.", "router.cli.demo", "demo"),
-    "prices refresh": CommandEntry("Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"),
+    "prices refresh": CommandEntry(
+        "Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"
+    ),
     "prices list": CommandEntry("List the stored price books.", "router.cli.prices_list", "list_books"),
     "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices_list", "use_book"),
     "prices diff": CommandEntry("Compare two price books.", "router.cli.prices_diff", "diff"),
     "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
     "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices_import", "import_file"),
-    "bills import": CommandEntry("Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"),
+    "bills import": CommandEntry(
+        "Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"
+    ),
     "bills list": CommandEntry("List the imported bills.", "router.cli.bills", "list_bills"),
     "bills show": CommandEntry("Show one bill: sums, files and gaps.", "router.cli.bills", "show"),
     "bills restore": CommandEntry("Restore an earlier version of a bill.", "router.cli.bills_change", "restore"),

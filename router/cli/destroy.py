@@ -10,6 +10,7 @@ import typer
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
 from router.cli.site_options import (
     CLOUDS_HELP,
@@ -35,7 +36,11 @@ _DESTROYED = "destroyed on request"
 def destroy(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLAN|JOB|ATTEMPT]...", help="Plan files or digests, jobs, attempts."),
+        typer.Argument(
+            metavar="[PLAN|JOB|ATTEMPT]...",
+            autocompletion=complete_plans,
+            help="Plan files or digests, jobs, attempts.",
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,

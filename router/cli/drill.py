@@ -13,6 +13,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.clock import wall_clock
+from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.drill_stage import DrillFormat, Stage, stage
 from router.cli.options import length_of_time
@@ -22,7 +23,10 @@ _NOTICE_S = 30.0
 _LOOK_S = 1.0
 
 Wanted = Annotated[
-    str, typer.Argument(metavar="JOB|ATTEMPT", help="An attempt, or a job: its newest gang with machines.")
+    str,
+    typer.Argument(
+        metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest gang with machines."
+    ),
 ]
 Ranks = Annotated[
     list[int] | None,

@@ -45,29 +45,13 @@ class CommandTable:
 
 
 class Command(TyperCommand):
-    """A command that knows how many words stood behind ``--``, which the parser takes out, and its own subcommands."""
-
-    children: tuple[str, ...] = ()
+    """A command that knows how many words stood behind ``--``, which the parser takes out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember the words behind ``--``, then parse."""
         ctx.meta[BEHIND] = len(args) - args.index("--") - 1 if "--" in args else None
         rest: list[str] = super().parse_args(ctx, args)
         return rest
-
-    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Complete options and arguments; behind ``plan``, also ``show``, ``diff`` and ``check``."""
-        items: list[Any] = super().shell_complete(ctx, incomplete)
-        if self.children and not ctx.args and not incomplete.startswith("-"):
-            item = type(items[0]) if items else _completion_item()
-            items = [*(item(word) for word in self.children if word.startswith(incomplete)), *items]
-        return items
-
-
-def _completion_item() -> type[Any]:
-    from typer._click.shell_completion import CompletionItem
-
-    return CompletionItem
 
 
 class CommandGroup(TyperGroup):
@@ -141,10 +125,7 @@ def load_command(table: CommandTable, name: str) -> Any:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(name=name, cls=Command)(getattr(importlib.import_module(entry.module), entry.function))
-    command = get_command(app)
-    if isinstance(command, Command):
-        command.children = table.children(name)
-    return command
+    return get_command(app)
 
 
 def load_group(table: CommandTable, word: str) -> CommandGroup:

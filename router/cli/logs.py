@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
+from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 
@@ -20,7 +21,12 @@ _SECONDS = 0.5
 
 
 def logs(
-    wanted: Annotated[str, typer.Argument(metavar="JOB|ATTEMPT", help="An attempt, or a job: its newest attempt.")],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest attempt."
+        ),
+    ],
     rank: Annotated[
         int | None, typer.Option(min=0, help="Only this rank. Default: all, each line with its rank.")
     ] = None,

@@ -8,6 +8,7 @@ import typer
 
 from router.cli.child_signals import restore_child_interrupt
 from router.cli.commands import TABLE
+from router.cli.completion import enable_completion
 from router.cli.console import ExitCode, Stopped, guard, out
 from router.cli.groups import RootGroup
 
@@ -71,4 +72,5 @@ def stepfare(
 def main() -> None:
     """Run the console script ``stepfare``."""
     restore_child_interrupt()
+    enable_completion()
     app(prog_name="stepfare")

@@ -13,6 +13,7 @@ from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.options import length_of_time, moment_of_planning
 from router.prices.books import load_book
 from router.render import offers_text
@@ -56,7 +57,10 @@ def offers(
         ),
     ] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")

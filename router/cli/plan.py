@@ -12,6 +12,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import length_of_time, moment_of_planning
 
 
@@ -24,9 +25,15 @@ class PlanFormat(StrEnum):
 
 
 def plan(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Job files, folders or globs.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
+    ],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")

@@ -13,6 +13,7 @@ import typer
 
 from pricing.money import Usd
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import moment_of_planning, usd_of
 from router.controller.guardrails import Cause, Guard, PriceNow, Refusal
@@ -32,7 +33,12 @@ class CheckFormat(StrEnum):
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Current prices: latest, sandbox, embedded, a digest or a file.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Current prices: latest, sandbox, embedded, a digest or a file.",
+        ),
     ] = "latest",
     limits: Annotated[
         Path | None,

@@ -15,6 +15,7 @@ from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.options import length_of_time, moment_of_planning
 from router.prices import history as store
 from router.prices.history_stats import SeriesStats, bucketed, statistics
@@ -65,7 +66,10 @@ def history(
         typer.Option("--history", metavar="DIR", help="Folder of the history. Default: that of `prices refresh`."),
     ] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Book that tells which machines have an --accelerator.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="Book that tells which machines have an --accelerator."
+        ),
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="End of the history (ISO, with zone).")] = None,
     output: Annotated[HistoryFormat, typer.Option("--output", "-o", help="Format.")] = HistoryFormat.TABLE,

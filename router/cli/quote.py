@@ -11,6 +11,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import length_of_time, moment_of_planning, refused, usd_of
 
@@ -40,7 +41,10 @@ def quote(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with charts.")] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: Annotated[

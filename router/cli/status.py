@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
+from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
 from router.jobs.run_policy import RunPolicy
@@ -35,7 +36,11 @@ class StatusFormat(StrEnum):
 def status(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[JOB|ATTEMPT|PLAN]...", help="Jobs, attempts or plans to show. Default: all."),
+        typer.Argument(
+            metavar="[JOB|ATTEMPT|PLAN]...",
+            autocompletion=complete_plans,
+            help="Jobs, attempts or plans to show. Default: all.",
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,

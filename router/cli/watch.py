@@ -9,6 +9,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli.clock import chosen_clock
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.log_lines import HELP, Log, LogStyle, logging_to
 from router.cli.site_options import (
@@ -31,7 +32,12 @@ def watch(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices for replacements: latest, sandbox, embedded, FILE.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Prices for replacements: latest, sandbox, embedded, FILE.",
+        ),
     ] = "latest",
     log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = LogStyle.TEXT,
 ) -> ExitCode:

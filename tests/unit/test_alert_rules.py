@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pricing.money import Usd
 from pricing.places import Market
-from router.cli.main import COMMANDS
+from router.cli.commands import TABLE
 from router.config.deploy_file import Deploy
 from router.config.notify_entry import Happening
 from router.coordinator.counters import Delays
@@ -116,7 +116,7 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_command_is_one() -> None:
-    known = {name.partition(" ")[0] for name in COMMANDS}
+    known = {name.partition(" ")[0] for name in TABLE.commands}
     told = set(re.findall(r"`stepfare ([a-z]+)", RUNBOOKS))
     assert told
     assert told <= known
