@@ -160,9 +160,9 @@ Fabric = Literal["infiniband", "roce", "efa", "gpudirect-tcpx", "gpudirect-tcpxo
 
 
 class Place(Written):
-    """A region that no table knows: where it is, for rules about places and for what moving data costs."""
+    """A region that is in no table: its place, for rules about places and for the price of moving data."""
 
-    name: Text = Field(description="How offers call it.", examples=["hall-1"])
+    name: Text = Field(description="Name of the region in offers.", examples=["hall-1"])
     country: Text = Field(description="ISO 3166, two letters.", examples=["DE"])
     continent: Continent
     geo: Geo = Field(description="The continent; ME for the Middle East.")
@@ -188,16 +188,16 @@ class Place(Written):
 
 
 class MachineType(Written):
-    """A machine type that no table knows. What is left out is unknown, never zero."""
+    """A machine type that is in no table. A field left out is unknown, never zero."""
 
-    type: Text = Field(description="How offers call it.", examples=["dgx-h100"])
-    accelerator: Text = Field(description="A name of the price book.", examples=["H100"])
-    accelerators: Count = Field(description="How many in one machine.", examples=[8])
+    type: Text = Field(description="Name of the machine type in offers.", examples=["dgx-h100"])
+    accelerator: Text = Field(description="Accelerator, by its name in the price book.", examples=["H100"])
+    accelerators: Count = Field(description="Accelerators in one machine.", examples=[8])
     vcpus: Count | None = None
     memory_gib: Positive | None = None
     intra_node_interconnect: Interconnect | None = None
     intra_node_gb_per_s: Positive | None = Field(default=None, description="One accelerator's links, both ways added.")
-    fabric: Fabric | None = Field(default=None, description="What carries collectives between machines.")
+    fabric: Fabric | None = Field(default=None, description="Network that carries collectives between machines.")
     inter_node_gbps: Positive | None = Field(default=None, description="Network of one machine, Gbit/s.")
     local_nvme_gib: Whole | None = None
 

@@ -130,7 +130,10 @@ def words_of(body: str) -> tuple[tuple[str, ...], str]:
 
 
 def to_error(cloud: str, failure: Failure) -> ProviderError:
-    """Return the provider error for a failed call; its text holds the call and Google's code, never Google's message."""
+    """Return the provider error for a failed call.
+
+    Its text holds the call and Google's code, never Google's message.
+    """
     code = failure.codes[0] if failure.codes else (str(failure.status) if failure.status else "")
     if failure.kind is not Kind.ANSWER:
         return _unanswered(cloud, failure, code)
