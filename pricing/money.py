@@ -40,7 +40,7 @@ def _parse_nanos(text: str | int | Decimal) -> int:
     # A fraction is exact, where a decimal product is rounded to 28 digits. Tiny exponents would only make it slow.
     nanos = Fraction(value) * NANOS if not value or value.adjusted() >= -9 else Fraction(1, 2)
     if nanos.denominator != 1:
-        raise ValueError(f"{text} has more than nine decimals: nano-dollars are the smallest unit kept")
+        raise ValueError(f"{text} has more than nine decimals: nano-dollars are the smallest unit")
     return nanos.numerator
 
 

@@ -45,7 +45,7 @@ def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
     yield _Call("ec2", "GetSpotPlacementScores", "placement scores", {**scored, "DryRun": True})
     block = {"InstanceType": "p5.48xlarge", "InstanceCount": 1, "CapacityDurationHours": 24}
     yield _Call("ec2", "DescribeCapacityBlockOfferings", "capacity blocks for sale", {**block, "DryRun": True})
-    yield _Call("ec2", "DescribeCapacityReservations", "capacity that is held", {"MaxResults": 1})
+    yield _Call("ec2", "DescribeCapacityReservations", "reserved capacity", {"MaxResults": 1})
     yield _Call("service-quotas", "ListServiceQuotas", "quotas", {"ServiceCode": "ec2", "MaxResults": 1})
     if queue_url:
         receive = {"QueueUrl": queue_url, "MaxNumberOfMessages": 1, "VisibilityTimeout": 0, "WaitTimeSeconds": 0}

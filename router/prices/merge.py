@@ -111,7 +111,7 @@ def _drop_worse(
     by_grain: dict[tuple[tuple[str, str, str, str], bool], list[Offer]] = {}
     for o in recent:
         by_grain.setdefault((_kind(o.key), o.zone is None), []).append(o)
-    kept: dict[OfferKey, Offer] = {}
+    accepted: dict[OfferKey, Offer] = {}
     doubted: dict[OfferKey, list[Offer]] = {}
     for key, offer in given.items():
         coarser_or_finer = by_grain.get((_kind(key), offer.zone is not None), [])
@@ -122,15 +122,15 @@ def _drop_worse(
         if rivals and (unseen or older or not is_sound(offer)):
             doubted[key] = rivals
         else:
-            kept[key] = offer
-    replaced = _other_granularity(kept)
+            accepted[key] = offer
+    replaced = _other_granularity(accepted)
     better: set[OfferKey] = set()
     for key, rivals in doubted.items():
         standing = {rival.key for rival in rivals if (*_kind(rival.key), rival.zone is None) not in replaced}
         better |= standing
         if not standing:
-            kept[key] = given[key]
-    return kept, frozenset(better)
+            accepted[key] = given[key]
+    return accepted, frozenset(better)
 
 
 def _kind(key: OfferKey) -> tuple[str, str, str, str]:
@@ -153,27 +153,27 @@ def _drop_dear_spot(
 
     Of a fresh and an older price the older one is removed; of two of the same age the spot price.
     """
-    kept = dict(offers)
+    remaining = dict(offers)
     held: list[Held] = []
     for key, offer in offers.items():
         if offer.market is not Market.SPOT:
             continue
-        listed_key = _listed(key, kept)
+        listed_key = _listed(key, remaining)
         if listed_key is None:
             continue
-        listed = kept[listed_key]
+        listed = remaining[listed_key]
         price = within_rounding(offer.usd_per_hour, listed.usd_per_hour)
         if price <= listed.usd_per_hour:
-            kept[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
+            remaining[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
             continue
         spot_wins = key in fresh and listed_key not in fresh
         loser = listed if spot_wins else offer
         what = f"spot {offer.usd_per_hour} is above on demand {listed.usd_per_hour}"
         if spot_wins:
             what += " of an older book, which is left out"
-        del kept[loser.key]
+        del remaining[loser.key]
         held.append(Held.of(loser, "spot above on demand", what))
-    return kept, tuple(held)
+    return remaining, tuple(held)
 
 
 def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
@@ -188,7 +188,7 @@ def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
 def without_unsold(result: Harvest, tables: PriceBook) -> Harvest:
     """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sold`)."""
     own = {(m.cloud, m.instance_type): m for m in result.machines}
-    kept, dropped = [], []
+    sold, dropped = [], []
     for offer in result.offers:
         machine = own.get((offer.cloud, offer.instance_type)) or tables.machine(offer.cloud, offer.instance_type)
         why = unsold(offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market)
@@ -196,8 +196,8 @@ def without_unsold(result: Harvest, tables: PriceBook) -> Harvest:
             place = "/".join(filter(None, (offer.region, offer.zone, offer.instance_type, offer.market.value)))
             dropped.append(Dropped(place, why))
         else:
-            kept.append(offer)
-    return replace(result, offers=tuple(kept), dropped=(*result.dropped, *dropped)) if dropped else result
+            sold.append(offer)
+    return replace(result, offers=tuple(sold), dropped=(*result.dropped, *dropped)) if dropped else result
 
 
 def with_words(tables: PriceBook, found: Harvest | None, learnt: PriceBook) -> PriceBook:
