@@ -1,4 +1,4 @@
-"""What can be wrong with the content of a price book, as a flat list of checks."""
+"""Checks of the content of a price book, each yielding the problems it finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pricing.risk import BAND_UPPER_EDGES, RiskPrior
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``did you mean X?`` for the nearest known name; "" when none is near."""
+    """Return ``did you mean X?`` for the nearest known name; "" when none is near."""
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -32,7 +32,10 @@ def find_problems(
     priors: Sequence[RiskPrior],
     places: Mapping[OfferKey, str],
 ) -> tuple[Problem, ...]:
-    """All problems, in a fixed order; ``places`` says where an offer was read (``file:line``)."""
+    """Return all problems, in a fixed order.
+
+    ``places`` says where an offer was read (``file:line``).
+    """
     return (
         *_check_keys(offers, machines, accelerators, regions, tariffs, priors, places),
         *_check_offers(offers, places),
@@ -63,7 +66,7 @@ def _check_keys(
     places: Mapping[OfferKey, str],
 ) -> Iterator[Problem]:
     for before, offer in pairwise(offers):
-        if before.key == offer.key:  # offers of a book are sorted by key
+        if before.key == offer.key:  # Offers of a book are sorted by key, so equal keys are neighbours.
             yield Problem(places.get(offer.key, ""), "offers", f"{_label(offer)} is there twice")
     names: dict[str, list[str]] = {
         "machines": [f"{m.cloud} {m.instance_type}" for m in machines],

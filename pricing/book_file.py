@@ -1,4 +1,4 @@
-"""Price books on disk: the embedded one, Parquet (read, written) and CSV (read). The one I/O module.
+"""Price books on disk: the embedded book, Parquet (read, written) and CSV (read). The package's one I/O module.
 
 A file that a user gives is refused whole, with InvalidInputError; nothing is half read or half written.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 EMBEDDED_AS_OF = datetime(2026, 11, 21, tzinfo=UTC)
 SCHEMA_VERSION = 1
-# Column, Arrow type, may be null. Money as whole nano-dollars in int64: room for 9.2 billion dollars an hour.
+# Column, Arrow type, nullable. Money is whole nano-dollars in int64: room for 9.2 billion dollars an hour.
 _COLUMNS = (
     ("cloud", "string", False),
     ("region", "string", False),
@@ -60,7 +60,10 @@ _COLUMNS = (
 
 @cache
 def embedded_book() -> PriceBook:
-    """The book that comes with the package; the same object each time. Its tables are checked by tests."""
+    """Return the book that comes with the package; the same object each time.
+
+    Its tables are checked by tests.
+    """
     return PriceBook(
         as_of=EMBEDDED_AS_OF,
         offers=table_rows.offers_from(_table("offers")),
@@ -80,10 +83,10 @@ def _table(name: str) -> Iterator[dict[str, str]]:
 
 
 def read_book(path: Path) -> PriceBook:
-    """The book in a ``.parquet`` or ``.csv`` file, checked. InvalidInputError says what is wrong and where.
+    """Read the book in a ``.parquet`` or ``.csv`` file and check it.
 
-    A CSV holds offers only (see :mod:`pricing.offer_csv`); machines, regions and tariffs come from the
-    embedded book, and the newest date in the file is the book's.
+    InvalidInputError says what is wrong and where. A CSV holds offers only (see :mod:`pricing.offer_csv`); machines,
+    regions and tariffs come from the embedded book, and the newest date in the file is the book's.
     """
     suffix = path.suffix.lower()
     if suffix not in {".parquet", ".csv"}:
@@ -150,7 +153,7 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
 
 
 def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
-    """What turns a small table's rows into JSON and, strictly, back."""
+    """Return, by table, the adapter that turns its rows into JSON and, strictly, back."""
     from pydantic import TypeAdapter
 
     return {
@@ -203,23 +206,23 @@ def _write_parquet(book: PriceBook, path: Path) -> None:
             frame.to_parquet(stream, engine="pyarrow", index=False, schema=_arrow_schema())
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).replace(path)  # atomic: same folder
+        Path(temporary).replace(path)  # Atomic, because both are in the same folder.
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 (hex) of the file's bytes."""
+    """Return the SHA-256 (hex) of the file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_trusted_book(path: Path, sha256: str) -> PriceBook:
-    """The book in a file that :func:`write_book` wrote and whose ``file_hash`` was noted then.
+    """Read the book in a file that :func:`write_book` wrote and whose ``file_hash`` was noted then.
 
-    The same bytes hold the same, already checked content, so that reading 150,000 offers stays quick.
-    InvalidInputError when the bytes are others.
+    The same bytes hold the same, already checked content, so that reading 150,000 offers stays quick. InvalidInputError
+    when the bytes are others.
     """
     try:
         found = file_hash(path)
@@ -238,7 +241,7 @@ def _read_parquet(path: Path, *, trusted: bool = False) -> PriceBook:
         return InvalidInputError.single(what, where=str(path), remedy=remedy)
 
     try:
-        with pq.ParquetFile(path) as file:  # read_table would import pandas: a fifth of a second
+        with pq.ParquetFile(path) as file:  # read_table would import pandas, which takes a fifth of a second.
             table = file.read()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -264,7 +267,7 @@ def _read_parquet(path: Path, *, trusted: bool = False) -> PriceBook:
     except (KeyError, TypeError, ValueError) as error:
         raise refuse(f"holds a value that no price book has: {error}") from None
     if trusted:
-        book.__dict__["digest"] = attrs["digest"]  # what the cached property would work out again
+        book.__dict__["digest"] = attrs["digest"]  # Fills the cached property, which would compute it again.
         return book
     try:
         book.check()
@@ -290,7 +293,7 @@ def _wrong_columns(path: Path, table: pa.Table) -> list[Problem]:
 
 
 def _attrs(schema: pa.Schema) -> Mapping[str, Any] | None:
-    """What pandas keeps of ``DataFrame.attrs`` in a Parquet file; None when it is not there."""
+    """Return the ``DataFrame.attrs`` that pandas stores in a Parquet file; None when they are not there."""
     try:
         attrs = json.loads((schema.metadata or {})[b"PANDAS_ATTRS"])
     except (KeyError, ValueError):
@@ -320,20 +323,20 @@ def _small_tables(path: Path, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _offers(table: pa.Table) -> tuple[Offer, ...]:
-    """The rows as offers; a value that occurs often is made once."""
-    made: dict[str, Callable[[Any], object]] = {"market": Market, "usd_nanos_per_hour": UsdPerHour}
-    return tuple(map(Offer, *(_cells(table.column(name), made.get(name)) for name, _, _ in _COLUMNS)))
+    """Return the rows as offers; a value that occurs often is built once."""
+    converters: dict[str, Callable[[Any], object]] = {"market": Market, "usd_nanos_per_hour": UsdPerHour}
+    return tuple(map(Offer, *(_cells(table.column(name), converters.get(name)) for name, _, _ in _COLUMNS)))
 
 
 def _cells(column: pa.ChunkedArray, make: Callable[[Any], object] | None) -> list[object]:
-    """The column's values, each distinct one turned into Python, and by ``make`` if given, only once."""
+    """Return the column's values; each distinct one is converted only once, by ``make`` if given."""
     import numpy as np
 
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     distinct = encoded.dictionary.to_pylist()
     values = np.empty(len(distinct), dtype=object)
     values[:] = distinct if make is None else [make(value) for value in distinct]
-    # The buffer itself, since to_numpy() imports pandas.
+    # Read the buffer itself, since to_numpy() imports pandas.
     indices = np.frombuffer(encoded.indices.buffers()[1], dtype=np.int32, count=len(encoded), offset=4 * encoded.offset)
     cells: list[object] = values[indices].tolist()
     return cells
@@ -341,8 +344,11 @@ def _cells(column: pa.ChunkedArray, make: Callable[[Any], object] | None) -> lis
 
 @contextmanager
 def _without_collecting_garbage() -> Iterator[None]:
-    """Hundreds of thousands of objects that all stay: looking for cycles among them, now and at each later
-    collection, would double the time."""
+    """Suspend garbage collection, then freeze what was built.
+
+    Hundreds of thousands of objects are built and all stay: looking for cycles among them, now and at each later
+    collection, would double the time.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
 """Offers as people write them: one CSV row per place and machine type, on-demand and spot side by side. Pure.
 
-Columns are those of :data:`COLUMNS` (all of them; a blank cell is "not known" or "not sold", never zero)
-and, optionally, :data:`OPTIONAL_COLUMNS`. A row becomes up to two offers: without a zone, spot is sold at the
-median of the zones where that is known. ``machines_cap`` holds for each market on its own;
-``interruptions_per_hour`` and ``interruption_band`` are about spot. A file is refused whole, problems listed.
+Columns are those of :data:`COLUMNS` (all of them; a blank cell is "not known" or "not sold", never zero) and,
+optionally, :data:`OPTIONAL_COLUMNS`. A row becomes up to two offers: without a zone, spot is sold at the median of the
+zones where that is known. ``machines_cap`` holds for each market on its own; ``interruptions_per_hour`` and
+``interruption_band`` are about spot. A file is refused whole, with all problems listed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WEAK_LIST_ALL = "listed for every region: does not show that the region has the 
 
 @dataclass(frozen=True)
 class OfferRows:
-    """What a file held: offers, the machines that its rows describe, and where each offer was read."""
+    """The content of a file: offers, the machines that its rows describe, and where each offer was read."""
 
     offers: tuple[Offer, ...]
     machines: tuple[Machine, ...]
@@ -59,7 +59,7 @@ class OfferRows:
 
 @dataclass
 class RowReader:
-    """Reads one file's rows, keeps what is wrong; cell methods return None where a cell is blank or bad."""
+    """Read one file's rows and collect what is wrong; cell methods return None where a cell is blank or bad."""
 
     name: str
     columns: Mapping[str, int]
@@ -122,7 +122,7 @@ class RowReader:
         return value
 
     def day(self, column: str) -> tuple[date | None, bool]:
-        """The date (None: undated) and whether it is only "on or after" (``2025-11-18/..``)."""
+        """Return the date (None: undated) and whether it is only "on or after" (``2025-11-18/..``)."""
         text = self.cell(column)
         if not text or text.startswith("undated"):
             return None, False
@@ -134,7 +134,7 @@ class RowReader:
             return None, False
 
     def all(self, lines: Iterable[tuple[int, Sequence[str]]]) -> OfferRows:
-        """Every row below the header. InvalidInputError with every problem."""
+        """Read every row below the header. InvalidInputError lists every problem."""
         for number, row in lines:
             if not any(cell.strip() for cell in row):
                 continue
@@ -151,7 +151,7 @@ class RowReader:
         return OfferRows(tuple(self.offers.values()), tuple(self.machines.values()), self.places)
 
     def read(self) -> None:
-        """One row, up to two offers."""
+        """Read one row into up to two offers."""
         before = len(self.problems)
         cloud, region, instance_type, source = (
             self.needed(column) for column in ("cloud", "region", "instance_type", "source")
@@ -283,7 +283,7 @@ def read_rows(
     known_machines: Mapping[tuple[str, str], Machine],
     accelerators: Mapping[str, Accelerator],
 ) -> OfferRows:
-    """The offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem.
+    """Read the offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem.
 
     ``machines`` of the result are those that are not in ``known_machines``; their network is unknown.
     """

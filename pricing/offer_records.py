@@ -1,7 +1,7 @@
 """Offers as ``stepfare offers -o csv`` writes them: one row an offer, every field of it. Pure.
 
-What was written can be read back without loss, so that a book can be carried by hand, edited and imported.
-Columns that are worked out (price per accelerator, age, ``provisionable``) are read over.
+A written file can be read back without loss, so that a book can be carried by hand, edited and imported. Derived
+columns (price per accelerator, age, ``provisionable``) are ignored.
 """
 
 from __future__ import annotations
@@ -19,20 +19,27 @@ from pricing.risk import BAND_UPPER_EDGES
 
 NEEDED = ("cloud", "region", "instance_type", "market", "accelerator", "accelerator_count", "usd_per_hour", "source")
 OPTIONAL = (
-    "zone", "as_of", "not_before", "price_basis", "interruption_band", "interruptions_per_hour", "machines_cap", "weak",
-)  # fmt: skip
+    "zone",
+    "as_of",
+    "not_before",
+    "price_basis",
+    "interruption_band",
+    "interruptions_per_hour",
+    "machines_cap",
+    "weak",
+)
 WORKED_OUT = ("usd_per_accelerator_hour", "age_days", "provisionable")
 
 
 def are_records(header: Iterable[str]) -> bool:
-    """Whether a file with this header holds such rows."""
+    """Return whether a file with this header holds such rows."""
     return {"market", "usd_per_hour"} <= {cell.strip() for cell in header}
 
 
 @dataclass
 class _RecordReader(RowReader):
     def read(self) -> None:
-        """One row, one offer."""
+        """Read one row into one offer."""
         before = len(self.problems)
         cloud, region, instance_type, source = (
             self.needed(column) for column in ("cloud", "region", "instance_type", "source")
@@ -79,7 +86,7 @@ def read_records(
     known_machines: Mapping[tuple[str, str], Machine],
     accelerators: Mapping[str, Accelerator],
 ) -> OfferRows:
-    """The offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem."""
+    """Read the offers in ``rows`` (line number and cells, header first). InvalidInputError lists every problem."""
     lines = iter(rows)
     number, header = next(lines, (1, ()))
     cells = [cell.strip() for cell in header]

@@ -1,6 +1,6 @@
-"""What a cloud does not sell although its price lists name a price: reservation-only, Spot-only and retired types.
+"""Machine types with a listed price that a cloud does not sell: reservation-only, Spot-only and retired types.
 
-The one place for such rules. Every way into a price book asks here: the embedded table, adapters, catalogues, files.
+All such rules are here. Every way into a price book asks this module: the embedded table, adapters, catalogues, files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pricing.places import Market
 class SaleRule:
     """Machine types of ``cloud`` that begin with ``prefix`` are sold without a contract in ``markets`` alone.
 
-    Those with fewer than ``whole`` accelerators are not sold on demand. ``why`` tells people; ``source`` is where it
-    was read.
+    Types with fewer than ``whole`` accelerators are not sold on demand. ``why`` is the reason shown to people;
+    ``source`` is where it was read.
     """
 
     cloud: str
@@ -49,7 +49,7 @@ RULES = (
 
 
 def rule_of(cloud: str, instance_type: str) -> SaleRule | None:
-    """Return the rule that speaks of this machine type; None where all markets are open to it."""
+    """Return the rule about this machine type; None where all markets are open to it."""
     return next((rule for rule in RULES if rule.cloud == cloud and instance_type.startswith(rule.prefix)), None)
 
 

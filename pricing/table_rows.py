@@ -1,4 +1,4 @@
-"""The embedded tables' rows (CSV cells) as values. Pure: text in, values out; blank is unknown.
+"""Values from the rows (CSV cells) of the embedded tables. Pure: text in, values out; blank is unknown.
 
 The tables are the package's own and are checked by tests, so a bad cell raises ValueError without a place.
 """
@@ -34,7 +34,7 @@ _rate = cache(UsdPerHour.parse)
 
 
 def offers_from(rows: Iterable[Row]) -> tuple[Offer, ...]:
-    """``offers.csv``: one row per offer (place, type and market)."""
+    """Parse ``offers.csv``: one row per offer (place, type and market)."""
     markets = {market.value: market for market in Market}
     return tuple(
         Offer(
@@ -56,7 +56,7 @@ def offers_from(rows: Iterable[Row]) -> tuple[Offer, ...]:
 
 
 def machines_from(rows: Iterable[Row]) -> tuple[Machine, ...]:
-    """``machines.csv``."""
+    """Parse ``machines.csv``."""
     return tuple(
         Machine(
             cloud=row["cloud"],
@@ -80,7 +80,7 @@ def machines_from(rows: Iterable[Row]) -> tuple[Machine, ...]:
 
 
 def accelerators_from(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
-    """``accelerators.csv``."""
+    """Parse ``accelerators.csv``."""
     return tuple(
         Accelerator(
             name=row["accelerator"],
@@ -99,7 +99,7 @@ def accelerators_from(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
 
 
 def regions_from(rows: Iterable[Row]) -> tuple[Region, ...]:
-    """``regions.csv``."""
+    """Parse ``regions.csv``."""
     return tuple(
         Region(
             id=RegionId(row["cloud"], row["region"]),
@@ -119,7 +119,7 @@ def regions_from(rows: Iterable[Row]) -> tuple[Region, ...]:
 
 
 def tariffs_from(rows: Iterable[Row]) -> tuple[Tariff, ...]:
-    """``egress.csv``: one row per tier; rows of one meter become one tariff.
+    """Parse ``egress.csv``: one row per tier; rows of one meter become one tariff.
 
     A tariff carries all its tiers' sources and reasons for doubt, and the oldest of their dates.
     """
@@ -149,7 +149,7 @@ def _tier(row: Row) -> Tier:
 
 
 def priors_from(rows: Iterable[Row]) -> tuple[RiskPrior, ...]:
-    """``interruption_priors.csv``."""
+    """Parse ``interruption_priors.csv``."""
     return tuple(
         RiskPrior(
             cloud=row["cloud"],

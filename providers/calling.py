@@ -1,7 +1,7 @@
-"""How a cloud is called: retried with jitter, at the pace it asks for, until a time limit. One ``Caller`` a cloud.
+"""Caller of a cloud: retries with jitter, at the rate the cloud asks for, until a time limit. One ``Caller`` a cloud.
 
-The waiting is tenacity's; here is what it waits for. All threads of a cloud share its caller, so that a cloud
-which says "slow down" to one call is left alone by all of them.
+tenacity does the waiting; this module decides how long and whether. All threads of a cloud share its caller, so that a
+cloud that throttles one call is left alone by all of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from providers.errors import NotReachedError, ProviderError, RetryableError, Thr
 T = TypeVar("T")
 
 ATTEMPTS = 6
-# A cloud that asks for patience gets it.
-_PATIENCE = 3
-# With so many failures in a row over so long, among all threads, a service is down: no call is tried again.
+# A cloud that throttles gets three times as many attempts.
+_THROTTLED_FACTOR = 3
+# After this many failures in a row over this time, among all threads, a service is down: no call is tried again.
 _DOWN_AFTER = 12
 _DOWN_AFTER_S = 8.0
-# Anything from nothing to twice as long as the last time: callers that failed together do not return together.
+# The wait is anything from zero to twice the last, so that callers that failed together do not return together.
 _JITTER = wait_random_exponential(multiplier=0.5, max=8.0)
 _SPREAD = wait_random(0, 1.0)
-# So many calls in a row without a connection, and a service counts as gone for the rest of the command.
+# After this many calls in a row without a connection, a service counts as gone for the rest of the command.
 _LOST_AFTER = 3
 
 
 class Caller:
-    """Thread-safe. ``limit_s`` counts from construction; ``ask`` waits and is cut short by :meth:`cancel`."""
+    """Call a cloud with retries; safe for threads.
+
+    ``limit_s`` counts from construction. :meth:`cancel` cuts every wait of a call short.
+    """
 
     def __init__(self, cloud: str, limit_s: float, *, attempts: int = ATTEMPTS) -> None:
         self._cloud = cloud
@@ -47,21 +50,21 @@ class Caller:
         self._lost: Counter[str] = Counter()
         self._answered: set[str] = set()
         self._clock: tuple[datetime, float] | None = None
-        self._failing: dict[str, tuple[float, int]] = {}  # since when, how often in a row
+        self._failing: dict[str, tuple[float, int]] = {}  # By service: since when, and how often in a row.
         self._calls: Counter[str] = Counter()
         self._retries: Counter[str] = Counter()
 
     def call(self, service: str, ask: Callable[[], T], translate: Callable[[Exception], ProviderError]) -> T:
-        """What ``ask`` returns. Every exception of it goes through ``translate``; what can be retried is, with
-        jitter and at least as late as the cloud asks; the last error is raised.
+        """Return what ``ask`` returns, after retries with jitter, at least as late as the cloud asks.
 
-        ``service`` names the endpoint: one that cannot be connected to is not tried again by later calls.
-        A ProviderError passes as it is. TransientError when the time limit is reached or :meth:`cancel` was called.
+        Every exception of ``ask`` goes through ``translate``; a ProviderError passes as it is. Errors that can be
+        retried are; the last error is raised. ``service`` names the endpoint: one that cannot be connected to is not
+        tried again by later calls. TransientError when the time limit is reached or :meth:`cancel` was called.
         """
         retrying = Retrying(
             sleep=self._sleep,
             wait=self._wait,
-            retry=lambda state: self._again(service, state),
+            retry=lambda state: self._should_retry(service, state),
             before_sleep=lambda _: self._count(self._retries, service),
             reraise=True,
         )
@@ -69,7 +72,10 @@ class Caller:
         return answer
 
     def check(self) -> None:
-        """For an answer that takes long to read: TransientError once the time is up or :meth:`cancel` was called."""
+        """Raise TransientError once the time is up or :meth:`cancel` was called.
+
+        An answer that takes long to read calls it between its parts.
+        """
         if self._cancelled.is_set():
             raise TransientError(self._cloud, "stopped")
         if time.monotonic() >= self._ends:
@@ -80,26 +86,28 @@ class Caller:
         self._cancelled.set()
 
     def heard(self, date: datetime) -> None:
-        """The cloud's clock (aware) as an answer that has just come told it."""
+        """Record the cloud's clock (aware), as stated by an answer that has just come."""
         with self._lock:
             self._clock = (date, time.monotonic())
 
     def clock_ahead(self, now: datetime) -> timedelta | None:
-        """How far this machine's clock is before the cloud's (negative: behind), when it showed ``now`` as this
-        caller was made; None when no answer told."""
+        """Return how far this machine's clock is ahead of the cloud's (negative: behind); None when no answer told.
+
+        ``now`` is what this machine's clock showed when the caller was made.
+        """
         with self._lock:
             clock = self._clock
         return None if clock is None else now + timedelta(seconds=clock[1] - self._began) - clock[0]
 
     @property
     def calls(self) -> Mapping[str, int]:
-        """How often each service was called, retries included."""
+        """Return how often each service was called, retries included."""
         with self._lock:
             return dict(self._calls)
 
     @property
     def retries(self) -> Mapping[str, int]:
-        """How often each service was called again."""
+        """Return how often each service was called again."""
         with self._lock:
             return dict(self._retries)
 
@@ -143,11 +151,11 @@ class Caller:
             if isinstance(error, ThrottledError) and error.retry_after_s:
                 self._quiet_until = max(self._quiet_until, time.monotonic() + error.retry_after_s)
 
-    def _again(self, service: str, state: RetryCallState) -> bool:
-        """Whether to try again; a connection that fails counts as temporary once the service has answered."""
+    def _should_retry(self, service: str, state: RetryCallState) -> bool:
+        """Return whether to try again; a failed connection counts as temporary once the service has answered."""
         error = state.outcome.exception() if state.outcome is not None else None
-        patience = _PATIENCE if isinstance(error, ThrottledError) else 1
-        if state.attempt_number >= self._attempts * patience:
+        factor = _THROTTLED_FACTOR if isinstance(error, ThrottledError) else 1
+        if state.attempt_number >= self._attempts * factor:
             return False
         if self._cancelled.is_set() or time.monotonic() >= self._ends:
             return False
@@ -161,7 +169,7 @@ class Caller:
     def _wait(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
         asked = error.retry_after_s or 0.0 if isinstance(error, ThrottledError) else 0.0
-        # Where the cloud says when, its word counts; a little apart, so that not all come back at that moment.
+        # A wait that the cloud asks for is kept, plus a little jitter, so that not all come back at that moment.
         wait = asked + _SPREAD(state) if asked else _JITTER(state)
         return max(0.0, min(wait, self._ends - time.monotonic()))
 

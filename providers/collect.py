@@ -1,7 +1,7 @@
-"""Everything several clouds sell, fetched at once: a few threads a cloud, each cloud at its own pace.
+"""Fetch everything that several clouds sell at once: a few threads a cloud, each cloud at its own rate.
 
-A scope that fails costs that scope only. Threads are daemons: a command that is stopped does not wait for a
-network, and nothing here writes anything.
+A scope that fails costs that scope only. Threads are daemons: a command that is stopped does not wait for a network,
+and nothing here writes anything.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from providers.errors import ProviderError, TransientError
 from providers.protocol import Harvest, Provider, Scope
 
 WORKERS = 8
-# Beyond the time limit, so long may an answer that is under way still take.
+# An answer that is under way may take this long beyond the time limit.
 _GRACE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A provider, how it calls, and from when on the price history of a scope is wanted (None: none)."""
+    """A provider, how it calls, and the start of the price history wanted of a scope (None: none)."""
 
     provider: Provider
     caller: Caller
@@ -33,7 +33,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far one cloud is: scopes done and failed, of ``total`` (None: not known yet); ``scope`` just ended."""
+    """The progress of one cloud.
+
+    Scopes done and failed, of ``total`` (None: not known yet); ``scope`` just ended.
+    """
 
     cloud: str
     done: int
@@ -44,11 +47,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class CloudOutcome:
-    """What one cloud gave: a harvest or an error for each scope, or one ``error`` for all of it. ``no_account`` is why
-    only its public prices could be asked for, where another adapter knows them."""
+    """The outcome of one cloud: a fetch result or an error for each scope, or one ``error`` for all.
+
+    ``no_account`` is why only its public prices could be asked for, where another adapter knows them.
+    """
 
     cloud: str
-    harvests: Mapping[Scope, Harvest] = field(default_factory=dict)
+    results: Mapping[Scope, Harvest] = field(default_factory=dict)
     errors: Mapping[Scope, ProviderError] = field(default_factory=dict)
     error: ProviderError | None = None
     no_account: ProviderError | None = None
@@ -69,9 +74,11 @@ def collect(
     *,
     workers: int = WORKERS,
 ) -> dict[str, CloudOutcome]:
-    """All scopes of all clouds, by cloud. ``on_progress`` is called in this thread after each. Never raises for
-    a cloud's sake; on KeyboardInterrupt all calls are cancelled. Ends ``limit_s`` from now at the latest, with
-    what is unfinished as TransientError."""
+    """Fetch all scopes of all clouds and return their outcomes by cloud.
+
+    ``on_progress`` is called in this thread after each. A failing cloud never makes it raise; on KeyboardInterrupt all
+    calls are cancelled. It ends ``limit_s`` from now at the latest, with what is unfinished as TransientError.
+    """
     ended: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
     states = {cloud: _State(cloud) for cloud in sources}
     begin = time.monotonic()
@@ -93,11 +100,11 @@ def _start(name: str, target: Callable[..., None], *arguments: object) -> None:
 
 def _events(ended: queue.SimpleQueue[_Ended], states: Mapping[str, _State], until: float) -> Iterator[_Ended]:
     while not all(state.finished for state in states.values()):
-        left = until - time.monotonic()
-        if left <= 0:
+        remaining = until - time.monotonic()
+        if remaining <= 0:
             return
         try:
-            yield ended.get(timeout=min(left, 0.2))  # short, so that Ctrl-C is heard
+            yield ended.get(timeout=min(remaining, 0.2))  # The wait is short, so that Ctrl-C takes effect.
         except queue.Empty:
             continue
 
@@ -138,8 +145,11 @@ def _fetch_waiting(
 
 
 def _bug(cloud: str, error: Exception) -> ProviderError:
-    """An adapter that breaks its contract must not take the other clouds with it; its name is kept to be found.
-    The message is left out: it may hold what the cloud said, secrets included."""
+    """Return the error for an adapter that breaks its contract; it must not stop the other clouds.
+
+    The exception's name and place are kept so that the bug can be found. Its message is left out: it may hold what the
+    cloud said, secrets included.
+    """
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -148,12 +158,12 @@ def _bug(cloud: str, error: Exception) -> ProviderError:
 
 
 class _State:
-    """What is known so far of one cloud; used by the collecting thread only."""
+    """The state of one cloud so far; used by the collecting thread only."""
 
     def __init__(self, cloud: str) -> None:
         self._cloud = cloud
         self._scopes: tuple[Scope, ...] | None = None
-        self._harvests: dict[Scope, Harvest] = {}
+        self._results: dict[Scope, Harvest] = {}
         self._errors: dict[Scope, ProviderError] = {}
         self._error: ProviderError | None = None
         self._seconds: float | None = None
@@ -164,18 +174,18 @@ class _State:
 
     def take(self, event: _Ended, seconds: float) -> Progress:
         if event.scope is not None and isinstance(event.result, Harvest):
-            self._harvests[event.scope] = event.result
+            self._results[event.scope] = event.result
         elif event.scope is not None and isinstance(event.result, ProviderError):
             self._errors[event.scope] = event.result
         elif isinstance(event.result, ProviderError):
             self._error = event.result
         elif isinstance(event.result, tuple):
             self._scopes = event.result
-        done = len(self._harvests) + len(self._errors)
+        done = len(self._results) + len(self._errors)
         if self._error is not None or (self._scopes is not None and done == len(self._scopes)):
             self._seconds = seconds
         total = None if self._scopes is None else len(self._scopes)
-        return Progress(self._cloud, len(self._harvests), len(self._errors), total, event.scope)
+        return Progress(self._cloud, len(self._results), len(self._errors), total, event.scope)
 
     def outcome(self, limit_s: float, seconds: float) -> CloudOutcome:
         errors = dict(self._errors)
@@ -184,9 +194,9 @@ class _State:
         if self._scopes is None and error is None:
             error = late
         for scope in self._scopes or ():
-            if scope not in self._harvests and scope not in errors:
+            if scope not in self._results and scope not in errors:
                 errors[scope] = late
         ended = self._seconds if self._seconds is not None else seconds
         return CloudOutcome(
-            self._cloud, dict(sorted(self._harvests.items())), dict(sorted(errors.items())), error, None, ended
+            self._cloud, dict(sorted(self._results.items())), dict(sorted(errors.items())), error, None, ended
         )

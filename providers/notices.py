@@ -1,6 +1,7 @@
-"""What a cloud announces about machines outside of them: heard here also when nothing runs on the machine any more.
+"""Interruption notices that a cloud sends outside its machines.
 
-The doc comments are the contract. Methods raise nothing but :class:`providers.errors.ProviderError`.
+They arrive even when nothing runs on the machine any more. The docstrings are the contract. Methods raise nothing but
+:class:`providers.errors.ProviderError`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ QUEUE = "interruption_queue"
 
 @dataclass(frozen=True, slots=True)
 class CloudNotice:
-    """A machine is taken back, may be soon, or was. ``seconds``: how long it has from ``at`` on, which is the cloud's
-    time; None: not known. ``id``: what the machine itself hears the same announcement as, as far as that can be known.
-    ``is_going``: it is too late to ask the machine for anything."""
+    """A machine is preempted, may be soon, or was.
+
+    ``seconds``: how long it has from ``at`` on, which is the cloud's time; None: not known. ``id``: the one under which
+    the machine itself hears the same notice, as far as that can be known. ``is_going``: it is too late to ask the
+    machine for anything.
+    """
 
     cloud: str
     machine_id: str
@@ -34,7 +38,7 @@ class CloudNotice:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One message of a queue; ``notice`` None: it is about something that concerns nobody here."""
+    """One message of a queue; ``notice`` None: it concerns no machine of ours."""
 
     receipt: str = field(repr=False)
     notice: CloudNotice | None
@@ -42,21 +46,27 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a look at a queue gave. ``unreadable`` messages were left there, for its dead-letter queue."""
+    """The messages that one read of a queue gave.
+
+    ``unreadable`` messages were left there, for its dead-letter queue.
+    """
 
     letters: tuple[Letter, ...] = ()
     unreadable: int = 0
 
 
 class Announcements(Protocol):
-    """One queue. Made by :func:`providers.registry.open_notices`; making it touches no network. For one thread."""
+    """One queue of notices, made by :func:`providers.registry.open_notices`; making it touches no network.
+
+    For one thread.
+    """
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry."""
+        """Return its name, as in the registry."""
 
     def receive(self, wait_s: float) -> Batch:
-        """Waits so long at most until there is something. What is not :meth:`done` comes again."""
+        """Wait until there is a message, at most ``wait_s``. Messages that are not :meth:`done` come again."""
 
     def done(self, letters: Sequence[Letter]) -> None:
-        """Takes these out of the queue. One that could not be taken out comes again."""
+        """Remove these messages from the queue. One that could not be removed comes again."""

@@ -1,4 +1,4 @@
-"""Places that the region table does not know yet: entered with everything unknown, never guessed."""
+"""Regions that the region table does not know yet: entered with everything unknown, never guessed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pricing.places import UNKNOWN_GEO, Region, RegionId
 
 
 def unknown_region(cloud: str, region: str, source: str, today: date) -> Region:
-    """A region whose country, residency and tariffs nobody has looked up. A job with a residency rule or with
-    data to move will not be placed there; others may."""
+    """Return a region whose country, residency and tariffs are unknown.
+
+    A job with a residency rule or with data to move will not be placed there; others may.
+    """
     return Region(
         id=RegionId(cloud, region),
         country=None,

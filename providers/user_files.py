@@ -1,7 +1,7 @@
-"""What people write in a cloud's own file (the static pool, the sandbox script): field types, places, machines.
+"""Types of the fields in a cloud's own file (the static pool, the sandbox script): values, places, machines.
 
-Values are frozen; a field that nobody knows is refused. Errors are ValueErrors in words for a person; whoever
-reads the file adds line and column.
+Values are frozen; an unknown field is refused. Errors are ValueErrors in plain words; the reader of the file adds line
+and column.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_DOLLARS = Decimal(10**12)
 
 
 class Written(BaseModel):
-    """The base of every such value."""
+    """The base of every value in such a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -55,7 +55,7 @@ def _whole(value: object) -> int:
 
 
 def _dollars(value: object) -> Decimal:
-    """Exact: the number as it is written, never through a binary fraction."""
+    """Return the exact number as it is written, never through a binary fraction."""
     text = value.strip().removeprefix("$") if isinstance(value, str) else str(value)
     if isinstance(value, bool) or not re.fullmatch(r"\d+(\.\d+)?([eE][+-]?\d{1,2})?", text):
         raise ValueError("is no amount of US dollars, e.g. 2.49")
@@ -85,7 +85,7 @@ def _refuse_day() -> date:
 
 
 def moment_of(value: object) -> datetime:
-    """A moment with its zone, in UTC; ValueError otherwise."""
+    """Parse a moment with its zone into UTC; ValueError otherwise."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -97,17 +97,17 @@ def moment_of(value: object) -> datetime:
 
 
 def duration_of(value: object) -> timedelta:
-    """``90m``, ``1h30m``, ``2d``; ValueError otherwise."""
+    """Parse a duration such as ``90m``, ``1h30m`` or ``2d``; ValueError otherwise."""
     if isinstance(value, timedelta):
         return value
     text = value.strip() if isinstance(value, str) else ""
     parts = _DURATION.findall(text)
     if not parts or _DURATION.sub("", text).strip():
         raise ValueError("is no duration such as 90m, 6h or 1d12h")
-    return timedelta(**_summed(parts))
+    return timedelta(**_sum_parts(parts))
 
 
-def _summed(parts: list[tuple[str, str]]) -> dict[str, float]:
+def _sum_parts(parts: list[tuple[str, str]]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for number, unit in parts:
         sums[_UNITS[unit]] = sums.get(_UNITS[unit], 0.0) + float(number)
@@ -115,7 +115,7 @@ def _summed(parts: list[tuple[str, str]]) -> dict[str, float]:
 
 
 def at_of(value: object) -> datetime | timedelta:
-    """A moment, or a duration since a start that is written elsewhere; ValueError otherwise."""
+    """Parse a moment, or a duration since a start that is written elsewhere; ValueError otherwise."""
     if isinstance(value, datetime | timedelta):
         return value
     text = str(value).strip()
@@ -135,7 +135,7 @@ def _some(value: tuple[T, ...]) -> tuple[T, ...]:
     return value
 
 
-# Not by min_length: beside an entry that is refused, that would call the list empty.
+# min_length does not serve here: beside an entry that is refused, it would call the list empty.
 Some = Annotated[tuple[T, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})]
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_TEXT_SCHEMA)]
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
@@ -160,9 +160,9 @@ Fabric = Literal["infiniband", "roce", "efa", "gpudirect-tcpx", "gpudirect-tcpxo
 
 
 class Place(Written):
-    """A region that no table knows: where it is, for rules about places and for what moving data costs."""
+    """A region that is in no table: its place, for rules about places and for the price of moving data."""
 
-    name: Text = Field(description="How offers call it.", examples=["hall-1"])
+    name: Text = Field(description="Name of the region in offers.", examples=["hall-1"])
     country: Text = Field(description="ISO 3166, two letters.", examples=["DE"])
     continent: Continent
     geo: Geo = Field(description="The continent; ME for the Middle East.")
@@ -171,7 +171,7 @@ class Place(Written):
     grid_carbon_gco2_per_kwh: Whole | None = None
 
     def region(self, cloud: str, source: str, as_of: date) -> Region:
-        """As the price book has it."""
+        """Return it as a region of the price book."""
         return Region(
             id=RegionId(cloud, self.name),
             country=self.country,
@@ -188,22 +188,22 @@ class Place(Written):
 
 
 class MachineType(Written):
-    """A machine type that no table knows. What is left out is unknown, never zero."""
+    """A machine type that is in no table. A field left out is unknown, never zero."""
 
-    type: Text = Field(description="How offers call it.", examples=["dgx-h100"])
-    accelerator: Text = Field(description="A name of the price book.", examples=["H100"])
-    accelerators: Count = Field(description="How many in one machine.", examples=[8])
+    type: Text = Field(description="Name of the machine type in offers.", examples=["dgx-h100"])
+    accelerator: Text = Field(description="Accelerator, by its name in the price book.", examples=["H100"])
+    accelerators: Count = Field(description="Accelerators in one machine.", examples=[8])
     vcpus: Count | None = None
     memory_gib: Positive | None = None
     intra_node_interconnect: Interconnect | None = None
     intra_node_gb_per_s: Positive | None = Field(default=None, description="One accelerator's links, both ways added.")
-    fabric: Fabric | None = Field(default=None, description="What carries collectives between machines.")
+    fabric: Fabric | None = Field(default=None, description="Network that carries collectives between machines.")
     inter_node_gbps: Positive | None = Field(default=None, description="Network of one machine, Gbit/s.")
     local_nvme_gib: Whole | None = None
 
     def machine(self, cloud: str, accelerator: Accelerator, source: str, as_of: date) -> Machine:
-        """As the price book has it; ``accelerator`` is the book's of that name."""
-        alone = self.accelerators == 1
+        """Return it as a machine of the price book; ``accelerator`` is the book's of that name."""
+        is_single = self.accelerators == 1
         return Machine(
             cloud=cloud,
             instance_type=self.type,
@@ -212,7 +212,7 @@ class MachineType(Written):
             accelerator_memory_gib=accelerator.memory_gib,
             vcpus=self.vcpus,
             memory_gib=self.memory_gib,
-            intra_node_interconnect=self.intra_node_interconnect or ("none" if alone else None),
+            intra_node_interconnect=self.intra_node_interconnect or ("none" if is_single else None),
             intra_node_gb_per_s=self.intra_node_gb_per_s,
             inter_node_gbps=self.inter_node_gbps,
             fabric=self.fabric,
@@ -224,7 +224,7 @@ class MachineType(Written):
 
 
 class MisplacedError(ValueError):
-    """Parts of a file that do not fit together; ``at`` is where in the file."""
+    """Parts of a file do not fit together; ``at`` is where in the file."""
 
     def __init__(self, what: str, at: Path) -> None:
         super().__init__(what)
@@ -232,7 +232,10 @@ class MisplacedError(ValueError):
 
 
 def names_once(kind: str, names: Sequence[str], at: Path = (), field: str = "") -> None:
-    """MisplacedError at the second of two equal names; ``at`` is the list that has them, in its ``field``."""
+    """Raise MisplacedError at the second of two equal names.
+
+    ``at`` is the list that has them, in its ``field``.
+    """
     seen: set[str] = set()
     for number, name in enumerate(names):
         if name in seen:
@@ -241,6 +244,6 @@ def names_once(kind: str, names: Sequence[str], at: Path = (), field: str = "") 
 
 
 def known_name(kind: str, name: str, names: Collection[str], at: Path) -> None:
-    """MisplacedError when ``name``, written ``at``, is none of ``names``."""
+    """Raise MisplacedError when ``name``, written ``at``, is none of ``names``."""
     if name not in names:
         raise MisplacedError(f"there is no {kind} {name!r}; there are {', '.join(sorted(names)) or 'none'}", at)

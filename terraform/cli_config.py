@@ -1,4 +1,4 @@
-"""Where a run's provider plugins come from, as Terraform's CLI configuration."""
+"""Terraform's CLI configuration, which says where a run's provider plugins come from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """``cache``: a folder shared by all runs, so that a provider is fetched once. ``mirror``: the only place to take
-    providers from, for machines without a registry. ``overrides``: folder of a provider's binary by source address."""
+    """The sources of provider plugins.
+
+    ``cache``: a folder shared by all runs, so that a provider is fetched once. ``mirror``: the only place to take
+    providers from, for machines without a registry. ``overrides``: folder of a provider's binary by source address.
+    """
 
     cache: Path | None = None
     mirror: Path | None = None
@@ -19,7 +22,7 @@ class Plugins:
 
 
 def render_cli_config(plugins: Plugins) -> str:
-    """The text of a file for ``TF_CLI_CONFIG_FILE``; the same settings, the same text."""
+    """Return the text of a file for ``TF_CLI_CONFIG_FILE``; the same settings give the same text."""
     lines = ["disable_checkpoint = true"]
     if plugins.cache is not None:
         lines.append(f"plugin_cache_dir = {_quoted(plugins.cache)}")
@@ -38,5 +41,5 @@ def render_cli_config(plugins: Plugins) -> str:
 
 
 def _quoted(path: Path) -> str:
-    # The file's language quotes strings as JSON does.
+    # The language of this file quotes strings as JSON does.
     return json.dumps(str(path))

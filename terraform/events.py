@@ -1,6 +1,6 @@
-"""Terraform's JSON lines, read as they come: what it will do, what it does, what went wrong.
+"""Terraform's JSON lines, read as they come: planned changes, progress and diagnostics.
 
-Texts of provisioners are not kept: a script may print anything. Diagnostics go through the masker.
+The output of provisioners is not stored: a script may print anything. Diagnostics go through the masker.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any, Final
 
 from terraform.diagnostics import Diagnostic
 
-# Kinds of events about one resource.
+# The kinds of message that are about one resource.
 _HOOKS: Final = frozenset({"apply_start", "apply_progress", "apply_complete", "apply_errored"})
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One step of one resource. ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``:
-    create, update, delete; ``id`` is the cloud's, "" before there is one; ``seconds`` since the step began."""
+    """One step of one resource.
+
+    ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``: create, update, delete; ``id`` is
+    the cloud's, "" before there is one; ``seconds`` since the step began.
+    """
 
     kind: str
     address: str
@@ -30,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A resource and what is to happen to it, or has behind Terraform's back: create, update, delete, replace."""
+    """A resource and its planned change, or a change made outside Terraform: create, update, delete, replace."""
 
     address: str
     action: str
@@ -39,7 +42,7 @@ class Change:
 
 @dataclass(slots=True)
 class Transcript:
-    """Collects one command's lines."""
+    """Collect the lines of one command."""
 
     mask: Callable[[str], str]
     planned: list[Change] = field(default_factory=list)
@@ -49,7 +52,7 @@ class Transcript:
     outputs: Mapping[str, Any] | None = None
 
     def read(self, line: str) -> Event | None:
-        """Takes one line in; the event in it, None for everything else. Lines that are no JSON are passed over."""
+        """Process one line; return the event in it, None for everything else. Lines that are not JSON are ignored."""
         try:
             message = json.loads(line)
         except ValueError:
@@ -100,7 +103,7 @@ def _address(found: Mapping[str, Any]) -> str:
 
 
 def _outputs(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Values by name; None when they are only announced (a preview does not know them), or one is hidden."""
+    """Return values by name; None when one is hidden or only announced (a preview does not know them)."""
     if not all("value" in output for output in found.values()):
         return None
     return {name: output["value"] for name, output in found.items()}

@@ -1,7 +1,7 @@
-"""What a run directory itself knows to run on this machine, whatever became of Terraform's state.
+"""Orphaned local processes of a run directory, found whatever became of Terraform's state.
 
-For a module whose machines are local processes; its scripts tell and end them. Directories of other modules know of
-none: their machines are found by tag, in the cloud.
+This concerns modules whose machines are local processes; their scripts list and end them. Directories of other modules
+know of none: their machines are found by tag, in the cloud.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _NODES: Final = "nodes"
 _RUNNING: Final = "running.sh"
 _STOP: Final = "stop.sh"
 _AT_ONCE: Final = 16
-# Longer than a node may take that is asked to stop and does not listen.
+# This is longer than a node that ignores the request to stop may take.
 _LIMIT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stray:
-    """A node that runs here: its name and the number of its process group."""
+    """A node that runs on this machine: its name and the number of its process group."""
 
     name: str
     group: int
 
 
 def strays(directory: Path) -> tuple[Stray, ...]:
-    """The nodes of ``directory`` that run on this machine, sorted by name; none when nothing was started there.
+    """Return the nodes of ``directory`` that run on this machine, sorted by name; none when nothing was started there.
 
-    A number that another process has by now is not a node. One that is being started at this moment may be missing, if
-    what starts it lives.
+    A number that another process has by now is not a node. A node that is being started at this moment may be missing,
+    if the process that starts it lives.
     """
     scripts = directory / MODULE
     if not (scripts / _RUNNING).is_file():
@@ -50,20 +50,23 @@ def strays(directory: Path) -> tuple[Stray, ...]:
 
 
 def stop_strays(directory: Path) -> tuple[Stray, ...]:
-    """Ends them, and whatever a killed Terraform was just about to start: asked first, forced after ten seconds. Which
-    ran before. Nothing to stop is no error. StraysLeftError when one goes on.
+    """Stop the nodes of ``directory``, and whatever a killed Terraform was just about to start.
 
-    For a directory that no Terraform is at work in. Its state is not touched: what it lists counts as there.
+    Each is asked first and forced after ten seconds. Returns those that ran before. Nothing to stop is no error.
+    OrphansLeftError when one still runs.
+
+    Call it only for a directory in which no Terraform is running. The state is not touched: what it lists still counts
+    as existing.
     """
     if not (directory / MODULE / _RUNNING).is_file():
         return ()
     before = strays(directory)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        said = list(pool.map(lambda folder: _sh(directory, _STOP, folder), _folders(directory)))
-    left = strays(directory)
-    if left or any(answer.returncode != 0 for answer in said):
-        why = " ".join(answer.stderr.strip() for answer in said if answer.returncode != 0)
-        raise StraysLeftError(f"nodes of {directory} go on: {_names(left) or why}", remedy="end them by hand")
+        answers = list(pool.map(lambda folder: _sh(directory, _STOP, folder), _folders(directory)))
+    remaining = strays(directory)
+    if remaining or any(answer.returncode != 0 for answer in answers):
+        why = " ".join(answer.stderr.strip() for answer in answers if answer.returncode != 0)
+        raise StraysLeftError(f"nodes of {directory} still run: {_names(remaining) or why}", remedy="end them by hand")
     return before
 
 
@@ -87,5 +90,5 @@ def _sh(directory: Path, script: str, folder: Path) -> subprocess.CompletedProce
         raise StraysLeftError(f"{script} of {directory} cannot be run: {error}") from error
 
 
-def _names(left: Iterable[Stray]) -> str:
-    return ", ".join(f"{stray.name} (process group {stray.group})" for stray in left)
+def _names(orphans: Iterable[Stray]) -> str:
+    return ", ".join(f"{orphan.name} (process group {orphan.group})" for orphan in orphans)

@@ -1,4 +1,4 @@
-"""Whether there is an account to ask, found out once."""
+"""Access to the AWS account: whether there is one to ask, determined once."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ FIND_CREDENTIALS = "give credentials as for the `aws` command (environment, prof
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An account with credentials; whether they are accepted shows at the first call."""
+    """An account with credentials; the first call shows whether they are accepted."""
 
     client: Client
     account: Account
 
 
 class Access:
-    """Thread-safe; loads the SDK at first use."""
+    """Open the account at most once; safe for threads. Loads the SDK at first use."""
 
     def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
         self._cloud = cloud
         self._session = session
         self._files = files
         self._lock = threading.Lock()
-        self._found: Opened | ProviderError | None = None
+        self._outcome: Opened | ProviderError | None = None
 
     def open(self) -> Opened | ProviderError:
-        """The account, or why there is none. Raises CredentialsError when what was found cannot be used."""
+        """Return the account, or the error that says why there is none.
+
+        Raises CredentialsError when the credentials that were found cannot be used.
+        """
         with self._lock:
-            if self._found is None:
-                self._found = self._find()
-            return self._found
+            if self._outcome is None:
+                self._outcome = self._find()
+            return self._outcome
 
     def _find(self) -> Opened | ProviderError:
         if not self._session.settings.credentials:

@@ -1,4 +1,4 @@
-"""A region from the public files alone: what a refresh brings without an account."""
+"""Fetching of a region from the public files alone, for a refresh without an account."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Catalogue:
         self._files = files
 
     def regions(self) -> Sequence[str]:
-        """Those that have a price list, sorted. Raises when that cannot be learnt."""
+        """Return the regions that have a price list, sorted. Raises when that cannot be learnt."""
         return listed_regions(self._cloud, self._files.index())
 
     def fetch(self, region: str, no_account: ProviderError) -> Harvest:
-        """On-demand prices of the region's list, and spot estimated from the advisor's savings on them.
+        """Return on-demand prices of the region's list, and spot estimated from the advisor's savings on them.
 
-        ``no_account`` is why no account is used, and becomes a gap. Raises when the price list cannot be had.
+        ``no_account`` is why no account is used, and becomes a partial failure. Raises when the price list cannot be
+        obtained.
         """
         cloud, book, today = self._cloud, self._session.book, self._session.now.date()
         found = self._files.prices(region, lambda chunks: pricelist.read_list(cloud, region, chunks, book))

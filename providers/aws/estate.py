@@ -1,4 +1,4 @@
-"""The calls that find and end what attempts made in an account. ``provisioner.json`` grants them."""
+"""API calls that find and end the resources of attempts in an account. ``provisioner.json`` grants them."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ _FILTER = {"Name": "tag-key", "Values": [ATTEMPT]}
 
 
 class EstateClient(Client):
-    """See :class:`providers.aws.client.Client`. What is listed carries the tag."""
+    """List and end resources that carry the tag; see :class:`providers.aws.client.Client`."""
 
     POLICY = "provisioner.json"
 
     def instances(self, region: str) -> Sequence[Row]:
-        """Reservations with instances that are not terminated."""
+        """Return reservations with instances that are not terminated."""
         alive = {"Name": "instance-state-name", "Values": list(_ALIVE)}
         return self._all("DescribeInstances", region, "Reservations", Filters=[_FILTER, alive], MaxResults=_PAGE)
 
     def spot_requests(self, region: str) -> Sequence[Row]:
-        """Spot requests in every state that EC2 remembers."""
+        """Return spot requests in every state that EC2 still lists."""
         return self._all(
             "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[_FILTER], MaxResults=_PAGE
         )
 
     def gateways(self, region: str) -> Sequence[Row]:
-        """NAT gateways, deleted ones for an hour."""
+        """Return NAT gateways; deleted ones stay listed for an hour."""
         return self._all("DescribeNatGateways", region, "NatGateways", Filters=[_FILTER], MaxResults=_PAGE)
 
     def addresses(self, region: str) -> Sequence[Row]:
-        """Elastic IPs. EC2 gives them all at once."""
+        """Return elastic IPs. EC2 gives them all at once."""
         return self._listed("ec2", "DescribeAddresses", region, "Addresses", Filters=[_FILTER])
 
     def volumes(self, region: str) -> Sequence[Row]:
-        """EBS volumes."""
+        """Return EBS volumes."""
         return self._all("DescribeVolumes", region, "Volumes", Filters=[_FILTER], MaxResults=_PAGE)
 
     def interfaces(self, region: str) -> Sequence[Row]:
-        """Network interfaces."""
+        """Return network interfaces."""
         return self._all("DescribeNetworkInterfaces", region, "NetworkInterfaces", Filters=[_FILTER], MaxResults=_PAGE)
 
     def tagged(self, region: str) -> Sequence[Row]:
-        """Everything of the region, of any service, by ARN."""
+        """Return every tagged resource of the region, of any service, by ARN."""
         rows: list[Row] = []
         seen: set[str] = set()
         token = ""
@@ -74,26 +74,26 @@ class EstateClient(Client):
             seen.add(token)
 
     def requests_of(self, region: str, instance_ids: Sequence[str]) -> Sequence[str]:
-        """Ids of the spot requests that these instances fulfil."""
+        """Return ids of the spot requests that these instances fulfil."""
         mine = {"Name": "instance-id", "Values": list(instance_ids)}
         rows = self._all("DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[mine])
         return [str(row["SpotInstanceRequestId"]) for row in rows if row.get("SpotInstanceRequestId")]
 
     def in_use(self, region: str, allocation_id: str) -> bool:
-        """Whether something uses an elastic IP."""
+        """Return whether something uses an elastic IP."""
         rows = self._listed("ec2", "DescribeAddresses", region, "Addresses", AllocationIds=[allocation_id])
         return any(row.get("AssociationId") for row in rows)
 
     def terminate(self, region: str, instance_ids: Sequence[str]) -> None:
-        """All of them or, when one id is refused, none."""
+        """Terminate all of the instances or, when one id is refused, none."""
         self._ask("ec2", "TerminateInstances", region, InstanceIds=list(instance_ids))
 
     def cancel(self, region: str, request_ids: Sequence[str]) -> None:
-        """Cancels spot requests; their machines run on."""
+        """Cancel spot requests; their machines keep running."""
         self._ask("ec2", "CancelSpotInstanceRequests", region, SpotInstanceRequestIds=list(request_ids))
 
     def delete(self, region: str, action: str, parameter: str, id_: str) -> None:
-        """One deleting call that takes one id."""
+        """Make one deleting call that takes one id."""
         self._ask("ec2", action, region, **{parameter: id_})
 
     def _all(self, action: str, region: str, key: str, **parameters: Any) -> Sequence[Row]:

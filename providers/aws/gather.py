@@ -1,4 +1,4 @@
-"""Putting a region together from several calls, of which some may fail."""
+"""Calls that build one region together, some of which may fail."""
 
 from __future__ import annotations
 
@@ -16,54 +16,56 @@ from providers.unknown import unknown_region
 
 T = TypeVar("T")
 
-# After one of these the next call to the same cloud fares no better.
-_HOPELESS = (CredentialsError, NotReachedError, RegionOffError)
+# After one of these the next call to the same cloud fails as well.
+_FATAL = (CredentialsError, NotReachedError, RegionOffError)
 
 
 class Attempts:
-    """Calls one after the other, for one region; what fails becomes a gap, and what was had before stays."""
+    """Make calls one after the other for one region; a failed call becomes a partial failure, earlier results stay."""
 
     def __init__(self) -> None:
         self.gaps: list[Gap] = []
-        self._hopeless: ProviderError | None = None
+        self._fatal: ProviderError | None = None
 
     def __call__(self, subject: str, ask: Callable[[], T], *, elsewhere: bool = False) -> T | None:
-        """What ``ask`` gives; None, and a gap, when it cannot be had. ``elsewhere``: it needs no account and no region,
-        so that it is asked for though these fail."""
-        if self._hopeless is not None and not elsewhere:
-            self.gaps.append(Gap(subject, self._hopeless))
+        """Return what ``ask`` gives; None, and a partial failure, when it cannot be obtained.
+
+        ``elsewhere``: the call needs no account and no region, so that it is made even when these fail.
+        """
+        if self._fatal is not None and not elsewhere:
+            self.gaps.append(Gap(subject, self._fatal))
             return None
         try:
             return ask()
         except ProviderError as error:
-            if isinstance(error, _HOPELESS) and not elsewhere:
-                self._hopeless = error
+            if isinstance(error, _FATAL) and not elsewhere:
+                self._fatal = error
             self.gaps.append(Gap(subject, error))
             return None
 
     def failed(self, *subjects: str) -> bool:
-        """Whether any of ``subjects`` is a gap."""
+        """Return whether any of ``subjects`` is a partial failure."""
         return any(gap.subject in subjects for gap in self.gaps)
 
     def forbidden(self, subject: str) -> bool:
-        """Whether ``subject`` is a gap because the account may not make that call."""
+        """Return whether ``subject`` is a partial failure because the account may not make that call."""
         return any(gap.subject == subject and isinstance(gap.error, PermissionDeniedError) for gap in self.gaps)
 
-    def refuse_nothing(self, harvest: Harvest) -> Harvest:
-        """The harvest, unless there is nothing in it and a call failed: then that call's error is raised."""
-        if self.gaps and not (harvest.offers or harvest.points or harvest.covered):
+    def refuse_nothing(self, result: Harvest) -> Harvest:
+        """Return the fetch result; raise the first call's error when the result is empty and a call failed."""
+        if self.gaps and not (result.offers or result.points or result.covered):
             raise self.gaps[0].error
-        return harvest
+        return result
 
 
 def advise(cloud: str, files: PublicFiles, region: str, wanted: frozenset[str]) -> tuple[Advice, date | None]:
-    """What the Spot Advisor says of ``wanted`` in one region, and the day it was written."""
+    """Return what the Spot Advisor says of ``wanted`` in one region, and the day it was written."""
     advised = files.advice()
     return read_advice(cloud, region, advised.document, wanted), advised.written
 
 
 def new_region(cloud: str, session: Session, region: str, source: str) -> tuple[Region, ...]:
-    """The region with everything unknown, if the session's book does not have it."""
+    """Return the region with everything unknown, if the session's book does not have it."""
     if session.book.region(RegionId(cloud, region)) is not None:
         return ()
     return (unknown_region(cloud, region, source, session.now.date()),)

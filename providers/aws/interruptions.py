@@ -1,4 +1,4 @@
-"""A queue of EC2's announcements, fed by EventBridge (docs/accounts/aws-interruptions.tf.json makes one)."""
+"""Queue of EC2's interruption notices, fed by EventBridge (docs/accounts/aws-interruptions.tf.json makes one)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from providers.errors import AccountNotUsedError, CredentialsError
 from providers.notices import QUEUE, Announcements, Batch, Letter
 from providers.session import Session
 
-# SQS waits no longer.
+# The longest wait that SQS allows.
 _LONGEST_WAIT_S = 20
-# A connection must not be given up while SQS waits on purpose.
+# The read timeout must be longer than the wait of SQS by this margin.
 _MARGIN_S = 3.0
 
 
 def make(cloud: str, session: Session) -> Announcements:
-    """The queue that the option ``interruption_queue`` names; KeyError without it."""
+    """Return the queue that the option ``interruption_queue`` names; KeyError without it."""
     return AwsQueue(cloud, session)
 
 
 class AwsQueue:
-    """See :class:`providers.notices.Announcements`."""
+    """Receive notices from an SQS queue; see :class:`providers.notices.NoticeQueue`."""
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud, self._settings = cloud, session.settings

@@ -1,9 +1,9 @@
-"""The AWS adapter.
+"""AWS adapter.
 
 Options: ``profile`` (of the SDK's configuration), ``region`` (the home region, which answers for the account),
 ``notice_queue_url`` (an SQS queue that EventBridge feeds with the events about spot machines). Endpoints: ``ec2``,
-``pricing``, ``servicequotas``, ``sts`` and ``sqs`` of the account, ``price_list`` and ``spot_advisor`` of the
-public files.
+``pricing``, ``servicequotas``, ``sts`` and ``sqs`` of the account, ``price_list`` and ``spot_advisor`` of the public
+files.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _AT_ONCE = 8
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The adapter; touches no network, and does not load the SDK yet."""
+    """Return the adapter; touches no network, and does not load the SDK yet."""
     return Aws(cloud, session)
 
 
 class Aws:
-    """One AWS account, or the public files where there are no credentials (or the settings leave them alone)."""
+    """One AWS account, or the public files where there are no credentials (or the settings exclude them)."""
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -58,26 +58,33 @@ class Aws:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """The regions that the account has switched on, or those of the public price list. Regions that the
-        settings name are all there: fetching one that is off, or does not exist, says so."""
+        """Return the regions that the account has enabled, or those of the public price list.
+
+        Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
+        """
         opened = self._access.open()
         found = opened.account.regions() if isinstance(opened, Opened) else self._catalogue.regions()
         return [Scope(self._cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """With an account: list prices and spot prices per zone. Without: list prices by region, and spot
-        estimated from the Spot Advisor's savings, which is weak."""
+        """Return list prices and spot prices per zone with an account; without, prices by region.
+
+        Without an account spot is estimated from the Spot Advisor's savings, which is weak.
+        """
         opened = self._access.open()
         if isinstance(opened, Opened):
             return opened.account.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """Spot: placement scores, of the ten best zones in ten regions; EC2 scores fewer than three types low
-        throughout, so each is asked for together with the two most like it, and scores compare places. Reserved: the
-        machines of capacity blocks of 24 hours that are for sale for a gang of that size; a block is paid for in
-        advance, and none is bought here. On-demand: EC2 says nothing. Of two gangs of one type in one region the
-        larger is asked for. Without an account: nothing."""
+        """Return hints for spot (placement scores) and for reserved capacity (capacity blocks of 24 hours).
+
+        Spot: placement scores of the ten best zones in ten regions. EC2 scores fewer than three types low throughout,
+        so each is asked for together with the two most like it, and scores compare places. Reserved: the machines of
+        blocks that are for sale for a gang of that size; a block is paid for in advance, and none is bought here.
+        On-demand: EC2 says nothing. Of two gangs of one type in one region the larger is asked for. Without an account:
+        nothing.
+        """
         opened = self._access.open()
         if not isinstance(opened, Opened) or not wanted:
             return ()
@@ -86,8 +93,10 @@ class Aws:
         return (*hints, *self._blocks(opened.client, largest_gangs(wanted, Market.RESERVED, everywhere)))
 
     def allowances(self, regions: Sequence[str]) -> Allowances:
-        """Quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.
-        Without an account there is only the gap."""
+        """Return quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.
+
+        Without an account there is only the partial failure.
+        """
         opened = self._access.open()
         if not isinstance(opened, Opened):
             return Allowances(gaps=(Gap("quotas and reservations", opened, WOULD_ADD),))
@@ -101,8 +110,10 @@ class Aws:
         )
 
     def notices(self) -> Sequence[Notice]:
-        """What the queue of the option ``notice_queue_url`` holds; empty without that option. Messages are left in
-        the queue (this only reads), so that they are told again until the queue drops them."""
+        """Return the notices in the queue of the option ``notice_queue_url``; empty without that option.
+
+        Messages are left in the queue (this only reads), so that they come again until the queue drops them.
+        """
         url = self._session.settings.options.get("notice_queue_url")
         if not url:
             return ()
@@ -113,13 +124,13 @@ class Aws:
 
         def zone_of(region: str, name: str) -> str | None:
             if region not in known:
-                known[region] = _known(lambda: zone_ids(opened.client.zones(region)))
+                known[region] = _zones_if_known(lambda: zone_ids(opened.client.zones(region)))
             return known[region].get(name)
 
         return read_notices(self._cloud, opened.client.messages(url), zone_of)
 
     def diagnose(self) -> Diagnosis:
-        """Each permission tried with one small call; those that would cost something as a dry run."""
+        """Check each permission with one small call; those that would cost something as a dry run."""
         return diagnose(self._session, self._access, self._files)
 
     def _scores(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
@@ -129,7 +140,9 @@ class Aws:
         return tuple(
             hint
             for (name, machines), places in regions.items()
-            for hint in score_hints(name, _sold(partial(client.placement_scores, self._alike(name), machines, places)))
+            for hint in score_hints(
+                name, _rows_if_sold(partial(client.placement_scores, self._alike(name), machines, places))
+            )
         )
 
     def _alike(self, instance_type: str) -> tuple[str, ...]:
@@ -139,7 +152,7 @@ class Aws:
         hints: list[StockHint] = []
         for (name, region), machines in sorted(gangs.items()):
             if machines <= _MOST_IN_A_BLOCK:
-                rows = _sold(partial(client.block_offerings, region, name, machines, _BLOCK_HOURS))
+                rows = _rows_if_sold(partial(client.block_offerings, region, name, machines, _BLOCK_HOURS))
                 hints += block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
         return tuple(hints)
 
@@ -154,16 +167,19 @@ class Aws:
         )
 
 
-def _sold(ask: Callable[[], Sequence[T]]) -> Sequence[T]:
-    """What ``ask`` gives; nothing where the type is not for sale or the region is off, which is an answer too."""
+def _rows_if_sold(ask: Callable[[], Sequence[T]]) -> Sequence[T]:
+    """Return what ``ask`` gives; nothing where the type is not for sale or the region is off.
+
+    That nothing is sold is an answer too.
+    """
     try:
         return ask()
     except (NotForSaleError, RegionOffError):
         return ()
 
 
-def _known(ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """What ``ask`` gives; nothing when it cannot be had: a notice without its zone is still a notice."""
+def _zones_if_known(ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    """Return what ``ask`` gives; nothing when it cannot be obtained: a notice without its zone is still a notice."""
     try:
         return ask()
     except ProviderError:

@@ -1,4 +1,4 @@
-"""The calls that read a queue and take out of it what was read. ``interruptions.json`` grants them."""
+"""API calls that read a queue and delete what was read. ``interruptions.json`` grants them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ BATCH = 10
 
 
 class QueueClient(Client):
-    """See :class:`providers.aws.client.Client`."""
+    """Read and delete queue messages; see :class:`providers.aws.client.Client`."""
 
     POLICY = "interruptions.json"
 
     def receive(self, queue_url: str, wait_s: int) -> Sequence[Mapping[str, Any]]:
-        """At most ten messages, with body and receipt; waits for the first. They are hidden for the queue's visibility
-        time-out."""
+        """Return at most ten messages, with body and receipt; waits for the first.
+
+        They are hidden for the queue's visibility time-out.
+        """
         answer = self._ask(
             "sqs",
             "ReceiveMessage",
@@ -30,7 +32,7 @@ class QueueClient(Client):
         return messages
 
     def delete(self, queue_url: str, receipts: Sequence[str]) -> None:
-        """Deletes messages by their receipts; one that is refused stays."""
+        """Delete messages by their receipts; one that is refused stays."""
         for first in range(0, len(receipts), BATCH):
             entries = [
                 {"Id": str(number), "ReceiptHandle": receipt}

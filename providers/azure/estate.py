@@ -1,5 +1,7 @@
-"""The calls that find and end what attempts made in a subscription, as plain Resource Manager requests.
-``provisioner.json`` grants them."""
+"""API calls that find and end the resources of attempts in a subscription, as plain Resource Manager requests.
+
+``provisioner.json`` grants them.
+"""
 
 from __future__ import annotations
 
@@ -21,56 +23,62 @@ END_MEMBER = "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/delete"
 
 _GROUPS = {"api-version": "2021-04-01"}
 _COMPUTE = {"api-version": "2024-07-01"}
-# Machines are not waited for to shut down: whoever is released has had its notice.
+# Machines are deleted without waiting for their shutdown, because released machines have had their notice.
 _FORCED_KINDS = "Microsoft.Compute/virtualMachines,Microsoft.Compute/virtualMachineScaleSets"
 
 
 class Estate(Account):
-    """See :class:`providers.azure.client.Account`. Lists are whole: whoever reads them looks at the tags."""
+    """List and end resources; see :class:`providers.azure.client.AzureAccount`.
+
+    Lists are whole: the reader of a list looks at the tags.
+    """
 
     ROLE = "provisioner.json"
 
     def groups(self) -> list[Row]:
-        """Every resource group."""
+        """Return every resource group."""
         return self._raw("resourcegroups", "resource groups", _GROUPS, READ_GROUPS)
 
     def machines(self) -> list[Row]:
-        """Every machine of its own."""
+        """Return every machine that is not in a scale set."""
         path = "providers/Microsoft.Compute/virtualMachines"
         return self._raw(path, "virtual machines", _COMPUTE, READ_MACHINES)
 
     def scale_sets(self) -> list[Row]:
-        """Every scale set."""
+        """Return every scale set."""
         path = "providers/Microsoft.Compute/virtualMachineScaleSets"
         return self._raw(path, "scale sets", _COMPUTE, READ_SETS)
 
     def members(self, scale_set: str) -> list[Row]:
-        """The machines of a scale set, by its id."""
+        """Return the machines of a scale set, by its id."""
         name = scale_set.rpartition("/")[2]
         return self._raw_at(f"{scale_set}/virtualMachines", f"machines of {name}", _COMPUTE, READ_MEMBERS)
 
     def group(self, id_: str) -> Row:
-        """One resource group."""
+        """Return one resource group."""
         return self._single(id_, _GROUPS, READ_GROUPS)
 
     def machine(self, id_: str) -> Row:
-        """One machine of its own."""
+        """Return one machine that is not in a scale set."""
         return self._single(id_, _COMPUTE, READ_MACHINES)
 
     def scale_set(self, id_: str) -> Row:
-        """One scale set."""
+        """Return one scale set."""
         return self._single(id_, _COMPUTE, READ_SETS)
 
     def end_group(self, id_: str) -> None:
-        """Orders the end of a resource group with all that is in it."""
+        """Order the deletion of a resource group with all that is in it."""
         self._end(id_, {**_GROUPS, "forceDeletionTypes": _FORCED_KINDS}, END_GROUP)
 
     def end_machine(self, id_: str) -> None:
-        """Orders the end of a machine of its own; its disk stays, unless it was made to go along."""
+        """Order the deletion of a machine that is not in a scale set.
+
+        Its disk stays, unless it was made to go with it.
+        """
         self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, END_MACHINE)
 
     def end_member(self, id_: str) -> None:
-        """Orders the end of a machine of a scale set."""
+        """Order the deletion of a machine of a scale set."""
         self._end(id_, {**_COMPUTE, "forceDeletion": "true"}, END_MEMBER)
 
     def _single(self, id_: str, parts: Mapping[str, str], permission: str) -> Row:

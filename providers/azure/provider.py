@@ -1,8 +1,8 @@
-"""Azure as a provider.
+"""Azure adapter.
 
-Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say
-in which zones it may start what, and which sizes the price book does not know yet. Nothing is said of stock (Spot
-Placement Scores need an SDK package that this adapter does not use), nor of notices: Azure tells them inside the
+Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say in
+which zones it may start what, and which sizes the price book does not know yet. There are no stock hints (Spot
+Placement Scores need an SDK package that this adapter does not use), and no notices: Azure sends them inside the
 machine only, as Scheduled Events.
 """
 
@@ -46,12 +46,15 @@ _ONE_SIZE = "Standard_ND96isr_H100_v5"
 
 
 def make(cloud: str, session: Session) -> AzureProvider:
-    """The adapter for the registry. ProviderError when an endpoint is not usable."""
+    """Return the adapter for the registry. ProviderError when an endpoint is not usable."""
     return AzureProvider(cloud, session)
 
 
 class AzureProvider:
-    """See :class:`providers.protocol.Provider`. ``credential`` replaces Azure's own chain."""
+    """Fetch prices and limits of Azure; see :class:`providers.protocol.Provider`.
+
+    ``credential`` replaces Azure's own chain.
+    """
 
     def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
         self._cloud = cloud
@@ -68,7 +71,7 @@ class AzureProvider:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """The regions asked for; else those of the price book and, with credentials, of the subscription."""
+        """Return the regions asked for; else those of the price book and, with credentials, of the subscription."""
         regions = set(self._session.settings.regions) or self._known_regions()
         if self._account.subscription and not self._session.settings.regions:
             try:
@@ -82,21 +85,21 @@ class AzureProvider:
         region = scope.region
         prices = read_prices(self._retail.prices(region), region, self._session.now)
         skus, gaps = self._try_skus(region)
-        # Older rows by zone are not to be replaced by rows of the region only because the SKUs failed today.
+        # Rows of the region must not replace older rows by zone only because the SKUs failed today.
         whole = skus is not None or not self._account.subscription
-        harvest = read_region(self._context, region, prices, skus, whole=whole)
+        result = read_region(self._context, region, prices, skus, whole=whole)
         return replace(
-            harvest,
+            result,
             points=() if history_since is None else read_points(self._context, region, prices, history_since),
             gaps=(*gaps, *self._unseen_regions),
         )
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002
-        """Nothing: Spot Placement Scores are not in azure-mgmt-compute."""
+        """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
         return ()
 
     def notices(self) -> Sequence[Notice]:
-        """Nothing: Scheduled Events are told inside the machine only."""
+        """Return nothing: Azure sends Scheduled Events inside the machine only."""
         return ()
 
     def allowances(self, regions: Sequence[str]) -> Allowances:
@@ -105,10 +108,10 @@ class AzureProvider:
         wanted = tuple(regions) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             parts = list(pool.map(self._quotas, wanted))
-        held, gaps = self._held(frozenset(wanted))
+        reservations, gaps = self._reservations(frozenset(wanted))
         return Allowances(
             quotas=tuple(quota for quotas, _ in parts for quota in quotas),
-            held=held,
+            held=reservations,
             gaps=(*(gap for _, gaps in parts for gap in gaps), *gaps),
         )
 
@@ -138,7 +141,7 @@ class AzureProvider:
         return {region.id.region for region in self._session.book.regions if region.id.cloud == self._cloud}
 
     def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[Gap, ...]]:
-        """The region's SKUs, or why there are none. RegionOffError: then nothing there is for this account."""
+        """Return the region's SKUs, or why there are none. RegionOffError: nothing there is for this account."""
         if not self._account.subscription:
             return None, (self._no_account(_ZONES),)
         try:
@@ -174,7 +177,7 @@ class AzureProvider:
         return read_quotas(self._cloud, region, usages, self._families(region)), gaps
 
     def _families(self, region: str) -> dict[str, list[Machine]]:
-        """The machines of each family that the region has, by the key under which usages name it."""
+        """Return the machines of each family that the region has, by the key under which usages name it."""
         families: dict[str, list[Machine]] = {}
         book, today = self._session.book, self._session.now.date()
         for sku in self._skus[region].skus.values() if region in self._skus else ():
@@ -183,18 +186,18 @@ class AzureProvider:
                 families.setdefault(family_key(sku.family), []).append(machine)
         return families
 
-    def _held(self, regions: frozenset[str]) -> tuple[tuple[Held, ...], tuple[Gap, ...]]:
-        held: list[Held] = []
+    def _reservations(self, regions: frozenset[str]) -> tuple[tuple[Held, ...], tuple[Gap, ...]]:
+        reservations: list[Held] = []
         try:
             for group in self._account.reservation_groups():
                 if region_of(group) in regions:
                     place = place_of(group)
-                    reservations = self._account.reservations(*place)
-                    view = self._account.group_view(*place) if reservations else {}
-                    held.extend(read_held(self._cloud, group, reservations, view))
+                    rows = self._account.reservations(*place)
+                    view = self._account.group_view(*place) if rows else {}
+                    reservations.extend(read_held(self._cloud, group, rows, view))
         except ProviderError as error:
-            return tuple(held), (Gap("capacity reservations", error, "capacity that is paid for already"),)
-        return tuple(sorted(held, key=lambda h: (h.region, h.name))), ()
+            return tuple(reservations), (Gap("capacity reservations", error, "capacity that is paid for already"),)
+        return tuple(sorted(reservations, key=lambda one: (one.region, one.name))), ()
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:
         account = self._account
@@ -209,17 +212,17 @@ class AzureProvider:
 
     def _sources(self, checks: Iterable[CallCheck]) -> tuple[str, ...]:
         works = {check.permission for check in checks if check.error is None}
-        said = []
+        sources = []
         if _PUBLIC in works:
-            said.append("on-demand and spot prices by region from the public Retail Prices API")
+            sources.append("on-demand and spot prices by region from the public Retail Prices API")
         else:
-            said.append("nothing: the public Retail Prices API does not answer")
+            sources.append("nothing: the public Retail Prices API does not answer")
         if client.READ_SKUS in works:
-            said.append("zones, restrictions and new machine types from the subscription's SKUs")
+            sources.append("zones, restrictions and new machine types from the subscription's SKUs")
         else:
-            said.append("no zones: machines that the price book knows, wherever a price is listed")
-        said.append("no stock and no notices: Azure tells of interruptions inside the machine only")
-        return tuple(said)
+            sources.append("no zones: machines that the price book knows, wherever a price is listed")
+        sources.append("no stock and no notices: Azure tells of interruptions inside the machine only")
+        return tuple(sources)
 
 
 def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:

@@ -1,4 +1,4 @@
-"""Quotas and reservations: what the project may have, and what it already holds."""
+"""Parser of the project's quotas and reservations."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ALL_REGIONS = "GPUS_ALL_REGIONS"
 
 
 def quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Quota]:
-    """Accelerator quotas among ``quotas`` of regions.list, or (region None) of projects.get.
+    """Return accelerator quotas among ``quotas`` of regions.list, or (region None) of projects.get.
 
-    Google counts A3 High and A3 Mega apart; both hold H100 and belong to one family, so their quotas are added into
-    one that is never too strict. Whoever goes over one of the two is told by Google when starting.
+    Google counts A3 High and A3 Mega apart; both have H100 and belong to one family, so their quotas are added into one
+    that is never too strict. When a job exceeds one of the two, Google refuses the start.
     """
     found: dict[tuple[str | None, Market | None], tuple[list[str], int, int]] = {}
     for row in rows:
@@ -53,12 +53,15 @@ def quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) ->
 
 
 def uncounted(found: Iterable[Quota]) -> tuple[str, ...]:
-    """Accelerators for which Compute Engine states no quota: those of newer ones are kept by the Cloud Quotas API."""
+    """Return accelerators for which Compute Engine states no quota.
+
+    The Cloud Quotas API holds the quotas of newer ones.
+    """
     return tuple(sorted(set(_MODELS.values()) - {quota.accelerator for quota in found}))
 
 
 def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) -> list[Held]:
-    """Reservations of accelerator-optimized machines that are ready, in these regions (empty: all)."""
+    """Return reservations of accelerator-optimized machines that are ready, in these regions (empty: all)."""
     found = []
     for row in rows:
         specific = row.get("specificReservation", {})
@@ -87,17 +90,17 @@ def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) 
 
 
 def last(url: str) -> str:
-    """The name at the end of a resource's address."""
+    """Return the name at the end of a resource's address."""
     return url.rsplit("/", 1)[-1]
 
 
 def region_of(zone: str) -> str:
-    """``us-central1`` of ``us-central1-a``."""
+    """Return ``us-central1`` of ``us-central1-a``."""
     return zone.rpartition("-")[0]
 
 
 def moment(text: object) -> datetime | None:
-    """A moment as the API writes it (RFC 3339 with an offset); None where there is none or it cannot be read."""
+    """Parse a moment as the API writes it (RFC 3339 with an offset); None where it is missing or unreadable."""
     try:
         at = datetime.fromisoformat(str(text))
     except ValueError:

@@ -1,8 +1,9 @@
-"""Every call this adapter makes, with the permission it needs: ``ALL``, what ``doctor`` tries and ``role.yaml`` grants;
-``OF_FLEET``, what finds and ends machines, granted by ``provisioner.yaml``.
+"""Calls of this adapter, each with the permission it needs.
 
-The permissions are those of the "IAM Permissions" section of each method in the Compute Engine REST reference. The
-price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing API is on.
+``ALL`` are those that ``doctor`` tries and ``role.yaml`` grants; ``OF_FLEET`` those that find and end machines, granted
+by ``provisioner.yaml``. The permissions are those of the "IAM Permissions" section of each method in the Compute Engine
+REST reference. The price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing
+API is on.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ COMPUTE = "compute"
 BILLING = "billing"
 ENDPOINTS = {COMPUTE: "https://compute.googleapis.com", BILLING: "https://cloudbilling.googleapis.com"}
 
-# The name under which a project switches the API on.
+# The name under which a project enables the API.
 API_OF = {COMPUTE: "compute.googleapis.com", BILLING: "cloudbilling.googleapis.com"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One method of one service. ``permission`` "" is none beyond being signed in; ``role`` is the file beside this one
-    that grants it."""
+    """One method of one service.
+
+    ``permission`` "" is none beyond being signed in; ``role`` is the file beside this one that grants it.
+    """
 
     service: str
     method: str
@@ -39,13 +42,13 @@ ACCELERATOR_TYPES = Call(
 )
 SKUS = Call(BILLING, "services.skus.list", "", "prices")
 HISTORY = Call(COMPUTE, "advice.capacityHistory", "compute.advice.capacityHistory", "spot prices of the past year")
-ADVICE = Call(COMPUTE, "advice.capacity", "compute.advice.capacity", "how likely Spot machines can be had")
+ADVICE = Call(COMPUTE, "advice.capacity", "compute.advice.capacity", "how likely Spot machines can be obtained")
 PROJECT = Call(COMPUTE, "projects.get", "compute.projects.get", "the quota over all regions")
 RESERVATIONS = Call(
-    COMPUTE, "reservations.aggregatedList", "compute.reservations.list", "machines held for the account"
+    COMPUTE, "reservations.aggregatedList", "compute.reservations.list", "machines reserved for the account"
 )
 OPERATIONS = Call(
-    COMPUTE, "globalOperations.aggregatedList", "compute.globalOperations.list", "machines that were taken back"
+    COMPUTE, "globalOperations.aggregatedList", "compute.globalOperations.list", "machines that were preempted"
 )
 
 ALL = (REGIONS, MACHINE_TYPES, ACCELERATOR_TYPES, SKUS, HISTORY, ADVICE, PROJECT, RESERVATIONS, OPERATIONS)
@@ -68,5 +71,15 @@ END_DISK = _of_fleet("disks.delete", "disks.delete", "deleting disks")
 OPERATION = _of_fleet("zoneOperations.get", "zoneOperations.get", "whether a machine is gone")
 
 OF_FLEET = (
-    INSTANCES, DISKS, NETWORKS, SUBNETWORKS, FIREWALLS, POLICIES, INSTANCE, DISK, END_INSTANCE, END_DISK, OPERATION
-)  # fmt: skip
+    INSTANCES,
+    DISKS,
+    NETWORKS,
+    SUBNETWORKS,
+    FIREWALLS,
+    POLICIES,
+    INSTANCE,
+    DISK,
+    END_INSTANCE,
+    END_DISK,
+    OPERATION,
+)

@@ -1,4 +1,4 @@
-"""What ``doctor`` asks of Google Cloud: every call once, in its cheapest form."""
+"""Diagnosis of Google Cloud for ``doctor``: every call once, in its cheapest form."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from providers.session import Session
 if TYPE_CHECKING:
     from providers.gcp.client import GcpClient, Identity
 
-# A place and a machine type that any project can ask about.
+# Any project can ask about this place and machine type.
 _ZONE, _REGION, _MACHINE_TYPE = "us-central1-a", "us-central1", "g2-standard-4"
 
 
 def examine(client: GcpClient, identity: Identity, session: Session) -> Diagnosis:
-    """Never raises."""
+    """Return the diagnosis. Never raises."""
     checks = tuple(_check(call, ask) for call, ask in _trials(client).items())
     return Diagnosis(
         identity=f"{identity.name}, project {identity.project}",
@@ -51,7 +51,7 @@ def _check(call: Call, ask: Callable[[], object]) -> CallCheck:
     try:
         ask()
     except NotForSaleError:
-        pass  # it was allowed to ask
+        pass  # The call was permitted.
     except ProviderError as met:
         error = met
     return CallCheck(call.permission or call.method, call.needed_for, error)

@@ -1,4 +1,4 @@
-"""Google's error codes and reasons, mapped to our errors: one table.
+"""Table from Google's error codes and reasons to provider errors.
 
 The words are the ``reason`` of ``error.errors[]`` (Compute Engine), the ``status`` and ``details[].reason`` of
 google.rpc (Cloud Billing), and the codes of failed operations, as the public error references list them.
@@ -29,11 +29,11 @@ from providers.errors import (
 
 
 class Kind(Enum):
-    """What sort of failure it was, told apart by the client from the exception's type."""
+    """The kind of a failure, which the client derives from the exception's type."""
 
-    ANSWER = auto()  # the service answered, with an error
-    NO_IDENTITY = auto()  # no credentials were found
-    REFUSED_IDENTITY = auto()  # credentials were found and gave no token
+    ANSWER = auto()  # The service answered, with an error.
+    NO_IDENTITY = auto()  # No credentials were found.
+    REFUSED_IDENTITY = auto()  # Credentials were found and gave no token.
     NO_CONNECTION = auto()
     BROKEN_CONNECTION = auto()
     UNREADABLE = auto()
@@ -42,8 +42,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed call as plain facts. ``codes`` are the service's words for it, the most specific first; ``message``
-    is looked into and never shown, for it may repeat what was sent."""
+    """One failed call as plain facts.
+
+    ``codes`` are the service's words for it, the most specific first; ``message`` is examined and never shown, since it
+    may repeat what was sent.
+    """
 
     kind: Kind
     subject: str
@@ -61,7 +64,7 @@ SIGN_IN = (
     "sign in with `gcloud auth application-default login`, or name a service account's key file in "
     "GOOGLE_APPLICATION_CREDENTIALS"
 )
-# Google has no price list that can be read without an account; these hold its public prices.
+# Google has no price list that can be read without an account; catalogue files hold its public prices.
 WITHOUT_ACCOUNT = "or take Google's public prices from a catalogue file with `stepfare prices import FILE`"
 
 _THROTTLED = frozenset(
@@ -92,7 +95,7 @@ _LOCATION = re.compile(r"on '?locations/|[Uu]nknown (zone|region)\b|/(zones|regi
 
 # Names of exception classes of google-auth, requests, urllib3 and protobuf; the first group that has one wins.
 _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
-    # A token that cannot be renewed; in google-auth a DefaultCredentialsError as well.
+    # The token cannot be renewed; in google-auth that is a DefaultCredentialsError as well.
     (Kind.REFUSED_IDENTITY, frozenset({"InvalidOperation"})),
     (Kind.NO_IDENTITY, frozenset({"DefaultCredentialsError"})),
     (
@@ -110,12 +113,12 @@ _WORD = re.compile(r"\w{1,64}")
 
 
 def kind_of(names: Collection[str]) -> Kind:
-    """What sort of failure an exception is that is no answer, by the names of its classes and its causes'."""
+    """Return the kind of an exception that is no answer, by the names of its classes and its causes'."""
     return next((kind for kind, known in _KINDS if not known.isdisjoint(names)), Kind.OTHER)
 
 
 def words_of(body: str) -> tuple[tuple[str, ...], str]:
-    """The codes in the body of an error answer, the most specific first, and its message."""
+    """Return the codes in the body of an error answer, the most specific first, and its message."""
     try:
         error = json.loads(body)["error"]
         entries = [*error.get("details", ()), *error.get("errors", ())]
@@ -127,7 +130,10 @@ def words_of(body: str) -> tuple[tuple[str, ...], str]:
 
 
 def to_error(cloud: str, failure: Failure) -> ProviderError:
-    """Our error for a failed call; its text holds the call and Google's code, never Google's message."""
+    """Return the provider error for a failed call.
+
+    Its text holds the call and Google's code, never Google's message.
+    """
     code = failure.codes[0] if failure.codes else (str(failure.status) if failure.status else "")
     if failure.kind is not Kind.ANSWER:
         return _unanswered(cloud, failure, code)
@@ -176,7 +182,10 @@ def _by_status(cloud: str, failure: Failure, code: str) -> ProviderError:
 
 
 def retry_after_seconds(header: str, date: str) -> float | None:
-    """Seconds that ``Retry-After`` asks for: a number, or a moment seen from the answer's own ``Date``."""
+    """Return the seconds that ``Retry-After`` asks for.
+
+    It is a number, or a moment seen from the answer's own ``Date``.
+    """
     text = header.strip()
     if text.isdecimal():
         return float(text)
@@ -194,7 +203,7 @@ def _throttled(cloud: str, failure: Failure, code: str) -> ProviderError:
 
 def _transient(cloud: str, failure: Failure, code: str) -> ProviderError:
     wait = retry_after_seconds(failure.retry_after, failure.date)
-    if wait is not None:  # a 503 that says when to come back is heeded as a 429 is
+    if wait is not None:  # A 503 that says when to come back is treated as a 429.
         return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
     return TransientError(cloud, failure.subject, code=code)
 
@@ -204,8 +213,8 @@ def _signed_out(cloud: str, failure: Failure, code: str) -> ProviderError:
 
 
 def _forbidden(cloud: str, failure: Failure, code: str) -> ProviderError:
-    held = f"(providers/gcp/{failure.role} holds all of them)"
-    remedy = f"grant {failure.permission} {held}" if failure.permission else ""
+    hint = f"(providers/gcp/{failure.role} holds all of them)"
+    remedy = f"grant {failure.permission} {hint}" if failure.permission else ""
     return PermissionDeniedError(cloud, failure.subject, permission=failure.permission, code=code, remedy=remedy)
 
 

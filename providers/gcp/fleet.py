@@ -1,7 +1,7 @@
-"""What attempts made in a Google Cloud project, and giving it back.
+"""Fleet of a Google Cloud project: the resources of attempts, and their release.
 
-A name may be used again, so that a machine is ended by its number, after its label was looked at. What is known only by
-its name is shown and left alone. Service accounts are not looked for: their names are digests (``sf-...``).
+A name may be used again, so that a machine is ended by its number, after its label was checked. Resources known only by
+their name are shown and left alone. Service accounts are not searched: their names are digests (``sf-...``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from providers.gcp.errors import Kind as FailureKind
 from providers.protocol import Gap
 from providers.session import Session
 
-# A machine with GPUs takes about a minute to go.
+# A machine with GPUs takes about a minute to end.
 PATIENCE_S = 180.0
 _PAUSE_S = 2.0
 _AT_ONCE = 16
@@ -31,20 +31,23 @@ _PATH = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<kind>
 _READ: Mapping[str, Call] = {"instances": calls.INSTANCE, "disks": calls.DISK}
 _END: Mapping[str, Call] = {"instances": calls.END_INSTANCE, "disks": calls.END_DISK}
 _FIELD: Mapping[str, str] = {"instances": "instance", "disks": "disk"}
-# Another operation is at work on it, or its machine is not gone yet.
+# Another operation is running on the resource, or its machine is not gone yet.
 _BUSY = frozenset({"resourceNotReady", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
 _GONE = frozenset({"notFound", "RESOURCE_NOT_FOUND"})
 
-Look = Callable[[], tuple[Iterable[Found], Sequence[str]]]
+ListCall = Callable[[], tuple[Iterable[Found], Sequence[str]]]
 
 
 def make(cloud: str, session: Session) -> Fleet:
-    """The fleet; touches no network. ModuleNotFoundError without the SDK."""
+    """Return the fleet; touches no network. ModuleNotFoundError without the SDK."""
     return GcpFleet(cloud, session)
 
 
 class GcpFleet:
-    """See :class:`providers.fleet.Fleet`. An order that is not carried out within ``patience_s`` counts as taken."""
+    """Find and release resources; see :class:`providers.fleet.Fleet`.
+
+    An order that is not completed within ``patience_s`` counts as accepted.
+    """
 
     def __init__(
         self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
@@ -60,9 +63,12 @@ class GcpFleet:
         return self._cloud
 
     def found(self, regions: Sequence[str]) -> Findings:
-        """Networks and firewall rules have no region: they are found whichever are asked for."""
+        """Return the resources of attempts.
+
+        Networks and firewall rules have no region: they are found whichever regions are asked for.
+        """
         cloud, client = self._cloud, self._client
-        _ = client.identity  # no account, no project: nothing can be asked
+        _ = client.identity  # Raises when there is no account or project to ask.
         with_machines: frozenset[str] = frozenset()
         found: list[Found] = []
         gaps: list[Gap] = []
@@ -77,7 +83,7 @@ class GcpFleet:
             rows, silent = client.everywhere(calls.DISKS, "disks", _LABELLED)
             return made.read_disks(cloud, rows, with_machines), silent
 
-        looks: Mapping[str, Look] = {
+        lists: Mapping[str, ListCall] = {
             "machines": machines,
             "disks": disks,
             "networks": lambda: (made.read_named(cloud, "network", client.listed(calls.NETWORKS)), ()),
@@ -85,9 +91,9 @@ class GcpFleet:
             "firewall rules": lambda: (made.read_named(cloud, "firewall rule", client.listed(calls.FIREWALLS)), ()),
             "placement policies": lambda: self._named("placement policy", calls.POLICIES, "resource_policies"),
         }
-        for subject, look in looks.items():
+        for subject, list_some in lists.items():
             try:
-                some, silent = look()
+                some, silent = list_some()
             except ProviderError as error:
                 gaps.append(Gap(subject, error))
                 continue
@@ -128,7 +134,7 @@ class GcpFleet:
             except ProviderError as error:
                 if error.code in _GONE:
                     return None
-                if error.code not in _BUSY or not self._paused(until):
+                if error.code not in _BUSY or not self._pause(until):
                     return error
             else:
                 return None
@@ -140,7 +146,7 @@ class GcpFleet:
             raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
         number = str(row["id"])
         operation = self._client.single(_END[kind], zone=zone, **{_FIELD[kind]: number})
-        while operation.get("status") != "DONE" and self._paused(until):
+        while operation.get("status") != "DONE" and self._pause(until):
             operation = self._client.single(calls.OPERATION, zone=zone, operation=str(operation["name"]))
         errors = operation.get("error", {}).get("errors", ())
         if errors:
@@ -149,8 +155,8 @@ class GcpFleet:
             failure = Failure(FailureKind.ANSWER, f"{_END[kind].method} for {name} in {zone}", status, codes)
             raise to_error(self._cloud, failure)
 
-    def _paused(self, until: float) -> bool:
-        """Waits a moment; False when there is no more time."""
+    def _pause(self, until: float) -> bool:
+        """Wait a moment; return False when there is no more time."""
         if time.monotonic() >= until:
             return False
         try:

@@ -1,7 +1,7 @@
-"""What Compute Engine says of things that attempts made. Pure.
+"""Parser of Compute Engine's lists of resources that attempts made. Pure.
 
-Machines and disks carry labels. Networks and their parts, firewall rules and placement policies cannot: they are
-known by their name, ``stepfare-<attempt>``, with a suffix for each further network card.
+Machines and disks carry labels. Networks and their parts, firewall rules and placement policies cannot: they are known
+by their name, ``stepfare-<attempt>``, with a suffix for each further network card.
 """
 
 from __future__ import annotations
@@ -17,41 +17,39 @@ from providers.gcp.allowances import last, moment, region_of
 Row = Mapping[str, Any]
 
 _CARD = re.compile(r"-(host|rdma|gpu\d+)$")
-# Ended, or being stopped: what is only stopped shows up again, as TERMINATED.
+# The instance is being ended or stopped; one that is only stopped shows up again, as TERMINATED.
 _GOING = "STOPPING"
 _USUAL = ("RUNNING", "PROVISIONING", "STAGING")
 
 
 def read_machines(cloud: str, rows: Iterable[Row]) -> tuple[tuple[Found, ...], frozenset[str]]:
-    """Labelled instances, and the paths of the disks that are deleted with them."""
+    """Return labelled instances, and the paths of the disks that are deleted with them."""
     found: list[Found] = []
     disks: set[str] = set()
     for row in rows:
-        marked = marks(_labels(row))
-        if marked is None:
+        tags = marks(_labels(row))
+        if tags is None:
             continue
         status = str(row.get("status", ""))
         what = f"instance {last(str(row.get('machineType', '')))}"
         if status not in _USUAL:
             what += f", {status.lower()}"
         going = status == _GOING
-        found.append(
-            _found(cloud, row, marked, what, kind=Kind.MACHINE, rank=marked.rank, billed=not going, going=going)
-        )
+        found.append(_found(cloud, row, tags, what, kind=Kind.MACHINE, rank=tags.rank, billed=not going, going=going))
         disks |= {path_of(str(disk.get("source", ""))) for disk in row.get("disks", ()) if disk.get("autoDelete")}
     return tuple(found), frozenset(disks)
 
 
 def read_disks(cloud: str, rows: Iterable[Row], with_machines: frozenset[str]) -> Iterator[Found]:
-    """Labelled disks that do not go with a machine that is listed."""
+    """Yield labelled disks that do not go with a machine that is listed."""
     for row in rows:
-        marked = marks(_labels(row))
-        if marked is not None and path_of(str(row.get("selfLink", ""))) not in with_machines:
-            yield _found(cloud, row, marked, f"disk of {row.get('sizeGb', '?')} GiB", billed=True)
+        tags = marks(_labels(row))
+        if tags is not None and path_of(str(row.get("selfLink", ""))) not in with_machines:
+            yield _found(cloud, row, tags, f"disk of {row.get('sizeGb', '?')} GiB", billed=True)
 
 
 def read_named(cloud: str, what: str, rows: Iterable[Row]) -> Iterator[Found]:
-    """Things that are called as the module calls them. They cost nothing."""
+    """Yield resources with the names that the module gives. They cost nothing."""
     for row in rows:
         name = str(row.get("name", ""))
         attempt = _CARD.sub("", name.removeprefix(NAME_PREFIX))
@@ -60,15 +58,15 @@ def read_named(cloud: str, what: str, rows: Iterable[Row]) -> Iterator[Found]:
 
 
 def path_of(link: str) -> str:
-    """``projects/...`` of a resource's address: its id in Terraform."""
+    """Return ``projects/...`` of a resource's address: its id in Terraform."""
     _, found, path = link.partition("/projects/")
     return f"projects/{path}" if found else link
 
 
 def attempt_of(row: Row) -> str:
-    """Whose a machine or a disk is; "" without a label."""
-    marked = marks(_labels(row))
-    return marked.attempt if marked is not None else ""
+    """Return the attempt that made a machine or a disk; "" without a label."""
+    tags = marks(_labels(row))
+    return tags.attempt if tags is not None else ""
 
 
 def _labels(row: Row) -> Mapping[str, str]:
@@ -79,7 +77,7 @@ def _labels(row: Row) -> Mapping[str, str]:
 def _found(
     cloud: str,
     row: Row,
-    marked: Marks,
+    tags: Marks,
     what: str,
     *,
     kind: Kind = Kind.OTHER,
@@ -93,8 +91,8 @@ def _found(
         region=region_of(zone) if zone else last(str(row.get("region", ""))),
         zone=zone or None,
         machine_id=path_of(str(row.get("selfLink", ""))),
-        attempt=marked.attempt,
-        state_id=marked.state_id,
+        attempt=tags.attempt,
+        state_id=tags.state_id,
         rank=rank,
         kind=kind,
         what=what,

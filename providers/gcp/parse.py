@@ -1,4 +1,4 @@
-"""Machine types of a region and the price catalogue, made into offers, machines and reasons."""
+"""Builder of offers, machines and dropped rows from a region's machine types and the price catalogue."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ _WITHDRAWN = frozenset({"OBSOLETE", "DELETED"})
 
 @dataclass(frozen=True, slots=True)
 class MachineType:
-    """One machine type as the API describes it; ``local_ssd_gib`` None where it does not say. ``accelerator`` is the
-    price book's name."""
+    """One machine type as the API describes it.
+
+    ``local_ssd_gib`` is None where it does not say. ``accelerator`` is the price book's name.
+    """
 
     name: str
     series: Series
@@ -41,7 +43,7 @@ class MachineType:
 
 @dataclass(frozen=True)
 class Found:
-    """What a region sells. ``doubtful``: markets in which a price exists that could not be used."""
+    """The offers of a region. ``doubtful``: markets in which a price exists that could not be used."""
 
     offers: tuple[Offer, ...]
     machines: tuple[Machine, ...]
@@ -50,7 +52,7 @@ class Found:
 
 
 def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> MachineType | str:
-    """A machine type with accelerators, or why it is left out, in words for ``Dropped``."""
+    """Return a machine type with accelerators, or why it is left out, in words for ``DroppedRow``."""
     try:
         name, vcpus, memory = row["name"], int(row["guestCpus"]), int(row["memoryMb"])
         kinds = [(a["guestAcceleratorType"], int(a["guestAcceleratorCount"])) for a in row["accelerators"]]
@@ -85,10 +87,10 @@ def find_offers(
     book: PriceBook,
     today: date,
 ) -> Found:
-    """Offers of a region: one for each zone that lists the machine type, all at the region's price.
+    """Return offers of a region: one for each zone that lists the machine type, all at the region's price.
 
-    One a zone and not one a region, since a plan must not place a gang in a zone that lacks the type; with stock
-    unknown, zones of one price are equal to the planner and cost it nothing.
+    There is one per zone and not one per region, since a plan must not place a gang in a zone that lacks the type; with
+    stock unknown, zones of one price are equal to the planner and cost it nothing.
     """
     offers: list[Offer] = []
     dropped: dict[Dropped, None] = {}
@@ -128,7 +130,7 @@ def find_offers(
 
 
 def parts(machine_type: MachineType, local_gib: int, table: SkuTable) -> list[tuple[Component, Fraction]]:
-    """What is billed for a machine, and how much of it."""
+    """Return the components billed for a machine, and the amount of each."""
     if machine_type.series.by_slice:
         return [(Component(Part.SLICE, machine_type.guest_accelerator), Fraction(machine_type.count))]
     family = machine_type.series.family
@@ -144,8 +146,10 @@ def parts(machine_type: MachineType, local_gib: int, table: SkuTable) -> list[tu
 
 
 def price(machine_type: MachineType, local_gib: int, market: Market, region: str, table: SkuTable) -> UsdPerHour | str:
-    """The hourly price: the exact sum over its parts, rounded once to the nano-dollar (half to even); or why there is
-    none. One part without a price leaves the machine without one."""
+    """Return the hourly price: the exact sum over its parts, rounded once to the nano-dollar (half to even).
+
+    Returns the reason where there is none. One part without a price leaves the machine without one.
+    """
     if not sold(machine_type.series, machine_type.count, market):
         return "cannot be started on demand: Spot, Flex-start or a reservation only"
     total = Fraction(0)
@@ -158,7 +162,10 @@ def price(machine_type: MachineType, local_gib: int, market: Market, region: str
 
 
 def new_machine(cloud: str, machine_type: MachineType, book: PriceBook, today: date) -> Machine:
-    """A machine that the book does not know yet; its network is unknown, for the API does not state it."""
+    """Return a machine that the book does not know yet.
+
+    Its network is unknown, since the API does not state it.
+    """
     accelerator = book.accelerator(machine_type.accelerator)
     memory = 0 if accelerator is None else accelerator.memory_gib
     return Machine(
@@ -181,15 +188,18 @@ def new_machine(cloud: str, machine_type: MachineType, book: PriceBook, today: d
 
 
 def _local_ssd_gib(machine_type: MachineType, known: Machine | None) -> int:
-    """Bundled Local SSD is billed: as the API says, else as the book does."""
+    """Return the bundled Local SSD, which is billed: as the API says, else as the book does."""
     if machine_type.local_ssd_gib is not None:
         return machine_type.local_ssd_gib
     return (known.local_nvme_gib or 0) if known is not None else 0
 
 
 def left_out_accelerators(zone: str, listed: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[Dropped]:
-    """Accelerators of a zone that no machine type there carries: those attached to N1 machines, which are not priced.
-    Virtual workstations (``-vws``) are another product and are not named."""
+    """Return accelerators of a zone that no machine type there has.
+
+    They are those attached to N1 machines, which are not priced. Virtual workstations (``-vws``) are another product
+    and are not named.
+    """
     carried = {a.get("guestAcceleratorType") for row in rows for a in row.get("accelerators", ())}
     return [
         Dropped(f"{zone}/{name}", "an accelerator that is attached to N1 machines, which are not priced here")

@@ -1,8 +1,8 @@
-"""Google Cloud as a provider: a scope is a region, prices are those of the Cloud Billing catalogue.
+"""Google Cloud adapter: a scope is a region, prices are those of the Cloud Billing catalogue.
 
-Options of the clouds file: ``project`` (else that of the credentials) and ``quota_project``. Endpoints: ``compute``
-and ``billing``; plain ``http://`` is taken for this machine only, and calls there carry no identity. There is no API
-key option: a key is a secret, and Google's own credentials chain has places for those.
+Options of the clouds file: ``project`` (else that of the credentials) and ``quota_project``. Endpoints: ``compute`` and
+``billing``; plain ``http://`` is taken for this machine only, and calls there carry no identity. There is no API key
+option: a key is a secret, and Google's own credentials chain has places for those.
 
 Not covered: N1 machines with attached accelerators (named in ``dropped``), TPUs, Flex-start, calendar mode,
 commitments.
@@ -55,7 +55,7 @@ _LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableE
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The adapter; touches no network. ProviderError when Google's SDK is not installed."""
+    """Return the adapter; touches no network. ProviderError when Google's SDK is not installed."""
     try:
         missing = importlib.util.find_spec("google.cloud.compute_v1") is None
     except ModuleNotFoundError:
@@ -66,8 +66,10 @@ def make(cloud: str, session: Session) -> Provider:
 
 
 class _Once(Generic[T]):
-    """Something that many threads need and one fetches; a failure is remembered as well, so that forty regions do
-    not each wait for a catalogue that cannot be had."""
+    """Fetch a value once for many threads.
+
+    A failure is stored as well, so that forty regions do not each wait for a catalogue that cannot be obtained.
+    """
 
     def __init__(self, fetch: Callable[[], T]) -> None:
         self._fetch = fetch
@@ -89,7 +91,10 @@ class _Once(Generic[T]):
 
 
 class GcpProvider:
-    """See :class:`providers.protocol.Provider`. The SDK is imported by the first call that needs it."""
+    """Fetch prices and limits of Google Cloud; see :class:`providers.protocol.Provider`.
+
+    The SDK is imported by the first call that needs it.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -105,14 +110,18 @@ class GcpProvider:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """Regions of the project, or those that the settings name. CredentialsError without an account: Google
-        publishes no price list that can be read without one."""
+        """Return regions of the project, or those that the settings name.
+
+        CredentialsError without an account: Google publishes no price list that can be read without one.
+        """
         regions = sorted(self._session.settings.regions or self._regions.get())
         return tuple(Scope(self._cloud, region) for region in regions)
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """Offers of a region, one for each zone that lists the machine type, at the region's price: Google prices
-        Spot and on-demand machines by region. Spot prices of the past from advice.capacityHistory."""
+        """Return offers of a region, one for each zone that lists the machine type, at the region's price.
+
+        Google prices Spot and on-demand machines by region. Spot prices of the past come from advice.capacityHistory.
+        """
         region = scope.region
         zones = self._zones(region)
         table = self._table.get()
@@ -136,8 +145,10 @@ class GcpProvider:
         )
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """How likely Spot gangs can be had, each whole in one zone of a region (advice.capacity). Google says nothing
-        of on-demand stock. Raises only when no place could be asked."""
+        """Return how likely Spot gangs can be obtained, each whole in one zone of a region (advice.capacity).
+
+        Google says nothing of on-demand stock. Raises only when no place could be asked.
+        """
         hints: dict[tuple[str, str | None, str], StockHint] = {}
         failed: list[ProviderError] = []
         answered = False
@@ -162,29 +173,32 @@ class GcpProvider:
         return tuple(hints.values())
 
     def allowances(self, regions: Sequence[str]) -> Allowances:
-        """Accelerator quotas of the regions and over all of them, and reservations that are ready."""
+        """Return accelerator quotas of the regions and over all of them, and reservations that are ready."""
         gaps: list[Gap] = []
         quotas = self._quotas(regions, gaps)
-        held: list[Held] = []
+        reservations: list[Held] = []
         try:
             rows, silent = self._client.get().reservations()
-            held = allowances.held(self._cloud, rows, regions)
+            reservations = allowances.held(self._cloud, rows, regions)
             if silent:
                 what = f"{len(silent)} places did not answer, {silent[0]} among them"
-                gaps.append(Gap("reservations", ProviderError(self._cloud, what), "machines held for the account"))
+                gaps.append(Gap("reservations", ProviderError(self._cloud, what), "machines reserved for the account"))
         except ProviderError as error:
-            gaps.append(Gap("reservations", error, "machines held for the account"))
-        return Allowances(tuple(quotas), tuple(held), tuple(gaps))
+            gaps.append(Gap("reservations", error, "machines reserved for the account"))
+        return Allowances(tuple(quotas), tuple(reservations), tuple(gaps))
 
     def notices(self) -> Sequence[Notice]:
-        """Machines that were taken back in the past day, told after the fact; nothing unless option ``project`` says
-        whose. The warning before it is heard inside the machine only."""
+        """Return machines that were preempted in the past day, reported afterwards.
+
+        Empty unless option ``project`` names the project. The warning before a preemption is heard inside the machine
+        only.
+        """
         if not self._session.settings.options.get("project"):
             return ()
         return tuple(signals.notices(self._cloud, self._client.get().preemptions(), self._session.now))
 
     def diagnose(self) -> Diagnosis:
-        """One cheap call for each permission."""
+        """Make one cheap call for each permission."""
         try:
             client = self._client.get()
             identity = client.identity
@@ -193,7 +207,7 @@ class GcpProvider:
         return examine(client, identity, self._session)
 
     def _open(self) -> GcpClient:
-        from providers.gcp.client import GcpClient  # takes over a second: not before it is needed
+        from providers.gcp.client import GcpClient  # The import takes over a second, so it waits until needed.
 
         return GcpClient(self._cloud, self._session)
 
@@ -238,13 +252,13 @@ class GcpProvider:
             try:
                 answer = self._client.get().capacity_history(region, name)
             except (NotForSaleError, RegionOffError):
-                continue  # Google keeps no history of this type there
+                continue  # Google stores no history of this type there.
             except ProviderError as error:
                 gaps = [Gap("spot price history", error, would_add)]
                 if isinstance(error, PermissionDeniedError):
                     self._no_history = error
                 if isinstance(error, _LASTING):
-                    break  # the other machine types would fare no better
+                    break  # The calls for other machine types would fail as well.
             else:
                 points += signals.spot_prices(self._cloud, region, answer, since, self._session.now)
         return points, gaps

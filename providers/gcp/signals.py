@@ -1,4 +1,4 @@
-"""What Google says over time: spot prices of the past year, how likely machines can be had, what was taken back."""
+"""Parser of Google's signals over time: spot prices of the past year, obtainability, preemptions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from providers.protocol import Notice, NoticeKind, StockHint, Wanted
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
 STOCK_SOURCE = "Google Compute Engine advice.capacity"
-# Preemptions older than this are history, not news.
+# Older preemptions are not reported as notices.
 NEWS = timedelta(days=1)
 
 
 def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datetime, now: datetime) -> list[PricePoint]:
-    """Price changes of one machine type in a region, as ``priceHistory`` of advice.capacityHistory tells them: each at
-    the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0 are left
-    out. (``preemptionHistory`` is the share of stops that were preemptions: no rate per hour can be made of it.)"""
+    """Return price changes of one machine type in a region, from ``priceHistory`` of advice.capacityHistory.
+
+    Each is at the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0
+    are left out. (``preemptionHistory`` is the share of stops that were preemptions: no rate per hour can be made of
+    it.)
+    """
     points = []
     for record in answer.get("priceHistory", ()):
         interval, money = record.get("interval", {}), record.get("listPrice", {})
@@ -49,8 +52,10 @@ def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datet
 
 
 def stock_hint(region: str, wanted: Wanted, answer: Mapping[str, Any]) -> StockHint | None:
-    """How likely the whole gang can be had as Spot in one zone of the region, from 0 to 1; ``zone`` is the one that
-    Google picked for it. None where it gives no score."""
+    """Return how likely the whole gang can be obtained as Spot in one zone of the region (0 to 1).
+
+    ``zone`` is the one that Google picked for it. None where it gives no score.
+    """
     recommendation: Mapping[str, Any] = next(iter(answer.get("recommendations", ())), {})
     score = recommendation.get("scores", {}).get("obtainability")
     if not isinstance(score, int | float) or not 0 <= score <= 1:
@@ -61,8 +66,10 @@ def stock_hint(region: str, wanted: Wanted, answer: Mapping[str, Any]) -> StockH
 
 
 def notices(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[Notice]:
-    """Machines that were taken back within a day before ``now``, oldest first. Google tells it after the fact, so
-    ``takes_effect`` is the moment the machine was gone."""
+    """Return machines that were preempted within a day before ``now``, oldest first.
+
+    Google reports it afterwards, so ``takes_effect`` is the moment the machine was gone.
+    """
     found = []
     for row in operations:
         at = moment(row.get("insertTime")) or moment(row.get("startTime"))

@@ -1,8 +1,8 @@
-"""The price catalogue of Compute Engine: from SKUs to hourly rates of the parts that machines are made of.
+"""Price catalogue of Compute Engine: from SKUs to hourly rates of the parts of machines.
 
 A SKU counts when its whole description is one of the forms below: commitments, reservations, sole tenancy, calendar
-mode and flex-start ("DWS") have words of their own and so never match. Rates are exact, in nano-dollars an hour for
-one vCPU, one GiB, one accelerator or one slice.
+mode and flex-start ("DWS") have words of their own and so never match. Rates are exact, in nano-dollars an hour for one
+vCPU, one GiB, one accelerator or one slice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from providers.protocol import Dropped
 
 
 class Part(StrEnum):
-    """What a machine's price is made of; the words of reasons."""
+    """The part of a machine that is priced; its value is the word in reasons."""
 
     VCPU = "vCPU"
     RAM = "RAM"
@@ -33,7 +33,10 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Component:
-    """``of``: the family of vCPUs, memory and its own Local SSD, the accelerator otherwise, "" for any family."""
+    """A priced part of a machine.
+
+    ``of``: the family of vCPUs, memory and its own Local SSD, the accelerator otherwise, "" for any family.
+    """
 
     part: Part
     of: str
@@ -41,8 +44,8 @@ class Component:
 
 Key = tuple[Component, Market, str]
 
-# Google's own machine prices take a month as 730 hours: eight H100, 208 vCPUs, 1,872 GiB and 6,000 GiB of Local SSD
-# at $0.08 a month add up to the published $88.49 of a3-highgpu-8g only so.
+# Google's own machine prices take a month as 730 hours: only then do eight H100, 208 vCPUs, 1,872 GiB and 6,000 GiB of
+# Local SSD at $0.08 a month add up to the published $88.49 of a3-highgpu-8g.
 _HOURS_A_MONTH = 730
 _GIB_IN_GB = Fraction(2**30, 10**9)
 _UNITS: Mapping[Part, Mapping[str, Fraction]] = {
@@ -68,7 +71,7 @@ _PARTS = {"core": Part.VCPU, "ram": Part.RAM, "local ssd": Part.LOCAL_SSD}
 
 
 def component_of(description: str) -> tuple[Component, bool] | None:
-    """What a SKU prices, and whether its name says Spot; None when it is nothing that a machine here is made of."""
+    """Return what a SKU prices, and whether its name says Spot; None when it prices no part of a machine."""
     if found := _INSTANCE.fullmatch(description):
         family = found["family"].lower().replace(" ", "")
         return Component(_PARTS[found["part"].lower()], family), bool(found["spot"])
@@ -82,7 +85,7 @@ def component_of(description: str) -> tuple[Component, bool] | None:
 
 
 class SkuTable:
-    """Rates by component, market and region, filled page by page; what is unusable is kept with its reason."""
+    """Rates by component, market and region, filled page by page; unusable SKUs are stored with the reason."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -93,7 +96,7 @@ class SkuTable:
         self.rows_read = 0
 
     def add(self, skus: Iterable[Mapping[str, Any]]) -> None:
-        """Take one page in; order does not matter. A SKU that does not say what it is for is dropped."""
+        """Add one page; order does not matter. A SKU that does not say what it is for is dropped."""
         for sku in skus:
             self.rows_read += 1
             try:
@@ -115,7 +118,7 @@ class SkuTable:
                 self._enter((component, market, region), rate, sku)
 
     def rate(self, component: Component, market: Market, region: str) -> Fraction | str:
-        """Nano-dollars an hour for one unit, or why there is no such price."""
+        """Return nano-dollars an hour for one unit, or why there is no such price."""
         key = (component, market, region)
         if key in self._faults:
             return self._faults[key]
@@ -123,15 +126,15 @@ class SkuTable:
         return found if found is not None else f"no price for its {component.part} in the region"
 
     def faulty(self, component: Component, market: Market, region: str) -> bool:
-        """Whether the catalogue has the price and it cannot be used."""
+        """Return whether the catalogue has the price and it cannot be used."""
         return (component, market, region) in self._faults
 
     def has_own_local_ssd(self, family: str) -> bool:
-        """Whether a family's Local SSD has SKUs of its own anywhere."""
+        """Return whether a family's Local SSD has SKUs of its own anywhere."""
         return family in self._own_local_ssd
 
     def dropped(self, region: str) -> Sequence[Dropped]:
-        """SKUs of the region, or of no known one, that could not be used."""
+        """Return SKUs of the region, or of no known one, that could not be used."""
         return (*self._dropped.get(region, ()), *self._dropped.get("", ()))
 
     def _enter(self, key: Key, rate: Fraction | str, sku: Mapping[str, Any]) -> None:
@@ -152,7 +155,7 @@ class SkuTable:
 
 
 def _rate(sku: Mapping[str, Any], part: Part, now: datetime) -> Fraction | str:
-    """Nano-dollars an hour for one unit, or what is wrong with the price, to follow "the price"."""
+    """Return nano-dollars an hour for one unit, or what is wrong with the price, to follow "the price"."""
     try:
         expression = _in_force(sku["pricingInfo"], now)["pricingExpression"]
         unit = _UNITS[part].get(expression["usageUnit"])
@@ -173,7 +176,10 @@ def _rate(sku: Mapping[str, Any], part: Part, now: datetime) -> Fraction | str:
 
 
 def _in_force(timeline: Sequence[Mapping[str, Any]], now: datetime) -> Mapping[str, Any]:
-    """The entry in force: as a rule there is one, else the latest that has begun (a price change may be announced)."""
+    """Return the entry in force: usually the only one, else the latest that has begun.
+
+    A price change may be announced ahead.
+    """
     if len(timeline) == 1:
         return timeline[0]
     begun = [(datetime.fromisoformat(entry["effectiveTime"]), i) for i, entry in enumerate(timeline)]

@@ -1,4 +1,4 @@
-"""The HTTP below the SDKs: time limits, and what an exception of theirs says in plain facts."""
+"""HTTP below the SDKs: time limits, and the plain facts of an SDK exception."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _POOL = 16
 _CODE = re.compile(r"\w{1,64}")
 
 
-class Impatient(HTTPAdapter):
-    """Limits the time to connect apart from the time to answer."""
+class ConnectTimeoutAdapter(HTTPAdapter):
+    """Limit the time to connect apart from the time to answer."""
 
     def __init__(self, connect_s: float) -> None:
         super().__init__(pool_connections=_POOL, pool_maxsize=_POOL, max_retries=0)
@@ -33,7 +33,7 @@ class Impatient(HTTPAdapter):
 
 
 def moment_of(text: str) -> datetime | None:
-    """The moment in a Date header; None where it cannot be read."""
+    """Return the moment in a Date header; None where it cannot be read."""
     try:
         at = parsedate_to_datetime(text)
     except (TypeError, ValueError):
@@ -42,7 +42,7 @@ def moment_of(text: str) -> datetime | None:
 
 
 def failure_of(error: Exception, call: Call, subject: str) -> Failure:
-    """An exception of the SDKs as plain facts. Its text is left behind, for it may repeat what was sent."""
+    """Return an exception of the SDKs as plain facts. Its text is dropped, since it may repeat what was sent."""
     answer = getattr(error, "response", None)
     if isinstance(answer, requests.Response):
         codes, message = words_of(answer.text)
@@ -61,13 +61,13 @@ def failure_of(error: Exception, call: Call, subject: str) -> Failure:
     chain = _chain(error)
     names = {kind.__name__ for link in chain for kind in type(link).__mro__}
     kind = Kind.BROKEN_CONNECTION if getattr(error, "retryable", False) else kind_of(names)
-    said = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
-    code = said if isinstance(said, str) and _CODE.fullmatch(said) else type(chain[-1]).__name__
+    word = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
+    code = word if isinstance(word, str) and _CODE.fullmatch(word) else type(chain[-1]).__name__
     return Failure(kind, subject, codes=(code,), permission=call.permission)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An exception and those it was made from, the outermost first."""
+    """Return an exception and those it was made from, the outermost first."""
     chain = [error]
     while len(chain) < 6:
         inner = (getattr(chain[-1], "reason", None), *chain[-1].args)

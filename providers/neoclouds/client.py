@@ -1,4 +1,4 @@
-"""Downloads of public catalogues, and questions to a public market. The one module here that uses a network.
+"""Client for public catalogues and a public market. The one module here that uses a network.
 
 Addresses and query forms are ``gpuhunt``'s, taken from the library, so that they move with it.
 """
@@ -36,7 +36,7 @@ _LARGEST_CATALOGUE = 200_000_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A body, the server's own time (None: not said) and how long the answer took."""
+    """A body, the server's own time (None: not stated) and how long the answer took."""
 
     body: bytes
     server_time: datetime | None
@@ -44,7 +44,10 @@ class Answer:
 
 
 class Client:
-    """One cloud at the services that know it. ``name`` is what ``gpuhunt`` calls the cloud. Thread-safe."""
+    """Fetch one cloud's data from the services that know it; safe for threads.
+
+    ``name`` is what ``gpuhunt`` calls the cloud.
+    """
 
     def __init__(self, cloud: str, name: str, session: Session) -> None:
         self._cloud = cloud
@@ -52,16 +55,19 @@ class Client:
         self._session = session
 
     def version(self) -> tuple[str, Answer]:
-        """The newest catalogue's version, which begins with its date (``20261121-873``)."""
+        """Return the newest catalogue's version, which begins with its date (``20261121-873``)."""
         return self._call(CATALOGUE, self._ask_version)
 
     def catalogue(self, version: str) -> str:
-        """The CSV of that version; UnreadableError when the archive is broken or holds something else."""
+        """Return the CSV of that version; UnreadableError when the archive is broken or holds something else."""
         return self._call(CATALOGUE, lambda: self._ask_catalogue(version))
 
     def hosts(self, accelerators: Sequence[str]) -> tuple[Any, Answer]:
-        """The market's answer (JSON, its fractions as Decimal) to the question for free hosts with these
-        accelerators, in its own names; at most :data:`MOST_HOSTS`. UnreadableError when it is no JSON."""
+        """Return the market's answer to the query for free hosts with these accelerators, in its own names.
+
+        The answer is JSON with its fractions as Decimal, at most :data:`MOST_HOSTS` hosts. UnreadableError when it is
+        no JSON.
+        """
         return self._call(MARKET, lambda: self._ask_hosts(accelerators))
 
     def _call(self, service: str, ask: Callable[[], T]) -> T:
@@ -124,7 +130,7 @@ class Client:
         if isinstance(error, requests.ConnectTimeout):
             return errors.from_break(self._cloud, kind, service, connected=False)
         if isinstance(error, requests.ConnectionError):
-            # A refused connection and an unknown host come as "retries exceeded"; one that broke does not.
+            # A refused connection and an unknown host come as "retries exceeded"; a broken connection does not.
             reached = "MaxRetryError" not in {type(argument).__name__ for argument in error.args}
             return errors.from_break(self._cloud, kind, service, connected=reached)
         if isinstance(error, requests.RequestException):
@@ -141,7 +147,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _seconds(text: str | None, server_time: datetime | None) -> float | None:
-    """``Retry-After`` as seconds from now: it is a number, or a moment by the server's clock."""
+    """Return ``Retry-After`` as seconds from now: it is a number, or a moment by the server's clock."""
     if text is None:
         return None
     if text.strip().isdigit():

@@ -1,4 +1,4 @@
-"""By which name and with which limits each small cloud is found in public catalogues (``clouds.json``)."""
+"""Names and limits under which each small cloud is found in public catalogues (``clouds.json``)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SKYPILOT = "SkyPilot"
 class Catalogued:
     """One cloud in ``gpuhunt``'s catalogues.
 
-    ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all_in`` names
-    the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold there or not;
-    ``live``: asked at the market itself, for hosts with
-    ``accelerators`` (its names of those in our tables). ``skip`` are beginnings of machine names that stand for more
-    than one machine (Google's n1, to which accelerators are attached at will).
+    ``catalogue`` is its name there; ``markets`` are those that the catalogue would list if they were sold;
+    ``list_all_in`` names the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold
+    there or not; ``live``: asked at the market itself, for hosts with ``accelerators`` (its names of those in our
+    tables). ``skip`` are beginnings of machine names that stand for more than one machine (Google's n1, to which
+    accelerators are attached at will).
     """
 
     catalogue: str
@@ -37,7 +37,7 @@ class Catalogued:
 
 @cache
 def catalogued() -> Mapping[str, Catalogued]:
-    """All of them, by the name that the registry has."""
+    """Return all of them, by the name that the registry has."""
     text = resources.files("providers.neoclouds").joinpath("clouds.json").read_text(encoding="utf-8")
     return {
         cloud: Catalogued(
@@ -54,5 +54,5 @@ def catalogued() -> Mapping[str, Catalogued]:
 
 
 def cloud_of(catalogue: str) -> str:
-    """The registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
+    """Return the registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
     return next((cloud for cloud, entry in catalogued().items() if entry.catalogue == catalogue), catalogue)

@@ -1,4 +1,4 @@
-"""The small clouds as providers: those read from a daily catalogue, and the one that is asked at its market."""
+"""Adapters of the small clouds: those read from a daily catalogue, and the one that is asked at its market."""
 
 from __future__ import annotations
 
@@ -29,19 +29,22 @@ from providers.protocol import (
 )
 from providers.session import Session
 
-# A catalogue may be dated tomorrow where our clock is behind; a later date is none of today's prices.
+# A catalogue may be dated tomorrow where this machine's clock is behind; a later date is refused.
 _CLOCKS_DIFFER = timedelta(days=1)
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The provider of one of the clouds in ``clouds.json``; KeyError for another. Endpoints: ``catalogue``, the
-    address above the clouds' folders, and ``market``, the address of the live market's query."""
+    """Return the provider of one of the clouds in ``clouds.json``; KeyError for another.
+
+    Endpoints: ``catalogue``, the address above the clouds' folders, and ``market``, the address of the live market's
+    query.
+    """
     entry = catalogued()[cloud]
     return MarketProvider(cloud, entry, session) if entry.live else CatalogueProvider(cloud, entry, session)
 
 
 class _Public:
-    """What needs no account has in common: one scope, nothing held for anybody, no notices."""
+    """The common part of providers without an account: one scope, no reservations, no notices."""
 
     def __init__(self, cloud: str, entry: Catalogued, session: Session) -> None:
         self._cloud = cloud
@@ -51,19 +54,19 @@ class _Public:
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry."""
+        """Return its name, as in the registry."""
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """One: what is published of the cloud is fetched whole."""
+        """Return one scope: what is published of the cloud is fetched whole."""
         return (Scope(self._cloud, ""),)
 
     def allowances(self, regions: Sequence[str]) -> Allowances:  # noqa: ARG002  the protocol's signature
-        """Nothing: quotas belong to an account."""
+        """Return nothing: quotas belong to an account."""
         return Allowances()
 
     def notices(self) -> Sequence[Notice]:
-        """None: there is no such channel without an account."""
+        """Return nothing: there is no such channel without an account."""
         return ()
 
     def _terms(self, source: str, as_of: date, at: datetime | None) -> Terms:
@@ -79,12 +82,12 @@ class _Public:
         )
 
     def _diagnosis(self, probe: Callable[[], Answer], needed_for: str, source: str) -> Diagnosis:
-        """Whether the public service answers. There is no identity to be found."""
+        """Return whether the public service answers. There is no identity."""
         try:
             answer = probe()
         except ProviderError as error:
             check = CallCheck("", needed_for, error)
-            state = "not reached now" if isinstance(error, NotReachedError) else "not to be had now"
+            state = "not reached now" if isinstance(error, NotReachedError) else "not available now"
             return Diagnosis(None, None, (check,), None, None, (f"{source}: {state}",))
         return Diagnosis(
             identity=None,
@@ -97,10 +100,10 @@ class _Public:
 
 
 class CatalogueProvider(_Public):
-    """A cloud whose prices come from the catalogue that ``gpuhunt`` publishes daily. Stock is not known there."""
+    """A cloud whose prices come from the catalogue that ``gpuhunt`` publishes daily. Its stock is not known."""
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
-        """Offers dated as the catalogue is; that one day is all the history it holds."""
+        """Return offers dated as the catalogue is; that one day is all the history it holds."""
         version, _ = self._client.version()
         day = self._day(version)
         text = self._client.catalogue(version)
@@ -111,17 +114,17 @@ class CatalogueProvider(_Public):
             raise UnreadableError(self._cloud, what) from None
         listed = reading.get("", Reading())
         listed.skip(self._entry.skip)
-        told = history_since is not None and history_since.date() <= day
-        at = datetime.combine(day, time(), UTC) if told else None
+        is_history_wanted = history_since is not None and history_since.date() <= day
+        at = datetime.combine(day, time(), UTC) if is_history_wanted else None
         terms = self._terms(f"gpuhunt catalogue {version}", day, at)
         return harvest_of(listed, self._session.book, terms)
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
-        """Nothing: a catalogue does not know it."""
+        """Return nothing: a catalogue does not know stock."""
         return ()
 
     def diagnose(self) -> Diagnosis:
-        """Whether the catalogue answers."""
+        """Return whether the catalogue answers."""
         source = "list prices from gpuhunt's public catalogue, a day old at most"
         return self._diagnosis(lambda: self._client.version()[1], "prices", source)
 
@@ -139,23 +142,23 @@ class CatalogueProvider(_Public):
 class MarketProvider(_Public):
     """A cloud of many hosts' owners that is asked for its free hosts as they are now, without an account.
 
-    How hosts become offers is told in ``parse/hosts.py``.
+    ``parse/hosts.py`` describes how hosts become offers.
     """
 
     def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
-        """Offers of this moment. Nothing is covered when the market holds more hosts than one answer does."""
+        """Return offers of this moment. Nothing is covered when the market holds more hosts than one answer does."""
         _, reading, whole = self._ask()
         now = self._session.now
         terms = self._terms("Vast.ai free hosts", now.date(), now if history_since is not None else None)
-        harvest = harvest_of(reading, self._session.book, terms)
+        result = harvest_of(reading, self._session.book, terms)
         if whole:
-            return harvest
+            return result
         error = ProviderError(self._cloud, f"there are over {MOST_HOSTS} free hosts, the most that one answer holds")
         gap = Gap("free hosts beyond those", error)
-        return replace(harvest, covered=frozenset(), gaps=(gap,))
+        return replace(result, covered=frozenset(), gaps=(gap,))
 
     def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """How many free hosts there are, at any price."""
+        """Return the number of free hosts, at any price."""
         if not wanted:
             return ()
         groups, _, _ = self._ask()
@@ -175,7 +178,7 @@ class MarketProvider(_Public):
         return tuple(hints[key] for key in sorted(hints))
 
     def diagnose(self) -> Diagnosis:
-        """Whether the market answers."""
+        """Return whether the market answers."""
         probe = self._entry.accelerators[:1]
         return self._diagnosis(lambda: self._client.hosts(probe)[1], "prices and stock", "free hosts of this moment")
 

@@ -1,4 +1,4 @@
-"""The script that is played when none is given: a small cloud of two regions whose spot prices move by day."""
+"""Default script of the sandbox: a small cloud of two regions whose spot prices move by day."""
 
 from __future__ import annotations
 
@@ -54,13 +54,16 @@ _MACHINES: tuple[dict[str, Any], ...] = (
         "local_nvme_gib": 7600,
     },
 )
-# Hundredths of a dollar: on demand, and what spot swings about.
+# Prices in hundredths of a dollar: on demand, and the middle of the spot price.
 _CENTS = {"h100.8x": (4_400, 1_900), "a100.8x": (2_150, 980)}
-_DEARER_PERCENT = {"sandbox-east": 100, "sandbox-north": 106}
+_PRICE_PERCENT = {"sandbox-east": 100, "sandbox-north": 106}
 
 
 def default_script(now: datetime) -> Script:
-    """The same prices at the same moments whenever it is asked: only how far back it reaches depends on ``now``."""
+    """Return the default script, with the same prices at the same moments whenever it is asked.
+
+    Only how far back it reaches depends on ``now``.
+    """
     return Script.model_validate(
         {
             "regions": _REGIONS,
@@ -81,8 +84,8 @@ def _moments(now: datetime) -> Iterator[datetime]:
     return (_EPOCH + number * _STEP for number in range(first, last + 1))
 
 
-def _share(*words: object) -> int:
-    """A whole number from 0 to 999 that looks drawn by lot and is always the same for the same words."""
+def _pseudo_random(*words: object) -> int:
+    """Return a whole number from 0 to 999 that looks random and is always the same for the same words."""
     return zlib.crc32("/".join(map(str, words)).encode()) % 1000
 
 
@@ -96,13 +99,13 @@ def _places() -> Iterator[tuple[str, str, str]]:
 def _prices(now: datetime) -> Iterator[dict[str, Any]]:
     for region in _REGIONS:
         for name, (listed, _) in _CENTS.items():
-            cents = listed * _DEARER_PERCENT[region["name"]]
+            cents = listed * _PRICE_PERCENT[region["name"]]
             steps = [{"at": _EPOCH, "usd": Decimal(cents).scaleb(-4)}]
             yield {"machine": name, "region": region["name"], "steps": steps}
     for region_name, zone, name in _places():
-        middle = _CENTS[name][1] * _DEARER_PERCENT[region_name]  # ten-thousandths
+        middle = _CENTS[name][1] * _PRICE_PERCENT[region_name]  # In ten-thousandths of a dollar.
         steps = [
-            {"at": at, "usd": Decimal(middle * (850 + 300 * _share(zone, name, at) // 1000) // 1000).scaleb(-4)}
+            {"at": at, "usd": Decimal(middle * (850 + 300 * _pseudo_random(zone, name, at) // 1000) // 1000).scaleb(-4)}
             for at in _moments(now)
         ]
         yield {"machine": name, "region": region_name, "zone": zone, "market": "spot", "steps": steps}
@@ -110,5 +113,7 @@ def _prices(now: datetime) -> Iterator[dict[str, Any]]:
 
 def _stock(now: datetime) -> Iterator[dict[str, Any]]:
     for region_name, zone, name in _places():
-        steps = [{"at": at, "machines": max(0, _share("stock", zone, name, at) // 60 - 2)} for at in _moments(now)]
+        steps = [
+            {"at": at, "machines": max(0, _pseudo_random("stock", zone, name, at) // 60 - 2)} for at in _moments(now)
+        ]
         yield {"machine": name, "region": region_name, "zone": zone, "market": "spot", "steps": steps}

@@ -1,4 +1,4 @@
-"""The sandbox's script as a value: what it sells, for how much and how many, from when on. Pure.
+"""Sandbox script as a value: what it sells, at which price and in which number, from when on. Pure.
 
 A series is a list of steps; a step holds from its ``at`` until the next. ``at`` is a moment, or a duration since
 ``start``. Before its first step a series says nothing: no price is not for sale, no stock is unknown stock.
@@ -52,25 +52,25 @@ Kind = Literal[
 
 
 class SandboxRegion(Place):
-    """A made-up region."""
+    """A simulated region."""
 
     zones: tuple[Text, ...] = Field(default=(), examples=[["sandbox-east-a", "sandbox-east-b"]])
 
 
 class PriceStep(Written):
-    """From ``at`` on, so many dollars an hour; without ``usd`` it is not for sale any more."""
+    """The price from ``at`` on, in dollars an hour; without ``usd`` it is not for sale any more."""
 
     at: At
     usd: Money | None = None
 
     @property
     def price(self) -> UsdPerHour | None:
-        """For an hour of one machine."""
+        """Return the price for an hour of one machine."""
         return None if self.usd is None else UsdPerHour(self.usd.nanos)
 
 
 class StockStep(Written):
-    """From ``at`` on, so many machines can be had."""
+    """The number of machines that can be obtained from ``at`` on."""
 
     at: At
     machines: Whole
@@ -84,24 +84,24 @@ class _Sold(Written):
 
     @property
     def key(self) -> tuple[str, str, str, Market]:
-        """What is sold where and how; unique among series."""
+        """Return the region, zone, machine and market; unique among series."""
         return (self.region, self.zone or "", self.machine, self.market)
 
 
 class Prices(_Sold):
-    """What one machine costs somewhere, over time."""
+    """The price of one machine somewhere, over time."""
 
     steps: Some[PriceStep]
 
 
 class Stock(_Sold):
-    """How many machines can be had somewhere, over time."""
+    """The number of machines that can be obtained somewhere, over time."""
 
     steps: Some[StockStep]
 
 
 class ScriptedNotice(Written):
-    """A cloud's word about one machine; it takes effect ``warning`` later (left out: it does not say)."""
+    """A cloud's notice about one machine; it takes effect ``warning`` later (left out: not stated)."""
 
     at: At
     machine_id: Text
@@ -112,7 +112,7 @@ class ScriptedNotice(Written):
 
 
 class ScriptedQuota(Written):
-    """What the account may have at once; a field left out matches anything."""
+    """A limit on what the account may have at once; a field left out matches anything."""
 
     name: Text
     amount: Whole
@@ -125,7 +125,7 @@ class ScriptedQuota(Written):
 
 
 class Failure(Written):
-    """The next ``times`` calls of this kind fail, in ``region`` only where it is given."""
+    """A failure of the next ``times`` calls of this kind, in ``region`` only where it is given."""
 
     call: Call
     kind: Kind
@@ -138,10 +138,10 @@ Step = TypeVar("Step", PriceStep, StockStep)
 
 
 class Script(Written):
-    """The file."""
+    """The sandbox script."""
 
-    start: Moment | None = Field(default=None, description="What durations in `at` count from.")
-    latency_s: Number = Field(default=0.0, description="So long every answer takes.")
+    start: Moment | None = Field(default=None, description="The moment from which durations in `at` count.")
+    latency_s: Number = Field(default=0.0, description="Seconds that every answer takes.")
     regions: Some[SandboxRegion]
     machines: Some[MachineType]
     prices: Some[Prices]
@@ -151,7 +151,7 @@ class Script(Written):
     failures: tuple[Failure, ...] = ()
 
     def moment(self, at: datetime | timedelta) -> datetime:
-        """When a step of this script is."""
+        """Return the moment of a step of this script."""
         if isinstance(at, datetime):
             return at
         if self.start is None:
@@ -159,18 +159,18 @@ class Script(Written):
         return self.start + at
 
     def in_force(self, steps: Sequence[Step], now: datetime) -> Step | None:
-        """The last step that is not after ``now``."""
+        """Return the last step that is not after ``now``."""
         index = bisect_right([self.moment(step.at) for step in steps], now)
         return steps[index - 1] if index else None
 
     def between(self, steps: Sequence[Step], since: datetime, until: datetime) -> Iterator[tuple[datetime, Step]]:
-        """The steps from ``since`` to ``until``, both included, with their moments."""
+        """Yield the steps from ``since`` to ``until``, both included, with their moments."""
         for step in steps:
             if since <= (moment := self.moment(step.at)) <= until:
                 yield moment, step
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         names_once("region", [region.name for region in self.regions], ("regions",), "name")
         names_once("machine", [machine.type for machine in self.machines], ("machines",), "type")
         self._check_all(self.prices, "prices")

@@ -1,4 +1,4 @@
-"""Quotas and held capacity in the words of a limits file. Pure."""
+"""Conversion of quotas and reserved capacity to a limits file. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from router.jobs.quantities import Moment
 
 
 def as_limits(found: Mapping[str, Allowances], book: PriceBook) -> dict[str, Any]:
-    """A limits file: a limit for each quota, a reservation with its dates for each that has machines free.
+    """Build a limits file: a limit for each quota, a reservation with its dates for each that has machines free.
 
-    A reservation that the cloud bills by the hour has the on-demand price of ``book``, one that was paid at once has
-    none, which makes it unknown: the cloud does not tell it. Names are made unique by counting.
+    A reservation that the cloud bills by the hour has the on-demand price of ``book``. One that was paid at once has no
+    price, which makes it unknown: the cloud does not state it. Names are made unique by counting.
     """
     names: set[str] = set()
     quotas = [q for allowances in found.values() for q in allowances.quotas]
-    held = [h for allowances in found.values() for h in allowances.held]
+    reservations = [h for allowances in found.values() for h in allowances.held]
     return {
         "limits": [_limit(quota, names) for quota in sorted(quotas, key=_quota_key)],
-        "reservations": [_reservation(one, names, book) for one in sorted(held, key=_held_key) if one.free],
+        "reservations": [
+            _reservation(one, names, book) for one in sorted(reservations, key=_reservation_key) if one.free
+        ],
     }
 
 
@@ -31,8 +33,8 @@ def _quota_key(quota: Quota) -> tuple[str, ...]:
     return (quota.cloud, quota.region or "", quota.name, quota.market or "")
 
 
-def _held_key(held: Held) -> tuple[str, ...]:
-    return (held.cloud, held.region, held.zone or "", held.name)
+def _reservation_key(reservation: Held) -> tuple[str, ...]:
+    return (reservation.cloud, reservation.region, reservation.zone or "", reservation.name)
 
 
 def _limit(quota: Quota, names: set[str]) -> dict[str, Any]:
@@ -49,23 +51,23 @@ def _limit(quota: Quota, names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def _reservation(held: Held, names: set[str], book: PriceBook) -> dict[str, Any]:
-    billed = None if held.prepaid else book.on_demand(RegionId(held.cloud, held.region), held.zone, held.instance_type)
+def _reservation(one: Held, names: set[str], book: PriceBook) -> dict[str, Any]:
+    price = None if one.prepaid else book.on_demand(RegionId(one.cloud, one.region), one.zone, one.instance_type)
     fields = {
-        "name": _unique(held.name, names),
-        "cloud": held.cloud,
-        "region": held.region,
-        "zone": held.zone,
-        "instance_type": held.instance_type,
-        "machines": held.free,
-        "usd_per_hour": None if billed is None else str(billed),
-        "from": None if held.start is None else _written(held.start),
-        "until": None if held.end is None else _written(held.end),
+        "name": _unique(one.name, names),
+        "cloud": one.cloud,
+        "region": one.region,
+        "zone": one.zone,
+        "instance_type": one.instance_type,
+        "machines": one.free,
+        "usd_per_hour": None if price is None else str(price),
+        "from": None if one.start is None else _format_moment(one.start),
+        "until": None if one.end is None else _format_moment(one.end),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _written(moment: datetime) -> str:
+def _format_moment(moment: datetime) -> str:
     return str(Moment(absolute=moment.astimezone(UTC)))
 
 

@@ -1,4 +1,4 @@
-"""Short questions to several clouds at once: how they are (doctor), what we may have there (quotas)."""
+"""Short queries to several clouds at once: diagnosis (doctor), account limits (quotas) and stock."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 def diagnose(
     names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
 ) -> dict[str, Diagnosis | ProviderError]:
-    """What each adapter says of itself; an error where it could not even be opened."""
+    """Return each adapter's diagnosis; an error where it could not even be opened."""
     return _ask_all(names, clouds, words, now, limit_s, lambda provider: provider.diagnose())
 
 
 def allowances(
     names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
 ) -> dict[str, Allowances | ProviderError]:
-    """Quotas and held capacity, in the regions that the clouds file names or else in all."""
+    """Return quotas and reserved capacity, in the regions that the clouds file names or else in all."""
 
     def ask(provider: Provider) -> Allowances:
         return provider.allowances(clouds.settings(provider.cloud).regions)
@@ -39,7 +39,7 @@ def allowances(
 def stock_hints(
     names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: Wanted
 ) -> dict[str, tuple[StockHint, ...] | ProviderError]:
-    """What each cloud says of its stock for this gang."""
+    """Return what each cloud states about its stock for this gang."""
     return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([wanted])))
 
 

@@ -1,7 +1,7 @@
-"""Price, stock and score over time: append-only Parquet by month in one folder, asked through DuckDB.
+"""Price, stock and score over time: append-only Parquet by month in one folder, queried through DuckDB.
 
-docs/design/008-price-history.md says why it is cut like this. Reading takes no lock and changes nothing; a folder
-that is not there is an empty history. InvalidInputError names a file that cannot be read and what to do.
+docs/design/008-price-history.md gives the reasons for this layout. Reading takes no lock and changes nothing; a folder
+that does not exist is an empty history. InvalidInputError names a file that cannot be read and what to do.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "EVERYTHING", "Appended", "Compacted", "Names", "Selection", "Summary", "append", "compact", "latest", "latest_at",
-    "latest_by_region", "names", "series", "summary",
-]  # fmt: skip
+# The names that this module passes on from others.
+__all__ = ["EVERYTHING", "Appended", "Compacted", "Selection", "append", "compact"]
 
 _COLUMNS = ", ".join(CONTENT)
 _ORDER = 'cloud, region, instance_type, market, zone, "at", source'
@@ -33,8 +31,11 @@ _ORDER = 'cloud, region, instance_type, market, zone, "at", source'
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What there is: rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments
-    of the first and the last point (None without any), parts and their bytes."""
+    """The extent of a history.
+
+    Rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments of the first and the
+    last point (None without any), parts and their bytes.
+    """
 
     rows: int
     months: tuple[str, ...]
@@ -48,7 +49,7 @@ class Summary:
 def series(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
-    """The points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
+    """Return the points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
 
     Columns: at (UTC, microseconds), cloud, region, zone, instance_type, market, usd_nanos_per_hour (Int64, exact),
     available, score, source; unknown is NA. Only months and row groups that can matter are read.
@@ -61,7 +62,10 @@ def series(
 def latest(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
-    """Of each series and source the last point before ``until`` that has a price; columns as :func:`series`."""
+    """Return, of each series and source, the last point before ``until`` that has a price.
+
+    Columns are those of :func:`read_series`.
+    """
     where, values = which.where(since, until)
     series, values_of = ", ".join((*PLACE, "source")), ", ".join(f"{name}: {name}" for name in VALUES)
     sql = f"""
@@ -73,7 +77,7 @@ def latest(
 
 
 def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[RegionId, datetime]:
-    """Of each region the moment of its last point in the selection; regions without points are not in it."""
+    """Return, by region, the moment of its last point in the selection; regions without points are left out."""
     where, values = which.where()
     sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
     rows = ask(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
@@ -81,19 +85,20 @@ def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[Reg
 
 
 def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
-    """Of each cloud the moment of its last point in the selection: ``latest_at(folder).get(cloud)`` is None without.
+    """Return, by cloud, the moment of its last point in the selection; clouds without points are left out.
 
-    A region that failed last time is behind its cloud: to ask each only for what is missing, :func:`latest_by_region`.
+    A region that failed last time is behind its cloud: to fetch only what is missing of each, use
+    :func:`latest_by_region`.
     """
-    found: dict[str, datetime] = {}
+    by_cloud: dict[str, datetime] = {}
     for region, at in latest_by_region(folder, which).items():
-        found[region.cloud] = max(at, found.get(region.cloud, at))
-    return found
+        by_cloud[region.cloud] = max(at, by_cloud.get(region.cloud, at))
+    return by_cloud
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What occurs in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
+    """The names that occur in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
 
     clouds: frozenset[str]
     regions: frozenset[str]
@@ -102,7 +107,7 @@ class Names:
 
 
 def names(folder: Path) -> Names:
-    """Every name there is, for telling a typing mistake from an empty answer."""
+    """Return every name in the history, to tell a typing mistake from an empty answer."""
     sql = "SELECT DISTINCT cloud, region, zone, instance_type FROM stored"
     rows = ask(folder, lambda connection: connection.execute(sql).fetchall()) or []
     regions = {name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")}
@@ -115,7 +120,7 @@ def names(folder: Path) -> Names:
 
 
 def summary(folder: Path) -> Summary:
-    """How much there is, from when to when."""
+    """Return how much the history holds, from when to when."""
     sql = """SELECT count(*), epoch_us(min("at")), epoch_us(max("at")), list(DISTINCT cloud) FROM stored"""
     rows = ask(folder, lambda connection: connection.execute(sql).fetchall())
     count, first, last, clouds = rows[0] if rows else (0, None, None, None)
@@ -136,7 +141,7 @@ def _table(connection: duckdb.DuckDBPyConnection, sql: str, values: list[object]
 
 
 def _frame(table: pa.Table | None) -> pd.DataFrame:
-    """As pandas, whole numbers as such even where some are missing."""
+    """Return the table as a pandas frame, with whole numbers as such even where some are missing."""
     import pandas as pd
     import pyarrow as pa
 

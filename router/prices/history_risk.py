@@ -1,4 +1,4 @@
-"""Interruption rates of spot offers from the price history: where a pool was watched closely and for long enough."""
+"""Interruption rates of spot offers from the price history, where a pool was observed closely and for long enough."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from router.prices.history_sql import IT_COUNTS, PLACE, Selection, ask, moment
 if TYPE_CHECKING:
     import duckdb
 
-# Outages of contested pools last about an hour and a half (docs/design/005-interruption-priors.md): whoever looks less
-# often than this sees neither their beginning nor many of them at all.
+# Outages of contested pools last about an hour and a half (docs/design/005-interruption-priors.md): less frequent
+# observation misses their beginning, and many of them altogether.
 LONGEST_GAP = timedelta(minutes=30)
 LEAST_HOURS = 24.0
 PRIOR_HOURS = 24.0
@@ -31,19 +31,19 @@ _SPOT = Selection(markets=(Market.SPOT,))
 def observed_rates(
     folder: Path, book: PriceBook, now: datetime, window: timedelta, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, float]:
-    """Interruptions per machine-hour of the spot offers whose pool the history watched for at least ``LEAST_HOURS``
-    (time in which a machine could be had) in the ``window`` before ``now``.
+    """Return interruptions per machine-hour of the spot offers whose pool was observed for at least ``LEAST_HOURS``.
 
-    Pool and offer are of the same cloud, region, zone and type; the share of machines that could be had says "yes"
-    above zero. Shrunk towards what the book would assume without (the band, else the prior; never the rate that the
-    offer states, which may have come from here), weighing ``PRIOR_HOURS``. Of several sources the one that watched
-    longest counts, since they may have watched the same hours. InvalidInputError for a file that cannot be read.
+    The hours are those in which a machine could be obtained, in the ``window`` before ``now``. Pool and offer are of
+    the same cloud, region, zone and type; a share of obtainable machines above zero counts as available. The rate is
+    shrunk towards what the book would assume without observations (the band, else the prior; never the rate that the
+    offer states, which may come from here), weighing ``PRIOR_HOURS``. Of several sources the one with the longest
+    observation counts, since they may have observed the same hours. InvalidInputError for a file that cannot be read.
     """
     offers = {offer.key: offer for offer in book.offers if offer.market is Market.SPOT}
     rates = {}
     for key, seen in exposures(folder, now - window, now, longest_gap).items():
         offer = offers.get(key)
-        prior = None if offer is None else _assumed(book, offer)
+        prior = None if offer is None else _rate_without_history(book, offer)
         if prior is not None and seen.hours >= LEAST_HOURS:
             rates[key] = shrunken_rate(seen, prior, PRIOR_HOURS)
     return rates
@@ -52,7 +52,7 @@ def observed_rates(
 def exposures(
     folder: Path, since: datetime, until: datetime, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, Exposure]:
-    """What the history saw of each spot pool between the two moments, by the source that watched it longest."""
+    """Return the exposure of each spot pool between the two moments, by the source that observed it longest."""
     where, values = _SPOT.where(since, until)
     sql = f"""
         SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, epoch_us("at"), available > 0
@@ -76,8 +76,8 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, st
         yield from rows
 
 
-def _assumed(book: PriceBook, offer: Offer) -> float | None:
-    """Interruptions per machine-hour without any history; None for a machine or place that no prior covers."""
+def _rate_without_history(book: PriceBook, offer: Offer) -> float | None:
+    """Return interruptions per machine-hour without any history; None where no prior covers the machine or place."""
     if offer.interruption_band in BAND_UPPER_EDGES:
         return band_rate(offer.interruption_band)
     machine = book.machine(offer.cloud, offer.instance_type)

@@ -1,4 +1,4 @@
-"""Figures of each series over a stretch of time, worked out inside DuckDB: fifty million rows never come to Python."""
+"""Statistics of each series over a period, computed inside DuckDB: fifty million rows never reach Python."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from router.prices.history_sql import IT_COUNTS, Selection, ask, microseconds, m
 if TYPE_CHECKING:
     import duckdb
 
-# A price from before the stretch holds at its beginning if it was said at most this long before.
+# A price from before the period holds at its beginning if it was stated at most this long before.
 LOOK_BACK = timedelta(days=92)
-_ONE = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 _PLACE = "cloud, region, zone, instance_type, market"
 SeriesName = tuple[str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesStats:
-    """One place, machine type and market, and one source of prices ("" where no source says a price).
+    """The statistics of one place, machine type, market and price source ("" where no source states a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
-    point from the beginning. ``changes`` counts prices said that differ from the one before. ``available`` is the
-    mean of what was observed there, by whatever source, ``observations`` times; ``score`` the last one. None: nobody
-    looked.
+    point from the beginning. ``changes`` counts stated prices that differ from the one before. ``available`` is the
+    mean of what was observed there, by whatever source, ``observations`` times; ``score`` is the last one. None: not
+    observed.
     """
 
     cloud: str
@@ -51,13 +51,13 @@ class SeriesStats:
 
     @property
     def name(self) -> SeriesName:
-        """What tells it from all others."""
+        """Return the key that tells the series from all others."""
         return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value, self.source)
 
 
 def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
-    """Every series that has a point with ``since`` <= at <= ``now``, cheapest last price first, then by name."""
-    sql, values = _with(which, since, now)
+    """Return every series that has a point with ``since`` <= at <= ``now``, lowest last price first, then by name."""
+    sql, values = _common_tables(which, since, now)
     sql += f"""
         SELECT {_PLACE}, coalesce(source, ''), last, last_at, least, most, weight, hours, coalesce(changes, 0),
             coalesce(points, 0), available, coalesce(observations, 0), score
@@ -76,12 +76,15 @@ def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -
     def read(connection: duckdb.DuckDBPyConnection) -> list[Any]:
         return connection.execute(sql, values).fetchall()
 
-    return tuple(_stats(*row) for row in ask(folder, read, since - LOOK_BACK, now + _ONE) or ())
+    return tuple(_stats(*row) for row in ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ())
 
 
-def _with(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
-    """``within``: the points that count; ``steps``: prices with how long each held (``length``, microseconds)."""
-    where, values = which.where(since, now + _ONE)
+def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
+    """Return the SQL of two tables, and its parameters.
+
+    ``within``: the points that count; ``steps``: prices with how long each held (``length``, microseconds).
+    """
+    where, values = which.where(since, now + _MICROSECOND)
     earlier, earlier_values = which.where(since - LOOK_BACK, since)
     sql = f"""
         WITH within AS (
@@ -148,7 +151,7 @@ def _stats(
 
 @dataclass(frozen=True, slots=True)
 class Bucketed:
-    """A series in equal stretches of time: the price at the end of each, and the mean of what was observed in it."""
+    """A series in equal intervals: the price at the end of each, and the mean observation in it."""
 
     prices: tuple[UsdPerHour | None, ...]
     available: tuple[float | None, ...]
@@ -157,10 +160,10 @@ class Bucketed:
 def bucketed(
     folder: Path, which: Selection, since: datetime, now: datetime, count: int
 ) -> Mapping[SeriesName, Bucketed]:
-    """Every series of :func:`statistics` in ``count`` stretches. A price holds until the next."""
-    sql, values = _with(which, since, now)
-    begin, width = microseconds(since), max(1, -(-((now - since) // _ONE) // count))
-    # ``now`` itself belongs to the last one.
+    """Return every series of :func:`statistics` in ``count`` intervals. A price holds until the next."""
+    sql, values = _common_tables(which, since, now)
+    begin, width = microseconds(since), max(1, -(-((now - since) // _MICROSECOND) // count))
+    # ``now`` itself belongs to the last bucket.
     bucket = f"least(({{}} - {begin}) // {width}, {count - 1})"
     prices = f"""{sql}
         SELECT {_PLACE}, source, {bucket.format("at_us")} AS bucket, arg_max(nanos, at_us)
@@ -170,27 +173,32 @@ def bucketed(
         FROM within WHERE available IS NOT NULL GROUP BY ALL"""
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, Bucketed]:
-        looked: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
+        shares: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
         for c, r, z, kind, market, bucket, available in connection.execute(stock, values).fetchall():
-            looked.setdefault((c, r, z, kind, market), {})[bucket] = available
-        said: dict[SeriesName, dict[int, int]] = {}
+            shares.setdefault((c, r, z, kind, market), {})[bucket] = available
+        stated: dict[SeriesName, dict[int, int]] = {}
         for c, r, z, kind, market, source, bucket, nanos in connection.execute(prices, values).fetchall():
-            said.setdefault((c, r, z, kind, market, source), {})[bucket] = nanos
-        for c, r, z, kind, market in sorted(looked.keys() - {name[:5] for name in said}):
-            said[c, r, z, kind, market, ""] = {}
+            stated.setdefault((c, r, z, kind, market, source), {})[bucket] = nanos
+        for c, r, z, kind, market in sorted(shares.keys() - {name[:5] for name in stated}):
+            stated[c, r, z, kind, market, ""] = {}
         return {
-            name: Bucketed(_held(buckets, count), tuple(looked.get(name[:5], {}).get(i) for i in range(count)))
-            for name, buckets in said.items()
+            name: Bucketed(
+                _prices_at_bucket_ends(buckets, count), tuple(shares.get(name[:5], {}).get(i) for i in range(count))
+            )
+            for name, buckets in stated.items()
         }
 
-    return ask(folder, read, since - LOOK_BACK, now + _ONE) or {}
+    return ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
 
 
 def price_steps(
     folder: Path, which: Selection, since: datetime, now: datetime
 ) -> Mapping[SeriesName, tuple[tuple[datetime, UsdPerHour], ...]]:
-    """Every price of every series of :func:`statistics`, from when on it held (never before ``since``), in time."""
-    sql, values = _with(which, since, now)
+    """Return every price of every series of :func:`statistics`, with the moment it began to hold, in order of time.
+
+    No moment is before ``since``.
+    """
+    sql, values = _common_tables(which, since, now)
     sql += f"SELECT {_PLACE}, source, at_us, nanos FROM steps ORDER BY {_PLACE}, source, at_us"
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, list[tuple[datetime, UsdPerHour]]]:
@@ -199,14 +207,14 @@ def price_steps(
             steps.setdefault((c, r, z, kind, market, source), []).append((moment(at), UsdPerHour(nanos)))
         return steps
 
-    found = ask(folder, read, since - LOOK_BACK, now + _ONE) or {}
+    found = ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
     return {name: tuple(steps) for name, steps in found.items()}
 
 
-def _held(said: Mapping[int, int], count: int) -> tuple[UsdPerHour | None, ...]:
-    """The price at the end of each bucket: the last one said in it or before it."""
+def _prices_at_bucket_ends(stated: Mapping[int, int], count: int) -> tuple[UsdPerHour | None, ...]:
+    """Return the price at the end of each bucket: the last one stated in it or before it."""
     prices: list[UsdPerHour | None] = []
     for bucket in range(count):
         before = prices[-1] if prices else None
-        prices.append(UsdPerHour(said[bucket]) if bucket in said else before)
+        prices.append(UsdPerHour(stated[bucket]) if bucket in stated else before)
     return tuple(prices)

@@ -1,5 +1,4 @@
-"""Where stepfare keeps what it fetched, price books and price history, the quotes that it gave, imported bills, and the
-ledger's extract."""
+"""Folders of stepfare's data: price books, price history, quotes, imported bills, the ledger's extract."""
 
 from __future__ import annotations
 
@@ -10,42 +9,45 @@ import platformdirs
 
 
 def home() -> Path:
-    """``STEPFARE_HOME`` where it is set, else the user's data folder. It need not exist yet."""
-    given = os.environ.get("STEPFARE_HOME")  # noqa: TID251  this module is the edge
+    """Return ``STEPFARE_HOME`` where it is set, else the user's data folder. It need not exist yet."""
+    given = os.environ.get("STEPFARE_HOME")  # noqa: TID251  this module alone reads these variables
     return Path(given).expanduser() if given else platformdirs.user_data_path("stepfare")
 
 
 def books_folder() -> Path:
-    """Fetched price books and the pointer to the latest."""
+    """Return the folder of fetched price books and the pointer to the latest."""
     return home() / "books"
 
 
 def history_folder() -> Path:
-    """Price history, a folder a month."""
+    """Return the folder of the price history, which has a folder per month."""
     return home() / "history"
 
 
 def clouds_file() -> Path:
-    """The clouds file that is read when none is named: ``STEPFARE_CLOUDS``, else in the user's settings folder."""
+    """Return the clouds file that is read when none is named.
+
+    It is ``STEPFARE_CLOUDS``, else in the user's settings folder.
+    """
     given = os.environ.get("STEPFARE_CLOUDS")  # noqa: TID251
     return Path(given).expanduser() if given else platformdirs.user_config_path("stepfare") / "clouds.yaml"
 
 
 def quotes_folder() -> Path:
-    """Quotes that were given, a file each."""
+    """Return the folder of quotes that were given, a file each."""
     return home() / "quotes"
 
 
 def weather_fit_file() -> Path:
-    """What ``stepfare quotes fit`` learned of recorded weather."""
+    """Return the file of the hazard model that ``stepfare quotes fit`` fitted to recorded spot availability."""
     return home() / "weather-fit.json"
 
 
 def bills_folder() -> Path:
-    """Bills that were imported, and what came with which delivery."""
+    """Return the folder of imported bills and the content of each delivery."""
     return home() / "bills"
 
 
 def extract_folder() -> Path:
-    """The ledger as columns, a folder a state: made from the ledger, and safe to delete."""
+    """Return the folder of the ledger as columns, a folder per state: made from the ledger, and safe to delete."""
     return home() / "extract"

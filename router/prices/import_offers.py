@@ -1,4 +1,4 @@
-"""Offers from a file put into the stored price book."""
+"""Import of offers from a file into the stored price book."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from router.prices.report import DroppedRows, rows_by_reason
 
 @dataclass(frozen=True)
 class Imported:
-    """What an import did: the new latest book, what changed by cloud, what was left out or held back."""
+    """The result of an import: the new latest book, changes by cloud, and rows that were dropped or held back."""
 
     stored: StoredBook
     counts: Mapping[str, CloudCounts]
@@ -31,20 +31,20 @@ class Imported:
 def import_book(
     found: Mapping[str, Harvest], store: BookStore, now: datetime, gates: GateLimits, *, replacing: bool
 ) -> Imported:
-    """Put offers, by cloud, into the latest book. Offers that the file does not name stay as they are;
-    ``replacing`` takes out those of the regions and markets that it covers.
+    """Put offers, by cloud, into the latest book.
 
-    InvalidInputError when it holds no offers that could be used, or some of a made-up cloud, or what the book's own
-    check refuses.
+    Offers that the file does not name stay as they are; ``replacing`` removes those of the regions and markets that it
+    covers. InvalidInputError when it holds no offers that could be used, or some of a simulated cloud, or what the
+    book's own check refuses.
     """
     words = all_words(store)
-    found = {cloud: without_unsold(harvest, words) for cloud, harvest in found.items()}
-    if not any(harvest.offers for harvest in found.values()):
+    found = {cloud: without_unsold(result, words) for cloud, result in found.items()}
+    if not any(result.offers for result in found.values()):
         raise InvalidInputError.single("holds no offers that could be used")
-    made_up = sorted(MADE_UP_CLOUDS & found.keys())
-    if made_up:
+    simulated = sorted(MADE_UP_CLOUDS & found.keys())
+    if simulated:
         raise InvalidInputError.single(
-            f"holds prices of {', '.join(made_up)}, a made-up cloud, which shares no book with real ones",
+            f"holds prices of {', '.join(simulated)}, a simulated cloud, which shares no book with real ones",
             remedy="take those rows out, or name the file itself as --book",
         )
     parts = {cloud: (replace(h, covered=_covered(h) if replacing else frozenset()),) for cloud, h in found.items()}
@@ -53,10 +53,10 @@ def import_book(
         before, _, _ = standing(store)
         merged = merge(before, embedded_book(), parts, now, gates, asked=(), mark_kept=False)
         stored = store.commit(merged.book)
-    rows = [row for harvest in found.values() for row in harvest.dropped]
+    rows = [row for result in found.values() for row in result.dropped]
     return Imported(stored, merged.counts, rows_by_reason(rows), merged.held, merged.passed_over)
 
 
-def _covered(harvest: Harvest) -> frozenset[tuple[str, Market]]:
-    """What the file's form covers; a form that covers nothing by itself: each region and market that it has rows of."""
-    return harvest.covered or frozenset((offer.region, offer.market) for offer in harvest.offers)
+def _covered(result: Harvest) -> frozenset[tuple[str, Market]]:
+    """Return what the file's form covers, else each region and market that it has rows of."""
+    return result.covered or frozenset((offer.region, offer.market) for offer in result.offers)

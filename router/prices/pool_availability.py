@@ -1,4 +1,4 @@
-"""How single spot pools came and went, from the price history: every look at them, in order."""
+"""Availability of single spot pools from the price history: every observation, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _AT_A_TIME = 100_000
 
 
 def watched_pools(folder: Path, since: datetime, until: datetime) -> tuple[Pool, ...]:
-    """Those of spot that were looked at between the two moments, in order. InvalidInputError as :func:`looks`."""
+    """Return the spot pools that were observed between the two moments, in order.
+
+    InvalidInputError as :func:`read_observations`.
+    """
     where, values = Selection(markets=(Market.SPOT,)).where(since, until)
     sql = f"""
         SELECT DISTINCT cloud, region, coalesce(zone, ''), instance_type FROM stored
@@ -35,8 +38,10 @@ def watched_pools(folder: Path, since: datetime, until: datetime) -> tuple[Pool,
 def looks(
     folder: Path, pools: Collection[Pool], since: datetime, until: datetime
 ) -> Mapping[Pool, tuple[tuple[datetime, bool], ...]]:
-    """Of each pool that was looked at between the two moments: when, and whether there were machines. Of several
-    sources the one that looked most often. InvalidInputError for a file that cannot be read."""
+    """Return, of each pool observed between the two moments, each observation and whether there were machines.
+
+    Of several sources the one that observed most often counts. InvalidInputError for a file that cannot be read.
+    """
     if not pools:
         return {}
     which = Selection(

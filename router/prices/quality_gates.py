@@ -1,7 +1,7 @@
-"""What a fetched price must pass before it enters the book: no jump, no vanished region. Pure.
+"""Quality gates that a fetched price must pass before it enters the book: no jump, no vanished region. Pure.
 
-A gate holds back what it doubts, and the older row stays, marked; nothing is guessed. Doubt needs something
-recent to compare with: against a catalogue of last year every price has moved.
+A gate holds back what it doubts, and the older row stays, marked; nothing is guessed. Doubt needs something recent to
+compare with: against a catalogue of last year every price has moved.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from datetime import datetime, timedelta
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market
 
-Place = tuple[str, str, Market]
+RegionMarket = tuple[str, str, Market]
 
 
 @dataclass(frozen=True, slots=True)
 class GateLimits:
-    """``jump`` is the largest factor, up or down, between two prices of an offer; ``recent`` how old the earlier
-    one may be to count; ``accept`` switches both gates off, for once."""
+    """The limits of the gates.
+
+    ``jump`` is the largest factor, up or down, between two prices of an offer; ``recent`` is how old the earlier one
+    may be to count; ``accept`` switches both gates off, for one call.
+    """
 
     jump: float = 3.0
     recent: timedelta = timedelta(days=45)
@@ -29,7 +32,10 @@ class GateLimits:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Something held back. ``key`` None: a whole market of a region; ``gate`` is the same for the same reason."""
+    """An offer or market that a gate held back.
+
+    ``key`` None: a whole market of a region; ``gate`` is the same for the same reason.
+    """
 
     cloud: str
     region: str
@@ -40,7 +46,7 @@ class Held:
 
     @classmethod
     def of(cls, offer: Offer, gate: str, what: str) -> Held:
-        """A single offer."""
+        """Return a rejection of a single offer."""
         return cls(offer.cloud, offer.region, offer.market, offer.key, gate, what)
 
     def __str__(self) -> str:
@@ -53,13 +59,15 @@ class Held:
 
 def hold_back(
     fetched: Mapping[OfferKey, Offer],
-    empty: Set[Place],
+    empty: Set[RegionMarket],
     old: Mapping[OfferKey, Offer],
     now: datetime,
     limits: GateLimits,
 ) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
-    """The fetched offers that pass, and what was held back, sorted. ``empty`` are the markets that were seen whole
-    and sold nothing."""
+    """Return the fetched offers that pass, and what was held back, sorted.
+
+    ``empty`` are the markets that were seen whole and sold nothing.
+    """
     if limits.accept:
         return dict(fetched), ()
     recent = {
@@ -69,8 +77,8 @@ def hold_back(
     }
     jumped = list(_jumps(fetched, recent, limits.jump))
     vanished = list(_vanished(empty, recent.values()))
-    out = {held.key for held in jumped}
-    passed = {key: offer for key, offer in fetched.items() if key not in out}
+    jumped_keys = {held.key for held in jumped}
+    passed = {key: offer for key, offer in fetched.items() if key not in jumped_keys}
     return passed, tuple(sorted((*jumped, *vanished), key=str))
 
 
@@ -85,7 +93,7 @@ def _jumps(fetched: Mapping[OfferKey, Offer], recent: Mapping[OfferKey, Offer], 
             yield Held.of(offer, "price jump", f"{what} {'up' if offer.usd_per_hour > before.usd_per_hour else 'down'}")
 
 
-def _vanished(empty: Set[Place], recent: Iterable[Offer]) -> Iterable[Held]:
+def _vanished(empty: Set[RegionMarket], recent: Iterable[Offer]) -> Iterable[Held]:
     before = Counter((offer.cloud, offer.region, offer.market) for offer in recent)
     for place, count in before.items():
         if place in empty:

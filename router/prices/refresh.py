@@ -1,8 +1,7 @@
-"""A refresh: ask the clouds, merge what they said into the book there was, store the next one, keep the history.
+"""Refresh of the price book: ask the clouds, merge their answers into the older book, store it and the history.
 
-Made-up clouds have a book of their own, so that no plan on real ones meets a price that nobody asks.
-
-Nothing is stored until everything that will come has come, so that stopping midway leaves the old book.
+Simulated clouds have a book of their own, so that no plan on real ones meets a price that no cloud asks. Nothing is
+stored until every answer has come, so that stopping midway leaves the old book.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from router.prices.merge import CloudCounts, Merged, merge, with_words, without_
 from router.prices.quality_gates import GateLimits
 from router.prices.report import BookReport, RefreshReport, is_without_account, report_of
 
-# Interruptions are counted over this much history.
+# The period of history over which interruptions are counted.
 RISK_WINDOW = timedelta(days=60)
 # Clouds refuse signatures and tokens that are five minutes off.
 CLOCK_TOLERANCE = timedelta(minutes=3)
@@ -44,8 +43,11 @@ _USUAL = GateLimits()
 
 @dataclass(frozen=True, slots=True)
 class RefreshOptions:
-    """``clouds`` as for :meth:`LoadedClouds.asked`. ``whole`` refuses a book in which anything is older;
-    ``history_days`` is how far back a first refresh asks for price history (0: none is kept)."""
+    """The options of a refresh.
+
+    ``clouds`` as for :meth:`LoadedClouds.asked`. ``whole`` refuses a book in which anything is older; ``history_days``
+    is how far back a first refresh asks for price history (0: none is stored).
+    """
 
     clouds: tuple[str, ...] = ()
     time_limit_s: float = 300.0
@@ -75,16 +77,16 @@ def refresh(
         outcomes[cloud] = replace(outcome, no_account=outcomes[cloud].error)
     sources = {**sources, **public}
     outcomes = {
-        cloud: replace(outcome, harvests={s: without_unsold(h, words) for s, h in outcome.harvests.items()})
+        cloud: replace(outcome, results={s: without_unsold(h, words) for s, h in outcome.results.items()})
         for cloud, outcome in outcomes.items()
     }
-    harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
+    results = {cloud: tuple(outcome.results.values()) for cloud, outcome in outcomes.items() if outcome.results}
     shelves = _shelves(store, asked)
     with ExitStack() as locks:
         for shelf in shelves:
             locks.enter_context(shelf.store.lock())
-        # Read again: another refresh may have stored one meanwhile.
-        merges = [_merged(shelf, harvests, options, now) for shelf in shelves]
+        # The book is read again, because another refresh may have stored one meanwhile.
+        merges = [_merge_shelf(shelf, results, options, now) for shelf in shelves]
         counts = {cloud: count for merge_ in merges for cloud, count in merge_.merged.counts.items()}
         held = [one for merge_ in merges for one in merge_.merged.held]
         reports = tuple(
@@ -104,16 +106,16 @@ def refresh(
             return report
         books, added = [], 0
         for merge_, before in zip(merges, untouched, strict=True):
-            if not any(part.offers for parts in merge_.harvests.values() for part in parts):
+            if not any(part.offers for parts in merge_.results.values() for part in parts):
                 books.append(before)
                 continue
             book = merge_.merged.book
             if options.history_days:
                 try:
-                    added += _keep_history(history_folder, merge_.harvests, merge_.before, book, now)
+                    added += _append_history(history_folder, merge_.results, merge_.before, book, now)
                     book = _with_observed_risk(book, history_folder, now)
-                except (InvalidInputError, OSError, ValueError) as error:  # tonight's prices count without it too
-                    warnings += (f"the price history could not be kept: {error}",)
+                except (InvalidInputError, OSError, ValueError) as error:  # The new prices count without it too.
+                    warnings += (f"the price history could not be stored: {error}",)
             stored = merge_.shelf.store.commit(book)
             books.append(replace(before, stored=stored, offers=stored.offers))
     return replace(report, books=tuple(books), history_added=added, warnings=warnings)
@@ -121,7 +123,7 @@ def refresh(
 
 @dataclass(frozen=True)
 class _Shelf:
-    """Where the books of some clouds are kept: those of real ones, or those of made-up ones."""
+    """The store of one group of clouds' books: real clouds, or simulated ones."""
 
     name: str
     store: BookStore
@@ -136,33 +138,38 @@ class _Shelf:
 
 @dataclass(frozen=True)
 class _Merge:
-    """What became of the harvests of one shelf; nothing is stored yet."""
+    """The merged fetch results of one shelf; nothing is stored yet."""
 
     shelf: _Shelf
     before: PriceBook
-    harvests: Mapping[str, Sequence[Harvest]]
+    results: Mapping[str, Sequence[Harvest]]
     merged: Merged
     warnings: tuple[str, ...]
 
 
 def _shelves(store: BookStore, asked: Iterable[str]) -> list[_Shelf]:
-    made_up = MADE_UP_CLOUDS & frozenset(asked)
-    real = frozenset(asked) - made_up
-    shelves = [_Shelf(LATEST, store, real)] if real or not made_up else []
-    return [*shelves, _Shelf(SANDBOX, store.sandbox, made_up)] if made_up else shelves
+    simulated = MADE_UP_CLOUDS & frozenset(asked)
+    real = frozenset(asked) - simulated
+    shelves = [_Shelf(LATEST, store, real)] if real or not simulated else []
+    return [*shelves, _Shelf(SANDBOX, store.sandbox, simulated)] if simulated else shelves
 
 
-def _merged(shelf: _Shelf, harvests: Mapping[str, Sequence[Harvest]], options: RefreshOptions, now: datetime) -> _Merge:
+def _merge_shelf(
+    shelf: _Shelf, results: Mapping[str, Sequence[Harvest]], options: RefreshOptions, now: datetime
+) -> _Merge:
     before, _, warnings = shelf.standing()
-    own = {cloud: parts for cloud, parts in harvests.items() if shelf.takes(cloud)}
+    own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
     return _Merge(
         shelf, before, own, merge(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
     )
 
 
 def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """The book of real clouds to build on (the latest that can be read, else the embedded one), the tables of this
-    version of the program with what earlier refreshes added to them, and what had to be passed over."""
+    """Return the book of real clouds to build on, the tables, and warnings about damaged books.
+
+    The book is the latest that can be read, else the embedded one. The tables are those of this version of the program
+    with what earlier refreshes added to them.
+    """
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
@@ -172,7 +179,10 @@ def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
 
 
 def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """As :func:`standing`, of the made-up cloud: ``store`` is its own, and the book begins without an offer."""
+    """Return as :func:`load_base_book` for the simulated cloud.
+
+    ``store`` is its own, and the first book has no offer.
+    """
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
@@ -181,7 +191,7 @@ def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str,
 
 
 def all_words(store: BookStore) -> PriceBook:
-    """The tables of this version of the program with what earlier refreshes of any cloud added to them."""
+    """Return the tables of this version of the program with what earlier refreshes of any cloud added to them."""
     _, words, _ = standing(store)
     sandbox, _ = store.sandbox.newest_sound()
     return words if sandbox is None else with_words(words, None, sandbox)
@@ -195,7 +205,7 @@ def _open(
     history_folder: Path,
     now: datetime,
 ) -> tuple[dict[str, Source], dict[str, CloudOutcome]]:
-    """What can be asked, and the outcome of what cannot even be opened."""
+    """Return the sources that can be asked, and the outcome of clouds that cannot even be opened."""
     since = _history_since(history_folder, now, options.history_days)
     sources: dict[str, Source] = {}
     unopened: dict[str, CloudOutcome] = {}
@@ -213,7 +223,7 @@ def _open(
 def _public_sources(
     outcomes: Mapping[str, CloudOutcome], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
 ) -> dict[str, Source]:
-    """Of clouds that say nothing without an account, and there is none: who knows their public prices."""
+    """Return sources of public prices for clouds that say nothing without an account, when there is none."""
     sources: dict[str, Source] = {}
     for cloud, outcome in outcomes.items():
         if outcome.error is None or not is_without_account(outcome.error):
@@ -226,7 +236,10 @@ def _public_sources(
 
 
 def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope], datetime | None]:
-    """From when on to ask: where a region's history ends, at most ``days`` back where it has none."""
+    """Return, by scope, the moment to ask from: the end of a region's history.
+
+    It is at most ``days`` back where the region has no history.
+    """
     if not days:
         return lambda _: None
     last = history.latest_by_region(folder, history.Selection(markets=(Market.SPOT,)))
@@ -249,26 +262,26 @@ def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]
             yield f"this machine's clock is {minutes} min {side} that of {cloud}; tokens and signatures may be refused"
 
 
-def _keep_history(
-    folder: Path, harvests: Mapping[str, Sequence[Harvest]], before: PriceBook, book: PriceBook, now: datetime
+def _append_history(
+    folder: Path, results: Mapping[str, Sequence[Harvest]], before: PriceBook, book: PriceBook, now: datetime
 ) -> int:
-    """The sources' own history, and a point for each offer that is new or has another price."""
-    points = [point for parts in harvests.values() for part in parts for point in part.points]
+    """Append the sources' own history, and a point for each offer that is new or has another price."""
+    points = [point for parts in results.values() for part in parts for point in part.points]
     priced = (p for p in points if p.usd_per_hour is not None)
-    told = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
+    priced_keys = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
     old = {offer.key: offer for offer in before.offers}
     points += [
         PricePoint(now, o.cloud, o.region, o.zone, o.instance_type, o.market, o.usd_per_hour, None, None, o.source)
-        for o in _moved(book.offers, old, harvests)
-        if o.key not in told
+        for o in _changed_offers(book.offers, old, results)
+        if o.key not in priced_keys
     ]
     return history.append(folder, combined(points)).written
 
 
-def _moved(
-    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], harvests: Mapping[str, Sequence[Harvest]]
+def _changed_offers(
+    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], results: Mapping[str, Sequence[Harvest]]
 ) -> Iterable[Offer]:
-    fetched = {o.key for parts in harvests.values() for part in parts for o in part.offers}
+    fetched = {o.key for parts in results.values() for part in parts for o in part.offers}
     for offer in offers:
         before = old.get(offer.key)
         if offer.key in fetched and (before is None or before.usd_per_hour != offer.usd_per_hour):
@@ -276,7 +289,7 @@ def _moved(
 
 
 def _with_observed_risk(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
-    """Interruption rates as our own history shows them, where it shows enough."""
+    """Return the book with interruption rates from the stored history, where it shows enough."""
     rates = observed_rates(history_folder, book, now, RISK_WINDOW)
     if not rates:
         return book

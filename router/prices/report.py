@@ -1,4 +1,4 @@
-"""What a refresh did, as values: by cloud what came, what failed, what was left out and held back. Pure."""
+"""Report of a refresh, as values: by cloud what came, what failed, what was dropped and held back. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from router.prices.quality_gates import Held
 
 
 class Status(StrEnum):
-    """How a cloud's refresh ended."""
+    """The way in which a cloud's refresh ended."""
 
     FRESH = "fresh"
     PARTIAL = "partial"
@@ -36,7 +36,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Something that could not be had: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
+    """Something that could not be obtained: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
 
     where: str
     what: str
@@ -46,7 +46,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class DroppedRows:
-    """Rows left out for one reason: how many, and the first by name."""
+    """Rows dropped for one reason: how many, and the first by name."""
 
     why: str
     count: int
@@ -55,7 +55,10 @@ class DroppedRows:
 
 @dataclass(frozen=True)
 class CloudReport:
-    """What a refresh did for one cloud. ``failures`` are to be mended; ``hints`` say what an account would add."""
+    """The result of a refresh for one cloud.
+
+    ``failures`` need to be fixed; ``hints`` say what an account would add.
+    """
 
     cloud: str
     status: Status
@@ -74,8 +77,11 @@ class CloudReport:
 
 @dataclass(frozen=True, slots=True)
 class BookReport:
-    """What became of one book: ``name`` is that of ``--book``, ``before`` the digest of the one built upon, ``offers``
-    how many it has now. ``stored`` None: nothing was fetched, and the older book stays."""
+    """The result of a refresh for one book.
+
+    ``name`` is that of ``--book``, ``before`` the digest of the one built upon, ``offers`` how many it has now.
+    ``stored`` None: nothing was fetched, and the older book stays.
+    """
 
     name: str
     stored: StoredBook | None
@@ -85,7 +91,7 @@ class BookReport:
 
 @dataclass(frozen=True)
 class RefreshReport:
-    """What a refresh did; ``books``: that of real clouds, that of made-up ones, or both."""
+    """The result of a refresh; ``books``: that of real clouds, that of simulated ones, or both."""
 
     now: datetime
     books: tuple[BookReport, ...]
@@ -95,26 +101,26 @@ class RefreshReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for came, and nothing was held back."""
+        """Return whether everything that was asked for came, and nothing was held back."""
         return all(not cloud.failures and not cloud.held for cloud in self.clouds)
 
     @property
     def only_credentials(self) -> bool:
-        """Whether nothing was had, for want of credentials or permissions alone."""
+        """Return whether nothing was obtained, for want of credentials or permissions alone."""
         failures = [failure.error for cloud in self.clouds for failure in cloud.failures]
         refused = all(isinstance(error, CredentialsError | PermissionDeniedError) for error in failures)
         return not any(book.stored for book in self.books) and bool(failures) and refused
 
     def stored_for(self, cloud: str) -> bool:
-        """Whether the book that would hold the offers of ``cloud`` was stored."""
-        made_up = cloud in MADE_UP_CLOUDS
-        return any(book.stored is not None and (book.name == SANDBOX) == made_up for book in self.books)
+        """Return whether the book that would hold the offers of ``cloud`` was stored."""
+        simulated = cloud in MADE_UP_CLOUDS
+        return any(book.stored is not None and (book.name == SANDBOX) == simulated for book in self.books)
 
 
 def report_of(
     outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[Held, ...], caller: Caller | None
 ) -> CloudReport:
-    """The report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
+    """Build the report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
 
     ``counts`` and ``held`` are the merge's, empty where nothing was merged.
     """
@@ -123,23 +129,23 @@ def report_of(
         failures.append(Failure(outcome.cloud, "", outcome.error))
     if outcome.no_account is not None:
         failures.append(Failure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices"))
-    parts = outcome.harvests.items()
+    parts = outcome.results.items()
     failures += [Failure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
-    # An account that nobody spoke of is not missed; one that was named is.
+    # A missing account is a failure only where its cloud was named; otherwise it is a hint.
     hints = [f for f in failures if _is_chosen(f.error) or (not must and is_without_account(f.error))]
     failures = [f for f in failures if f not in hints]
-    rows = [dropped for part in outcome.harvests.values() for dropped in part.dropped]
-    total = len(outcome.harvests) + len(outcome.errors)
-    if not outcome.harvests:
+    rows = [dropped for part in outcome.results.values() for dropped in part.dropped]
+    total = len(outcome.results) + len(outcome.errors)
+    if not outcome.results:
         status = Status.FAILED if failures else Status.SKIPPED
     else:
         status = Status.PARTIAL if failures or held else Status.FRESH
     return CloudReport(
         cloud=outcome.cloud,
         status=status,
-        scopes_done=len(outcome.harvests),
+        scopes_done=len(outcome.results),
         scopes_total=total,
-        rows_read=sum(part.rows_read for part in outcome.harvests.values()),
+        rows_read=sum(part.rows_read for part in outcome.results.values()),
         counts=counts,
         failures=tuple(failures),
         hints=tuple(hints),
@@ -152,7 +158,7 @@ def report_of(
 
 
 def is_without_account(error: ProviderError) -> bool:
-    """Whether nothing is wrong but that there is no account, or no SDK to use it with."""
+    """Return whether the only reason is a missing account, or a missing SDK to use it with."""
     return _is_chosen(error) or isinstance(error, SdkMissingError) or getattr(error, "none_found", False)
 
 
@@ -161,6 +167,7 @@ def _is_chosen(error: ProviderError) -> bool:
 
 
 def rows_by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
+    """Group the dropped rows by reason, the most frequent first."""
     rows = sorted(rows)
     counts = Counter(row.why for row in rows)
     first: dict[str, str] = {}

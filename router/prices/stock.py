@@ -1,4 +1,4 @@
-"""What clouds let one know of their stock for a gang, asked now and kept in the price history."""
+"""Stock of clouds for a gang: hints sorted, and stored as points of the price history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from providers.protocol import StockHint, Wanted
 
 
 def clouds_that_sell(book: PriceBook, instance_type: str) -> tuple[str, ...]:
-    """The clouds with a machine of that name, sorted. InvalidInputError when the book knows none."""
+    """Return the clouds with a machine of that name, sorted. InvalidInputError when the book knows none."""
     clouds = sorted({m.cloud for m in book.machines if m.instance_type == instance_type})
     if not clouds:
         from pricing.book_check import did_you_mean
@@ -24,7 +24,7 @@ def clouds_that_sell(book: PriceBook, instance_type: str) -> tuple[str, ...]:
 
 
 def best_first(hints: Iterable[tuple[str, StockHint]]) -> tuple[tuple[str, StockHint], ...]:
-    """By score, then by machines, unknown last; ties by place."""
+    """Sort hints by score, then by machines, unknown last; ties by place."""
 
     def rank(named: tuple[str, StockHint]) -> tuple[float, int, str, str, str]:
         cloud, hint = named
@@ -34,7 +34,7 @@ def best_first(hints: Iterable[tuple[str, StockHint]]) -> tuple[tuple[str, Stock
 
 
 def points_of(hints: Sequence[tuple[str, StockHint]], wanted: Wanted, now: datetime) -> tuple[PricePoint, ...]:
-    """What was learnt, as history: the cloud's score, and the share of the machines asked for that it counts."""
+    """Return the hints as history points: the cloud's score, and the share of the requested machines that it counts."""
     return tuple(
         PricePoint(
             at=now,

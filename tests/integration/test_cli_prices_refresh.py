@@ -235,7 +235,7 @@ def test_offers_of_the_made_up_cloud_are_not_imported(home: Path) -> None:
     alone = latest(home, sandbox=True)
     assert alone is not None
     found = {"sandbox": Harvest(offers=alone.offers), "aws": Harvest(offers=embedded_book().offers[:3])}
-    with pytest.raises(InvalidInputError, match="prices of sandbox, a made-up cloud"):
+    with pytest.raises(InvalidInputError, match="prices of sandbox, a simulated cloud"):
         import_book(found, BookStore(home / "books"), alone.as_of, GateLimits(), replacing=False)
     assert latest(home) is None
 

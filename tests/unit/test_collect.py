@@ -57,8 +57,8 @@ def run(*providers: Provider, limit_s: float = 20.0) -> tuple[dict[str, CloudOut
 
 def test_each_scope_is_fetched_once() -> None:
     outcomes, seen = run(Scripted("a", dict.fromkeys("xyz")), Scripted("b", {"": None}))
-    assert [str(scope) for scope in outcomes["a"].harvests] == ["a/x", "a/y", "a/z"]
-    assert [str(scope) for scope in outcomes["b"].harvests] == ["b"]
+    assert [str(scope) for scope in outcomes["a"].results] == ["a/x", "a/y", "a/z"]
+    assert [str(scope) for scope in outcomes["b"].results] == ["b"]
     assert [p.done for p in seen if p.cloud == "a"] == [0, 1, 2, 3]
     assert {p.total for p in seen if p.cloud == "a"} == {3}
 
@@ -67,7 +67,7 @@ def test_a_failing_scope_costs_that_scope_only() -> None:
     error = TransientError("a", "503")
     outcomes, _ = run(Scripted("a", {"x": None, "y": error}), Scripted("b", {"": None}))
     assert outcomes["a"].errors == {Scope("a", "y"): error}
-    assert list(outcomes["a"].harvests) == [Scope("a", "x")]
+    assert list(outcomes["a"].results) == [Scope("a", "x")]
     assert outcomes["b"].errors == {}
 
 
@@ -75,7 +75,7 @@ def test_a_cloud_that_cannot_say_what_it_has() -> None:
     error = CredentialsError("a", "none", none_found=True)
     outcomes, _ = run(Scripted("a", {}, error), Scripted("b", {"": None}))
     assert outcomes["a"].error is error
-    assert outcomes["b"].harvests
+    assert outcomes["b"].results
 
 
 def test_a_broken_adapter_is_an_error_that_does_not_repeat_what_the_cloud_said() -> None:
@@ -93,7 +93,7 @@ def test_what_takes_too_long_is_unfinished_and_not_waited_for() -> None:
     assert time.monotonic() - begin < 10
     stuck.set()
     assert isinstance(outcomes["a"].errors[Scope("a", "y")], TransientError)
-    assert list(outcomes["a"].harvests) == [Scope("a", "x")]
+    assert list(outcomes["a"].results) == [Scope("a", "x")]
 
 
 def test_ctrl_c_cancels_every_call() -> None:

@@ -40,7 +40,7 @@ def test_every_example_is_accepted_and_does_not_change() -> None:
         ({"region": "us east"}, "region 'us east'"),
         ({"nodes": ()}, "without nodes"),
         ({"tags": {"Team": "a"}}, "tag 'Team'"),
-        ({"tags": {"team": "Research & Co"}}, "see taggable"),
+        ({"tags": {"team": "Research & Co"}}, "at most 63 characters"),
         ({"tags": {f"t{n}": "" for n in range(41)}}, "41 tags"),
         ({"image": "a b"}, "image"),
         ({"fabric": "EFA!"}, "fabric"),

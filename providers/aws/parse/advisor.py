@@ -1,6 +1,6 @@
-"""The public Spot Advisor file: how often spot machines are interrupted, and what they save. Pure.
+"""Parser of the public Spot Advisor file: interruption frequency and savings of spot machines. Pure.
 
-Its form (it is not documented, but read by many): ``ranges`` [{"index", "label"}], ``spot_advisor`` region ->
+The form of the file (not documented, but read by many): ``ranges`` [{"index", "label"}], ``spot_advisor`` region ->
 "Linux" -> instance type -> {"r": index into the ranges, "s": per cent below on-demand}.
 """
 
@@ -21,7 +21,7 @@ UNREADABLE_SAVING = "a saving that is not between 0 and 99 per cent"
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Of one region, by instance type; only what could be read."""
+    """The advice for one region, by instance type; only what could be read."""
 
     bands: Mapping[str, str]
     savings: Mapping[str, int]
@@ -29,7 +29,7 @@ class Advice:
 
 
 def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> Advice:
-    """What is said of the ``wanted`` types in ``region``: nothing where the file does not cover it.
+    """Return the advice for the ``wanted`` types in ``region``; empty where the file does not cover it.
 
     UnreadableError when the file is not of the form above.
     """

@@ -1,6 +1,6 @@
-"""What EC2 and the tagging API say of things that attempts made. Pure.
+"""Parser of EC2's and the tagging API's lists of resources that attempts made. Pure.
 
-What goes with a machine (its root volume, its interfaces) is left out where the machine itself is listed.
+Resources that go with a machine (its root volume, its interfaces) are left out where the machine itself is listed.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from providers.fleet import Found, Kind, marks
 
 Row = Mapping[str, Any]
 
-# What EC2 itself was asked for: it knows better, and sooner, what is still there.
+# Kinds that EC2 itself was asked for, because it knows sooner what still exists.
 ASKED_OF_EC2 = frozenset(
     {"instance", "natgateway", "elastic-ip", "volume", "network-interface", "spot-instances-request"}
 )
 _GONE = frozenset({"terminated", "deleted"})
 _GOING = frozenset({"shutting-down", "deleting"})
-# Requests in these states may still bring a machine, or bring it again.
+# Requests in these states may still start a machine, or start it again.
 WAITING = ("open", "active")
 
 
 def read_machines(
     cloud: str, region: str, reservations: Iterable[Row], zones: Mapping[str, str]
 ) -> tuple[tuple[Found, ...], frozenset[str]]:
-    """Instances of DescribeInstances that are not terminated, and the ids of what goes with them. ``zones``: name to
-    id, for answers that only have the name; where neither helps the zone is None."""
+    """Return instances of DescribeInstances that are not terminated, and the ids of what goes with them.
+
+    ``zones``: name to id, for answers that only have the name; where neither helps the zone is None.
+    """
     found: list[Found] = []
     with_them: set[str] = set()
     for row in (row for reservation in reservations for row in reservation.get("Instances", ())):
@@ -40,12 +42,12 @@ def read_machines(
         one = _found(cloud, region, row, "InstanceId", what, state, "LaunchTime", kind=Kind.MACHINE, zone=zone)
         if one is not None:
             found.append(one)
-            with_them.update(_with(row))
+            with_them.update(_attached_ids(row))
     return tuple(found), frozenset(with_them)
 
 
-def _with(instance: Row) -> Iterator[str]:
-    """Volumes and interfaces that are deleted with the instance, and the spot request that it fulfils."""
+def _attached_ids(instance: Row) -> Iterator[str]:
+    """Yield volumes and interfaces that are deleted with the instance, and the spot request that it fulfils."""
     for disk in instance.get("BlockDeviceMappings", ()):
         if disk.get("Ebs", {}).get("DeleteOnTermination"):
             yield disk["Ebs"].get("VolumeId", "")
@@ -56,7 +58,7 @@ def _with(instance: Row) -> Iterator[str]:
 
 
 def read_requests(cloud: str, region: str, rows: Iterable[Row], with_machines: frozenset[str]) -> Iterator[Found]:
-    """Spot requests that wait for a machine, or whose machine is not listed."""
+    """Yield spot requests that wait for a machine, or whose machine is not listed."""
     for row in rows:
         state = str(row.get("State", ""))
         if state in WAITING and row.get("SpotInstanceRequestId") not in with_machines:
@@ -66,7 +68,7 @@ def read_requests(cloud: str, region: str, rows: Iterable[Row], with_machines: f
 
 
 def read_gateways(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Found]:
-    """NAT gateways that are not deleted; one that failed costs nothing."""
+    """Yield NAT gateways that are not deleted; one that failed costs nothing."""
     for row in rows:
         state = str(row.get("State", ""))
         if state not in _GONE:
@@ -77,7 +79,7 @@ def read_gateways(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Foun
 
 
 def read_addresses(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Found]:
-    """Elastic IPs: billed whether something uses them or not."""
+    """Yield elastic IPs; they are billed whether something uses them or not."""
     for row in rows:
         one = _found(cloud, region, row, "AllocationId", "elastic ip", "", "", billed=True)
         if one is not None:
@@ -85,7 +87,7 @@ def read_addresses(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Fou
 
 
 def read_volumes(cloud: str, region: str, rows: Iterable[Row], with_machines: frozenset[str]) -> Iterator[Found]:
-    """Volumes that do not go with a machine that is listed."""
+    """Yield volumes that do not go with a machine that is listed."""
     for row in rows:
         if row.get("VolumeId") not in with_machines:
             what = f"volume of {row.get('Size', '?')} GiB"
@@ -95,7 +97,7 @@ def read_volumes(cloud: str, region: str, rows: Iterable[Row], with_machines: fr
 
 
 def read_interfaces(cloud: str, region: str, rows: Iterable[Row], with_machines: frozenset[str]) -> Iterator[Found]:
-    """Network interfaces that do not go with a machine that is listed."""
+    """Yield network interfaces that do not go with a machine that is listed."""
     for row in rows:
         if row.get("NetworkInterfaceId") not in with_machines:
             one = _found(cloud, region, row, "NetworkInterfaceId", "network interface", "", "")
@@ -104,7 +106,10 @@ def read_interfaces(cloud: str, region: str, rows: Iterable[Row], with_machines:
 
 
 def read_tagged(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Found]:
-    """Of GetResources, what EC2 was not asked for. An id of EC2's is the last part of its ARN; others keep the ARN."""
+    """Yield resources of GetResources that EC2 was not asked for.
+
+    An id of EC2's is the last part of its ARN; others keep the ARN.
+    """
     for row in rows:
         arn = str(row.get("ResourceARN", ""))
         service, kind, name = _parts(arn)
@@ -118,7 +123,7 @@ def read_tagged(cloud: str, region: str, rows: Iterable[Row]) -> Iterator[Found]
 
 
 def _parts(arn: str) -> tuple[str, str, str]:
-    """Service, kind and name of ``arn:aws:ec2:us-east-1:123456789012:vpc/vpc-1``."""
+    """Return service, kind and name of ``arn:aws:ec2:us-east-1:123456789012:vpc/vpc-1``."""
     parts = arn.split(":", 5)
     if len(parts) < 6:
         return "", "", ""
@@ -139,10 +144,13 @@ def _found(
     zone: str | None = None,
     billed: bool | None = None,
 ) -> Found | None:
-    """None for a row without the tag or without an id. A machine is ``billed`` unless it is going."""
-    marked = marks(_tags(row.get("Tags") or row.get("TagSet") or ()))  # interfaces have a TagSet
+    """Return the resource of a row; None without the tag or without an id.
+
+    A machine is ``billed`` unless it is going.
+    """
+    tags = marks(_tags(row.get("Tags") or row.get("TagSet") or ()))  # Interfaces have a TagSet.
     name = str(row.get(id_) or "")
-    if marked is None or not name:
+    if tags is None or not name:
         return None
     is_machine, going = kind is Kind.MACHINE, state in _GOING
     return Found(
@@ -150,9 +158,9 @@ def _found(
         region=region,
         zone=zone,
         machine_id=name,
-        attempt=marked.attempt,
-        state_id=marked.state_id,
-        rank=marked.rank if is_machine else None,
+        attempt=tags.attempt,
+        state_id=tags.state_id,
+        rank=tags.rank if is_machine else None,
         kind=kind,
         what=what,
         since=_moment(row.get(since)) if since else None,

@@ -1,4 +1,4 @@
-"""Messages of an SQS queue that EventBridge feeds with what EC2 says about instances. Pure.
+"""Parser of SQS messages that EventBridge makes of EC2's events about instances. Pure.
 
 Forms: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html,
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/rebalance-recommendations.html and
@@ -18,21 +18,21 @@ from providers.protocol import NoticeKind
 WARNING = "EC2 Spot Instance Interruption Warning"
 REBALANCE = "EC2 Instance Rebalance Recommendation"
 STATE_CHANGE = "EC2 Instance State-change Notification"
-# The warning comes so long before the machine is stopped or terminated; hibernation begins at once.
+# The warning comes this long before the machine is stopped or terminated; hibernation begins at once.
 _WARNED_S = 120.0
 _HIBERNATE = "hibernate"
 _GOING = frozenset({"shutting-down", "stopping", "stopped", "terminated"})
 
 
 def read_letters(cloud: str, messages: Iterable[Mapping[str, Any]]) -> Batch:
-    """What the messages say, in their order. One that cannot be read is counted, and has no letter."""
-    letters, unreadable = [], 0
+    """Return the notices in the messages, in their order. An unreadable message is counted and left out."""
+    parsed, unreadable = [], 0
     for message in messages:
         try:
-            letters.append(Letter(str(message["ReceiptHandle"]), _notice(cloud, json.loads(message["Body"]))))
+            parsed.append(Letter(str(message["ReceiptHandle"]), _notice(cloud, json.loads(message["Body"]))))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             unreadable += 1
-    return Batch(tuple(letters), unreadable)
+    return Batch(tuple(parsed), unreadable)
 
 
 def _notice(cloud: str, event: Mapping[str, Any]) -> CloudNotice | None:
@@ -46,21 +46,21 @@ def _notice(cloud: str, event: Mapping[str, Any]) -> CloudNotice | None:
     if subject == WARNING:
         action = _text(detail["instance-action"])
         seconds = 0.0 if action == _HIBERNATE else _WARNED_S
-        then = _written(at + timedelta(seconds=seconds))
+        then = _format_moment(at + timedelta(seconds=seconds))
         what = f"the machine will be told to {action} at {then}"
         return CloudNotice(cloud, machine, NoticeKind.INTERRUPTION, seconds, at, f"{action}-{then}", what)
     if subject == REBALANCE:
-        what = f"rebalance recommended at {_written(at)}"
-        return CloudNotice(cloud, machine, NoticeKind.REBALANCE, None, at, f"rebalance-{_written(at)}", what)
+        what = f"rebalance recommended at {_format_moment(at)}"
+        return CloudNotice(cloud, machine, NoticeKind.REBALANCE, None, at, f"rebalance-{_format_moment(at)}", what)
     state = _text(detail["state"])
     if state not in _GOING:
         return None
-    what, id_ = f"the machine is {state}", f"{state}-{_written(at)}"
+    what, id_ = f"the machine is {state}", f"{state}-{_format_moment(at)}"
     return CloudNotice(cloud, machine, NoticeKind.INTERRUPTION, 0.0, at, id_, what, is_going=True)
 
 
-def _written(at: datetime) -> str:
-    """As the metadata service writes it."""
+def _format_moment(at: datetime) -> str:
+    """Return the moment as the metadata service writes it."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

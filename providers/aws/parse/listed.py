@@ -1,6 +1,7 @@
-"""On-demand prices of the Price List API: GetProducts. Pure.
+"""Parser of on-demand prices of the Price List API (GetProducts). Pure.
 
-The form of a product: https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html
+The form of a product:
+https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/reading-service-price-list-file-for-services.html
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from providers.errors import UnreadableError
 
 SOURCE = "AWS Price List GetProducts"
 _HOURLY = frozenset({"Hrs", "Hours", "Hour"})
-# Capacity blocks are listed beside what is sold by the hour, at 0.
+# Capacity blocks are listed beside the products sold by the hour, at 0.
 _BY_THE_HOUR = frozenset({"", "OnDemand"})
 
 
 def read_products(cloud: str, region: str, products: Iterable[str], wanted: frozenset[str]) -> Listed:
-    """Prices of the ``wanted`` instance types among ``products`` (JSON texts).
+    """Return prices of the ``wanted`` instance types among ``products`` (JSON texts).
 
     UnreadableError when one of them is not of the documented form: nothing of them is used.
     """
@@ -35,7 +36,7 @@ def read_products(cloud: str, region: str, products: Iterable[str], wanted: froz
             raise UnreadableError(cloud, f"a product in the price list of {region} cannot be read") from None
         if name in wanted and attributes.get("marketoption", "") in _BY_THE_HOUR:
             _read_terms(rows, name, sku, terms)
-    return rows.settle(count)
+    return rows.resolve(count)
 
 
 def _read_terms(rows: PriceRows, name: str, sku: str, terms: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""EventBridge events about spot machines, as an SQS queue holds them. Pure.
+"""Parser of EventBridge events about spot machines, as an SQS queue holds them. Pure.
 
 Their form: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html and
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/rebalance-recommendations.html
@@ -24,7 +24,7 @@ _ZONE_NAME = re.compile(r"arn:[\w-]+:ec2:(?P<zone>[a-z0-9-]+\d[a-z]):instance/")
 
 
 def read_notices(cloud: str, bodies: Iterable[str], zone_of: Callable[[str, str], str | None]) -> tuple[Notice, ...]:
-    """The notices among message ``bodies``, oldest first, each once; a queue may hold other things, passed over.
+    """Return the notices among message ``bodies``, oldest first, each once; other messages are ignored.
 
     ``zone_of`` gives the zone id for a region and a zone name, None where it is not known.
     """

@@ -1,4 +1,4 @@
-"""Prices put together into offers. Pure."""
+"""Builder of offers from prices. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def on_demand_offers(
     source: str,
     as_of: date | None,
 ) -> tuple[Offer, ...]:
-    """The region's list price in each zone that sells the type; without a zone where ``zones`` has no entry."""
+    """Return the region's list price in each zone that sells the type; without a zone where ``zones`` has no entry."""
     return tuple(
         Offer(
             cloud=cloud,
@@ -48,7 +48,10 @@ def spot_offers(
     bands: Mapping[str, str],
     today: date,
 ) -> tuple[Offer, ...]:
-    """One offer a zone, at its current price; ``listed`` on-demand prices settle what is above them by a hair."""
+    """Return one offer a zone, at its current price.
+
+    A price above the ``listed`` on-demand price by rounding alone is lowered to it.
+    """
     return tuple(
         Offer(
             cloud=cloud,
@@ -69,7 +72,7 @@ def spot_offers(
 def estimated_spot_offers(
     cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: Advice, listed_by: str, as_of: date | None
 ) -> tuple[Offer, ...]:
-    """Where there is no price history: the on-demand price less the advised saving, without a zone, and weak.
+    """Return weak offers without a zone for use without a price history: on-demand prices less the advised savings.
 
     ``as_of`` is the advisor's date, the older of the two sources.
     """

@@ -1,4 +1,4 @@
-"""Spot price history: DescribeSpotPriceHistory. Pure, and quick: a refresh reads 200,000 rows."""
+"""Parser of the spot price history (DescribeSpotPriceHistory). Pure, and fast: a refresh reads 200,000 rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ UNKNOWN_ZONE = "in a zone that the account does not list"
 LATER_THAN_NOW = "left out of the history: dated after this machine's clock"
 
 Row = Mapping[str, str | None]
-_Key = tuple[str, str, str]  # zone id, instance type, moment as the API wrote it
+_Key = tuple[str, str, str]  # Zone id, instance type, and the moment as the API wrote it.
 
 
 @dataclass(frozen=True, slots=True)
 class SpotRows:
-    """``points`` sorted by time; ``current`` the newest price by zone id and instance type. Where the newest row
+    """The prices of a history.
+
+    ``points`` are sorted by time; ``current`` is the newest price by zone id and instance type. Where the newest row
     cannot be used there is no current price, since an older one would be a guess, and the rows are not ``whole``.
     """
 
@@ -36,9 +38,9 @@ class SpotRows:
 def read_history(
     cloud: str, region: str, rows: Iterable[Row], zones: Mapping[str, str], wanted: frozenset[str], now: datetime
 ) -> SpotRows:
-    """``zones`` is zone name to zone id; rows of types that are not ``wanted`` are passed over.
+    """Return the prices of the ``wanted`` types in the history; other rows are ignored.
 
-    The same row twice counts once; two prices for one moment count not at all.
+    ``zones`` is zone name to zone id. The same row twice counts once; two prices for one moment do not count at all.
     """
     prices: dict[_Key, str] = {}
     refused: dict[_Key, str] = {}
@@ -55,10 +57,10 @@ def read_history(
             dropped[Dropped(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
         elif (first := prices.setdefault((zone, name, at), text)) != text and read_price(first) != read_price(text):
             refused[(zone, name, at)] = TWO_PRICES
-    return _settle(cloud, region, prices, refused, dropped, now)
+    return _resolve(cloud, region, prices, refused, dropped, now)
 
 
-def _settle(
+def _resolve(
     cloud: str,
     region: str,
     prices: Mapping[_Key, str],
@@ -66,7 +68,7 @@ def _settle(
     dropped: dict[Dropped, None],
     now: datetime,
 ) -> SpotRows:
-    read: dict[str, UsdPerHour | str] = {}  # the same few texts again and again
+    read: dict[str, UsdPerHour | str] = {}  # The same few texts repeat, so each is parsed once.
     moments: dict[str, datetime | None] = {}
     points: list[PricePoint] = []
     newest: dict[tuple[str, str], tuple[datetime, UsdPerHour | None]] = {}

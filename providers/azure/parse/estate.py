@@ -1,4 +1,4 @@
-"""What Resource Manager says of things that attempts made. Pure.
+"""Parser of Resource Manager's lists of resources that attempts made. Pure.
 
 Everything of an attempt lies in a resource group of its own, which carries the tags as its machines do.
 """
@@ -17,74 +17,77 @@ _GOING = "deleting"
 
 
 def group_path(id_: str) -> str:
-    """The part of an id that names its resource group, in small letters: Azure writes names as it likes. "" without."""
+    """Return the part of an id that names its resource group, in small letters; "" without one.
+
+    Azure's own spelling of names varies.
+    """
     parts = id_.lower().split("/")
     is_grouped = len(parts) >= 5 and parts[1] == "subscriptions" and parts[3] == "resourcegroups"
     return "/".join(parts[:5]) if is_grouped else ""
 
 
 def read_groups(cloud: str, rows: Iterable[Row]) -> Mapping[str, Found]:
-    """Tagged resource groups, by :func:`group_path`. They are billed for what is in them."""
+    """Return tagged resource groups, by :func:`group_path`. They are billed for what is in them."""
     found: dict[str, Found] = {}
     for row in rows:
-        marked, id_ = _marks(row), str(row.get("id", ""))
-        if marked is not None and group_path(id_):
+        tags, id_ = _marks(row), str(row.get("id", ""))
+        if tags is not None and group_path(id_):
             what = f"resource group {row.get('name', '')}"
-            found[group_path(id_)] = _found(cloud, row, marked, id_, what, Kind.OTHER)
+            found[group_path(id_)] = _found(cloud, row, tags, id_, what, Kind.OTHER)
     return found
 
 
 def read_machines(cloud: str, rows: Iterable[Row], groups: Mapping[str, Found]) -> Iterator[Found]:
-    """Tagged machines of their own; with the group they are going as well."""
+    """Yield tagged machines outside scale sets; when their group is going, they are going as well."""
     for row in rows:
-        marked = _marks(row)
-        if marked is not None and row.get("id"):
+        tags = _marks(row)
+        if tags is not None and row.get("id"):
             size = row.get("properties", {}).get("hardwareProfile", {}).get("vmSize", "")
-            yield _machine(cloud, row, marked, f"virtual machine {size}", groups)
+            yield _machine(cloud, row, tags, f"virtual machine {size}", groups)
 
 
 def tagged_sets(rows: Iterable[Row]) -> Iterator[Row]:
-    """Scale sets that an attempt made."""
+    """Return the scale sets that an attempt made."""
     return (row for row in rows if _marks(row) is not None and row.get("id"))
 
 
 def read_members(cloud: str, scale_set: Row, rows: Iterable[Row], groups: Mapping[str, Found]) -> Iterator[Found]:
-    """Machines of a tagged scale set: it has the tags, and its machines' numbers are their ranks."""
-    marked = _marks(scale_set)
+    """Yield machines of a tagged scale set: it has the tags, and its machines' numbers are their ranks."""
+    tags = _marks(scale_set)
     for row in rows:
         number = str(row.get("instanceId", ""))
-        if marked is not None and number:
+        if tags is not None and number:
             rank = int(number) if number.isascii() and number.isdecimal() else None
             size = scale_set.get("sku", {}).get("name", "")
             whole = {**row, "id": f"{scale_set['id']}/virtualMachines/{number}"}
-            own = Marks(marked.attempt, marked.state_id, rank)
+            own = Marks(tags.attempt, tags.state_id, rank)
             yield _machine(cloud, whole, own, f"scale set machine {size}", groups)
 
 
 def attempt_of(row: Row) -> str:
-    """Whose a thing is; "" without the tag."""
-    marked = _marks(row)
-    return marked.attempt if marked is not None else ""
+    """Return the attempt that made a resource; "" without the tag."""
+    tags = _marks(row)
+    return tags.attempt if tags is not None else ""
 
 
 def is_going(row: Row) -> bool:
-    """Whether it was given back already."""
+    """Return whether its deletion was ordered already."""
     return str(row.get("properties", {}).get("provisioningState", "")).lower() == _GOING
 
 
-def _machine(cloud: str, row: Row, marked: Marks, what: str, groups: Mapping[str, Found]) -> Found:
+def _machine(cloud: str, row: Row, tags: Marks, what: str, groups: Mapping[str, Found]) -> Found:
     id_ = str(row["id"])
     group = groups.get(group_path(id_))
-    if group is not None:  # lists write the group's name in capitals; Terraform and the group itself do not
+    if group is not None:  # Lists write the group's name in capitals; Terraform and the group itself do not.
         id_ = group.machine_id + id_[len(group.machine_id) :]
-    return _found(cloud, row, marked, id_, what, Kind.MACHINE, going=group is not None and group.going)
+    return _found(cloud, row, tags, id_, what, Kind.MACHINE, going=group is not None and group.going)
 
 
 def _marks(row: Row) -> Marks | None:
     return marks(row.get("tags") or {})
 
 
-def _found(cloud: str, row: Row, marked: Marks, id_: str, what: str, kind: Kind, *, going: bool = False) -> Found:
+def _found(cloud: str, row: Row, tags: Marks, id_: str, what: str, kind: Kind, *, going: bool = False) -> Found:
     gone = going or is_going(row)
     zones = row.get("zones") or [None]
     return Found(
@@ -92,9 +95,9 @@ def _found(cloud: str, row: Row, marked: Marks, id_: str, what: str, kind: Kind,
         region=str(row.get("location", "")),
         zone=zones[0],
         machine_id=id_,
-        attempt=marked.attempt,
-        state_id=marked.state_id,
-        rank=marked.rank if kind is Kind.MACHINE else None,
+        attempt=tags.attempt,
+        state_id=tags.state_id,
+        rank=tags.rank if kind is Kind.MACHINE else None,
         kind=kind,
         what=what,
         since=_moment(row.get("properties", {}).get("timeCreated")),

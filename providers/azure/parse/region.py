@@ -1,4 +1,4 @@
-"""One region's prices, with or without the subscription's SKUs, as offers."""
+"""Builder of one region's offers from its prices, with or without the subscription's SKUs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Whose offers, against which words, as of when."""
+    """The cloud, the book that defines machines and accelerators, and the moment."""
 
     cloud: str
     book: PriceBook
@@ -43,9 +43,12 @@ class Context:
 
 
 def read_region(context: Context, region: str, prices: PriceList, skus: SkuList | None, *, whole: bool) -> Harvest:
-    """Offers by zone where the SKUs say which, otherwise for the region; without SKUs only of machines that the
-    book knows. ``whole`` False: a source is missing that older rows came from, so nothing is covered."""
-    kept: list[tuple[Listed, Machine, Sku | None]] = []
+    """Return offers by zone where the SKUs name zones, otherwise for the region.
+
+    Without SKUs there are offers only of machines that the book knows. ``whole`` False: a source is missing that older
+    rows came from, so nothing is covered.
+    """
+    usable: list[tuple[Listed, Machine, Sku | None]] = []
     dropped: list[Dropped] = [*prices.dropped, *(skus.dropped if skus else ())]
     for listed in prices.listed:
         sku = skus.skus.get(listed.instance_type) if skus else None
@@ -57,15 +60,15 @@ def read_region(context: Context, region: str, prices: PriceList, skus: SkuList 
         elif why or machine is None:
             dropped.append(Dropped(label(region, listed.instance_type, listed.market), why))
         else:
-            kept.append((listed, machine, sku))
+            usable.append((listed, machine, sku))
     dropped.extend(_without_price(context, region, prices, skus))
-    offers = [offer for listed, _, sku in kept for offer in _offers(context, region, listed, sku)]
+    offers = [offer for listed, _, sku in usable for offer in _offers(context, region, listed, sku)]
     known = context.book.region(RegionId(context.cloud, region)) is not None or not offers
     today = context.now.date()
     return Harvest(
         offers=tuple(sorted(offers, key=lambda offer: offer.key)),
         covered=frozenset((region, market) for market in _MARKETS if whole and _seen_whole(market, prices, skus)),
-        machines=_new_machines(context, (machine for _, machine, _ in kept)),
+        machines=_new_machines(context, (machine for _, machine, _ in usable)),
         regions=() if known else (unknown_region(context.cloud, region, SOURCE, today),),
         dropped=tuple(sorted(dropped)),
         rows_read=prices.rows_read + (skus.rows_read if skus else 0),
@@ -73,7 +76,7 @@ def read_region(context: Context, region: str, prices: PriceList, skus: SkuList 
 
 
 def read_locations(rows: Iterable[object]) -> frozenset[str]:
-    """The regions that a subscription sees; groups of regions ("europe") are left out."""
+    """Return the regions that a subscription sees; groups of regions ("europe") are left out."""
     found = set()
     for row in rows:
         if isinstance(row, Mapping) and isinstance(row.get("name"), str):
@@ -84,7 +87,10 @@ def read_locations(rows: Iterable[object]) -> frozenset[str]:
 
 
 def read_points(context: Context, region: str, prices: PriceList, begin: datetime) -> tuple[PricePoint, ...]:
-    """Each price that came into force at ``begin`` or later, at that moment: all the past that this source knows."""
+    """Return each price that came into force at ``begin`` or later, at that moment.
+
+    That is all the history that this source knows.
+    """
     return tuple(
         PricePoint(
             at=listed.since,
@@ -111,7 +117,7 @@ def _is_known(context: Context, instance_type: str) -> bool:
 
 
 def _machine(context: Context, instance_type: str, sku: Sku | None) -> Machine | None:
-    """What the book says of a machine stands before what the API says."""
+    """Return the machine of the book, else the one that the API describes."""
     known = context.book.machine(context.cloud, instance_type)
     if known is not None or sku is None:
         return known
@@ -119,7 +125,7 @@ def _machine(context: Context, instance_type: str, sku: Sku | None) -> Machine |
 
 
 def _why_not(context: Context, listed: Listed, machine: Machine | None, skus: SkuList | None) -> str:
-    """Why a price becomes no offer; "" when it does."""
+    """Return why a price becomes no offer; "" when it does."""
     name = listed.instance_type
     if machine is None and is_a_share(name):
         return A_SHARE
@@ -160,7 +166,7 @@ def _offers(context: Context, region: str, listed: Listed, sku: Sku | None) -> I
 
 
 def _seen_whole(market: Market, prices: PriceList, skus: SkuList | None) -> bool:
-    """Whether what is missing is not for sale; a row that could not be read may have been anything."""
+    """Return whether what is missing is not for sale; a row that could not be read may have been anything."""
     return market not in prices.doubtful and not (skus and skus.unclear)
 
 

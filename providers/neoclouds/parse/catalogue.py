@@ -1,4 +1,4 @@
-"""Catalogues as ``gpuhunt`` writes them: one CSV row for each machine type, place and market.
+"""Parser of catalogues as ``gpuhunt`` writes them: one CSV row for each machine type, place and market.
 
 The columns are ``gpuhunt._internal.storage.CATALOG_V2_FIELDS``; those that older ones lack may be missing here too.
 Several clouds in one file have a column ``provider`` in front.
@@ -27,8 +27,11 @@ _MARKETS = {"true": Market.SPOT, "false": Market.ON_DEMAND}
 
 
 def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> dict[str, Reading]:
-    """What the catalogue holds, by its ``provider`` column ("" where it has none), which ``naming_of`` is asked
-    with. Machines without accelerators are passed over. NotACatalogueError when it is no such table."""
+    """Return the content of the catalogue, by its ``provider`` column ("" where it has none).
+
+    ``naming_of`` is called with that value. Machines without accelerators are ignored. NotACatalogueError when it is no
+    such table.
+    """
     columns, rows = table(lines, NEEDED)
     width = len(columns)
     at_provider = columns.get("provider", -1)
@@ -66,7 +69,7 @@ def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> 
 
 
 class _RowReader:
-    """Reads rows of one cloud in one table."""
+    """Read rows of one cloud in one table."""
 
     def __init__(self, columns: dict[str, int], naming: Naming) -> None:
         self._naming = naming
@@ -75,7 +78,7 @@ class _RowReader:
         self._optional = tuple(columns.get(name, -1) for name in ("gpu_memory", "cpu", "memory", "flags"))
 
     def read(self, line: int, row: list[str]) -> Listing | str | None:
-        """The listing, why it is left out, or None for a machine without accelerators."""
+        """Return the listing, why it is left out, or None for a machine without accelerators."""
         name, location, price_text, count_text, gpu, spot = [row[at].strip() for at in self._needed]
         if not count_text:
             raise WrongCellError("gpu_count", "is blank")

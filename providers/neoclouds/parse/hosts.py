@@ -1,13 +1,13 @@
-"""A market of single hosts as offers: one for each region, accelerator, count and market.
+"""Parser of a market of single hosts into offers: one for each region, accelerator, count and market.
 
-Field names and units are those that ``gpuhunt.providers.vastai`` reads. Every host has a price of its own, so an
-offer is stated such that it holds: its price is the median of the hosts' (of an even number the lower one of the
-two in the middle), and ``machines_cap`` counts the hosts that cost no more. So many machines can be had at that
-price or less; the dearer half is not offered. Hosts that offer the same machine in slices (8, 4 or 1 accelerators)
-stand in each of their sizes, so the caps of different sizes are not to be added.
+Field names and units are those that ``gpuhunt.providers.vastai`` reads. Every host has a price of its own, so an offer
+is stated such that it holds: its price is the median of the hosts' (of an even number the lower one of the two in the
+middle), and ``machines_cap`` counts the hosts that cost no more. That many machines can be obtained at that price or
+less; the more expensive half is not offered. Hosts that offer the same machine in slices (8, 4 or 1 accelerators)
+appear in each of their sizes, so the caps of different sizes must not be added.
 
-What hosts of one type have besides the accelerators differs, so vCPUs and memory are unknown. A host's price is
-that of the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or all of it if it has less.
+What hosts of one type have besides the accelerators differs, so vCPUs and memory are unknown. A host's price is that of
+the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or all of it if it has less.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class Group:
 
     @property
     def instance_type(self) -> str:
-        """The name of the machine type that these hosts are, e.g. ``8x_H100``."""
+        """Return the name of the machine type that these hosts are, e.g. ``8x_H100``."""
         return f"{self.count}x_{self.accelerator.name}"
 
     @property
     def price(self) -> UsdPerHour:
-        """The (lower) median."""
+        """Return the (lower) median."""
         return self.prices[(len(self.prices) - 1) // 2]
 
     @property
     def machines(self) -> int:
-        """How many of them cost no more than :attr:`price`."""
+        """Return the number of hosts that cost no more than :attr:`price`."""
         return sum(price <= self.price for price in self.prices)
 
 
@@ -71,8 +71,10 @@ class _WrongFieldError(ValueError):
 
 
 def read_hosts(answer: Any, known: Accelerators) -> tuple[list[Group], Reading]:
-    """The groups, sorted, and a reading that lists them and names what was left out; ``answer`` is JSON with its
-    fractions as Decimal. ValueError when it is not of the known form."""
+    """Return the groups, sorted, and a reading that lists them and names what was left out.
+
+    ``answer`` is JSON with its fractions as Decimal. ValueError when it is not of the known form.
+    """
     offers = answer.get("offers") if isinstance(answer, dict) else None
     if not isinstance(offers, list):
         raise ValueError("no list of offers")
@@ -89,7 +91,7 @@ def read_hosts(answer: Any, known: Accelerators) -> tuple[list[Group], Reading]:
 
 
 def location_of(text: str) -> str:
-    """``Florida, US`` is ``us-florida``, as gpuhunt writes it; a country alone stays as it is."""
+    """Return ``us-florida`` for ``Florida, US``, as gpuhunt writes it; a country alone stays as it is."""
     place, _, country = text.rpartition(",")
     name = f"{country.strip()}-{place.strip()}" if place.strip() else country
     return name.strip().lower().replace(" ", "").replace(",", "-")

@@ -1,4 +1,7 @@
-"""A harvest from what was read: machines and places matched with the book's, duplicates judged, the rest named."""
+"""Builder of a fetch result from listings.
+
+It matches machines and places with the book's, resolves duplicates and names the rest.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ TWO_MACHINES = "another row gives a machine of that name other accelerators"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What holds for all prices of one catalogue.
+    """Facts that hold for all prices of one catalogue.
 
-    ``as_of`` None is undated, which makes them weak; ``list_all``: every type is listed in every region at one
-    price, so that a row does not show that the region has the machine; ``markets`` are those that the catalogue
-    would list if they were sold; ``regions`` limits the harvest to these (empty: all). With ``at`` each price is
-    history too, of that moment.
+    ``as_of`` None is undated, which makes them weak; ``list_all``: every type is listed in every region at one price,
+    so that a row does not show that the region has the machine; ``markets`` are those that the catalogue would list if
+    they were sold; ``regions`` limits the result to these (empty: all). With ``at`` each price is history too, of that
+    moment.
     """
 
     cloud: str
@@ -53,8 +56,11 @@ class _Places:
         return self._book.region(RegionId(self._cloud, region)) is not None
 
     def find(self, location: str) -> tuple[str, str | None]:
-        """``us-central1-a`` is zone a of region us-central1, ``EU-RO-1`` a data centre of region RO; a location
-        that is or holds no known region is a region of its own."""
+        """Return region and zone of a location.
+
+        ``us-central1-a`` is zone a of region us-central1, ``EU-RO-1`` a data centre of region RO; a location that is or
+        holds no known region is a region of its own.
+        """
         place = self._found.get(location)
         if place is None:
             place = self._found[location] = self._work_out(location)
@@ -71,32 +77,36 @@ class _Places:
 
 
 def harvest_of(reading: Reading, book: PriceBook, terms: Terms) -> Harvest:
-    """The offers of one catalogue of one cloud. Bad rows are dropped rows here; a caller that refuses a file for
-    them looks at ``reading.bad`` first.
+    """Return the offers of one catalogue of one cloud.
 
-    A machine that the book knows stays as it is, and a row that describes another under its name is dropped. Two
-    equal rows are one; rows of one place, type and market that disagree in price are all dropped. A region is
-    covered when none of its rows was unreadable or in doubt.
+    Bad rows are dropped rows here; a caller that refuses a file for them checks ``reading.bad`` first. A machine that
+    the book knows stays as it is, and a row that describes another under its name is dropped. Two equal rows are one;
+    rows of one place, type and market that disagree in price are all dropped. A region is covered when none of its rows
+    was unreadable or in doubt.
     """
-    judge = _Judge(book, terms)
+    collector = _Collector(book, terms)
     for listing in reading.listings:
-        judge.take(listing)
+        collector.take(listing)
     unsure = {*reading.unsure, *(bad.location for bad in reading.bad)}
-    dropped = [*judge.settle(), *reading.left_out]
+    dropped = [*collector.resolve(), *reading.left_out]
     dropped += [Dropped(bad.row or f"line {bad.line}", _why(bad.column, bad.what)) for bad in reading.bad]
-    offers = tuple(judge.offers[key] for key in sorted(judge.offers))
-    found = judge.places.find
-    doubtful = {found(location)[0] for location in unsure} | judge.doubtful
+    offers = tuple(collector.offers[key] for key in sorted(collector.offers))
+    found = collector.places.find
+    doubtful = {found(location)[0] for location in unsure} | collector.doubtful
     seen = {found(location)[0] for location in reading.locations} - doubtful
-    whole = frozenset() if "" in unsure else frozenset((r, m) for r in seen for m in terms.markets if judge.wanted(r))
+    whole = (
+        frozenset() if "" in unsure else frozenset((r, m) for r in seen for m in terms.markets if collector.wanted(r))
+    )
     named = sorted({offer.region for offer in offers})
     day = terms.as_of or terms.today
     return Harvest(
         offers=offers,
         covered=whole,
-        machines=tuple(judge.used_machines()),
+        machines=tuple(collector.used_machines()),
         regions=tuple(
-            unknown_region(terms.cloud, region, terms.source, day) for region in named if not judge.places.known(region)
+            unknown_region(terms.cloud, region, terms.source, day)
+            for region in named
+            if not collector.places.known(region)
         ),
         points=tuple(_point(offer, terms.at) for offer in offers) if terms.at is not None else (),
         dropped=tuple(dropped),
@@ -123,8 +133,8 @@ def _point(offer: Offer, at: datetime) -> PricePoint:
     )
 
 
-class _Judge:
-    """Takes listings one by one; :meth:`settle` when all are there."""
+class _Collector:
+    """Collect listings one by one; call :meth:`resolve` after the last."""
 
     def __init__(self, book: PriceBook, terms: Terms) -> None:
         self._book = book
@@ -179,8 +189,8 @@ class _Judge:
             return "list-all-regions"
         return "zone" if zone is not None and listing.market is Market.SPOT else "list"
 
-    def settle(self) -> list[Dropped]:
-        """What was dropped; offers that disagreed are gone from then on."""
+    def resolve(self) -> list[Dropped]:
+        """Return what was dropped; offers that disagreed are removed."""
         for key in sorted(self._disagree):
             offer = self.offers.pop(key)
             place = f"{offer.region}/{offer.zone}" if offer.zone else offer.region
@@ -189,7 +199,7 @@ class _Judge:
         return self._dropped
 
     def used_machines(self) -> list[Machine]:
-        """Those that offers name and the book does not know, by name."""
+        """Return the machines that offers name and the book does not know, by name."""
         used = {offer.instance_type for offer in self.offers.values()}
         return [self._new[name] for name in sorted(used & self._new.keys())]
 

@@ -1,4 +1,4 @@
-"""What is read from a catalogue before it is judged by the book: one :class:`Listing` for each price."""
+"""Content of a catalogue before it is matched with the book: one :class:`CatalogueListing` for each price."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LARGEST_PRICE = Decimal(10**6)
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One price of one machine type in one place, in the catalogue's own words. ``line`` is where it stands;
-    ``location`` may be a region or a zone, ``zone`` a zone where a column of its own says it.
+    """One price of one machine type in one place, in the catalogue's own words.
 
-    ``accelerator_gib`` is of one accelerator; ``cap`` how many machines are for sale; ``model`` the accelerator
+    ``line`` is the row's line; ``location`` may be a region or a zone, ``zone`` a zone where a column of its own says
+    it. ``accelerator_gib`` is of one accelerator; ``cap`` how many machines are for sale; ``model`` the accelerator
     where it is known already. None is not stated.
     """
 
@@ -46,8 +46,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A row that is not what the format promises: line, column ("" for the whole row), what is wrong (the same
-    words for the same fault) and the cell's text. ``location`` "" where even that is not known."""
+    """A row that is not what the format promises.
+
+    It holds line, column ("" for the whole row), what is wrong (the same words for the same fault) and the cell's text.
+    ``location`` is "" where even that is not known.
+    """
 
     line: int
     column: str
@@ -59,8 +62,11 @@ class Bad:
 
 @dataclass
 class Reading:
-    """What one catalogue held. ``locations`` are all places that it names, also those without accelerators;
-    ``unsure`` those of which a price could not be used."""
+    """The content of one catalogue.
+
+    ``locations`` are all places that it names, also those without accelerators; ``unsure`` those of which a price could
+    not be used.
+    """
 
     listings: list[Listing] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
@@ -70,8 +76,10 @@ class Reading:
     rows: int = 0
 
     def leave_out(self, row: str, why: str, location: str, *, sure: bool = True) -> None:
-        """Note a row that was understood and is of no use. Not ``sure``: the machine may be sold there all the
-        same, at a price that the row does not tell."""
+        """Record a row that was understood and cannot be used.
+
+        Not ``sure``: the machine may be sold there all the same, at a price that the row does not tell.
+        """
         self.left_out.append(Dropped(row, why))
         if not sure or why == NOT_ABOVE_ZERO:
             self.unsure.add(location)
@@ -96,7 +104,7 @@ class NotACatalogueError(ValueError):
 
 
 def table(lines: Iterable[str], needed: Sequence[str]) -> tuple[dict[str, int], Iterator[tuple[int, list[str]]]]:
-    """Where each column is, and the rows with their line numbers; blank rows are passed over.
+    """Return the position of each column, and the rows with their line numbers; blank rows are ignored.
 
     NotACatalogueError, here or while the rows are read: no header, a needed column missing or there twice, no CSV.
     """
@@ -122,7 +130,7 @@ def _rows(reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
 
 
 class WrongCellError(ValueError):
-    """A cell that is not what its column promises: ``column`` and, as the message, what is wrong."""
+    """A cell is not what its column promises: ``column`` and, as the message, what is wrong."""
 
     def __init__(self, column: str, what: str) -> None:
         super().__init__(what)
@@ -130,17 +138,17 @@ class WrongCellError(ValueError):
 
 
 class Cells:
-    """Reads the cells of one table; WrongCellError for a bad one. Most texts repeat, so each is worked out once."""
+    """Parse the cells of one table; WrongCellError for a bad one. Most texts repeat, so each is parsed once."""
 
     def __init__(self) -> None:
         self._prices: dict[str, UsdPerHour] = {}
         self._numbers: dict[str, float] = {}
 
     def price(self, column: str, text: str) -> UsdPerHour:
-        """A price of 0 or more as catalogues write it.
+        """Parse a price of 0 or more as catalogues write it.
 
-        They are written from binary floats: 3 x 3.29 reads 9.870000000000001. What lies behind the ninth decimal
-        is that noise and is rounded off; the nano-dollar is the smallest unit kept.
+        They are written from binary floats: 3 x 3.29 reads 9.870000000000001. What lies behind the ninth decimal is
+        that noise and is rounded off; the nano-dollar is the smallest unit stored.
         """
         price = self._prices.get(text)
         if price is None:
@@ -148,7 +156,7 @@ class Cells:
         return price
 
     def number(self, column: str, text: str) -> float | None:
-        """A number of 0 or more; None for a blank cell."""
+        """Parse a number of 0 or more; None for a blank cell."""
         if not text:
             return None
         value = self._numbers.get(text)
@@ -157,13 +165,13 @@ class Cells:
                 value = float(text)
             except ValueError:
                 raise WrongCellError(column, "is not a number") from None
-            if not 0 <= value < 1e9:  # false for NaN as well
+            if not 0 <= value < 1e9:  # The comparison is false for NaN as well.
                 raise WrongCellError(column, "is not a number of 0 or more")
             self._numbers[text] = value
         return value
 
     def whole(self, column: str, text: str) -> int | None:
-        """A whole number, also when written 8.0; None for a fraction or a blank cell."""
+        """Parse a whole number, also when written 8.0; None for a fraction or a blank cell."""
         value = self.number(column, text)
         return int(value) if value is not None and value == int(value) else None
 
